@@ -266,16 +266,6 @@ def test_clocks_come_from_nvml_where_it_is_there(monkeypatch: pytest.MonkeyPatch
     assert "held back by: software power cap, 0x1000, MIG: not known" in line
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [(), ("dem",), ("demo", "--steps", "0"), ("demo", "--steps", "many"), ("info", "--jso")],
-)
-def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], no_driver: Path) -> None:
-    done = command(*arguments, driver=no_driver)
-    assert done.returncode == 2
-    assert "usage: gpuprof" in done.stderr
-
-
 def test_a_failure_is_one_line_and_ends_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
