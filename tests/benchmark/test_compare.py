@@ -353,6 +353,7 @@ def test_what_is_no_mapping_of_functions_is_an_error_that_says_so(
         ("threshold", 5),
         ("threshold", "1%"),
         ("max_time_s", float("inf")),
+        ("max_time_s", 10**400),
         ("max_time_s", None),
     ],
 )

@@ -413,6 +413,7 @@ def test_what_cannot_be_read_is_said(
         (["true", "true", "--runs", "0"], "expected a whole number"),
         (["true", "true", "--warmup", "-1"], "expected a whole number"),
         (["true", "true", "--timeout", "nan"], "seconds above 0"),
+        (["true", "true", "--timeout", "1e300"], "seconds above 0, at most 86400"),
         (["true", "true", "--env", "X"], "NAME=VALUE"),
         (["true", "true", "--seed", "x"], "whole number of up to 19 digits"),
         (["true", "true", "--fail-on", "fast"], "expected never"),

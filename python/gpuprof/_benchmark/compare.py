@@ -180,7 +180,7 @@ def _check(
     if seed is not None:
         checks.whole("seed", seed, least=0)
     check_threshold(threshold, above_0=True)
-    checks.number("max_time_s", max_time_s, 0, above=True)
+    checks.number("max_time_s", max_time_s, 0, checks.MOST_S, above=True)
 
 
 def _alike(

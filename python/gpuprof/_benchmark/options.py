@@ -45,7 +45,7 @@ def _flag_or_none(name: str, value: Any) -> bool | None:
 
 
 _amount = partial(checks.whole, least=0, most=2**63 - 1)
-_seconds = partial(checks.number, least=0)
+_seconds = partial(checks.number, least=0, most=checks.MOST_S)
 _CHECKS: dict[str, Check] = {
     "mode": lambda name, value: checks.choice(name, value, REQUESTED_MODES),
     "ranks": lambda name, value: checks.choice(name, value, CHOICES),
@@ -60,8 +60,8 @@ _CHECKS: dict[str, Check] = {
     "flops_dtype": or_none(lambda _, value: dtype_name(value)),
     "warmup_s": _seconds,
     "min_time_s": _seconds,
-    "max_time_s": partial(checks.number, least=0, above=True),
-    "rel_precision": _seconds,
+    "max_time_s": partial(_seconds, above=True),
+    "rel_precision": partial(checks.number, least=0),
 }
 
 

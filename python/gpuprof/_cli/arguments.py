@@ -9,6 +9,7 @@ from typing import NoReturn
 
 # For _cli.trace_command.
 from gpuprof._cli.command import FAILED, FOLDER, OK, USAGE, Commands, complain
+from gpuprof._common.checks import MOST_S
 
 __all__ = ["FAILED", "OK", "USAGE", "Commands", "complain"]
 
@@ -66,8 +67,8 @@ def seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0.0 < value < math.inf:
-        _wrong(text, "a number of seconds above 0")
+    if not 0.0 < value <= MOST_S:
+        _wrong(text, f"a number of seconds above 0, at most {MOST_S:g}")
     return value
 
 

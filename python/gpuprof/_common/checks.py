@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+MOST_S = 86_400.0  # a day: no time to wait or to measure is longer
 _MAX_SHOWN = 100
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 

@@ -6,7 +6,7 @@ import time
 import warnings
 from typing import Any
 
-from gpuprof._common.checks import level_outside, number
+from gpuprof._common.checks import MOST_S, level_outside, number
 from gpuprof._distributed import wire
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.ranks import RankStats
@@ -16,7 +16,6 @@ from gpuprof._timing.scope import stats as own_stats
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import InvalidStateError
 
-MOST_TIMEOUT_S = 86_400.0
 CALL = "gpuprof.distributed.gather_stats"
 
 
@@ -73,7 +72,7 @@ def gather_stats(
     >>> gpuprof.distributed.gather_stats()["step"].slowest_rank
     0
     """
-    number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    number("timeout", timeout, 0.0, MOST_S)
     begun = time.monotonic()
     world = find(CALL, store, group)
     if collective and world.size > 1 and distributed() is None:

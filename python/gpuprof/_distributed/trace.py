@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 CALL = "gpuprof.distributed.trace"
-MOST_TIMEOUT_S = 86_400.0
 CLOCKS_SHARE = 0.75  # of the timeout at the end; the rest is for the files
 FAILED_WAIT_S = 5.0  # how long rank 0 waits for the others where its own block has raised
 
@@ -99,7 +98,7 @@ def trace(
     ['run.json']
     >>> folder.cleanup()
     """
-    checks.number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    checks.number("timeout", timeout, 0.0, checks.MOST_S)
     checks.flag("merge", merge)
     options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(

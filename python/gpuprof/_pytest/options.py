@@ -235,7 +235,7 @@ DECLARED = (
         float,
         "seconds to take samples for at most; default: 10",
         "SECONDS",
-        _ABOVE_0,
+        partial(_ABOVE_0, most=checks.MOST_S),
         "max_time_s",
     ),
     Declared(

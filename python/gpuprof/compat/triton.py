@@ -141,7 +141,7 @@ def _uses_cuda() -> bool:
 def _check(return_mode: object, quantiles: object, **milliseconds: object) -> None:
     checks.choice("return_mode", return_mode, _RETURN_MODES)
     for name, given in milliseconds.items():
-        checks.number(name, given, 0)
+        checks.number(name, given, 0, 1e3 * checks.MOST_S)
     if quantiles is None:
         return
     if isinstance(quantiles, (str, bytes)) or not isinstance(quantiles, Iterable):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -64,7 +63,7 @@ def _check(actors: Any, timeout: float) -> None:
     is_list = isinstance(actors, Sequence) and len(actors) > 0
     if not is_list or not all(hasattr(actor, "__ray_call__") for actor in actors):
         raise checks.type_error(actors, "actors", "a list with the handles of Ray actors")
-    checks.number("timeout", timeout, 0, math.inf)
+    checks.number("timeout", timeout, 0, checks.MOST_S)
 
 
 def _ask(actors: Sequence[Any], timeout: float, call: Any, *args: Any) -> dict[int, Any]:
