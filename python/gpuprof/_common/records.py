@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union, get_args, get_origin
 from typing import get_type_hints as type_hints
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Check: TypeAlias = "Callable[[str, Any], Any]"  # takes a name and a value; returns the value
-_MOST = 2**63  # of whole numbers
 
 
 class Plain:
@@ -177,21 +176,16 @@ def _built(kind: Any, where: str, data: object) -> Any:
             f"{kind.__name__}.to_dict() of a matching gpuprof returned"
         )
         raise ValueError(message)
-    types = _types(kind)
-    missing = [name for name in types if name not in data and name not in kind._NEWER]
-    unknown = [name for name in data if name not in types and name not in _members(kind)]
+    readers = _readers(kind)
+    missing = [name for name in readers if name not in data and name not in kind._NEWER]
+    unknown = [name for name in data if name not in readers and name not in _members(kind)]
     if missing or unknown:
         what = f"{missing[0]!r} is missing" if missing else f"{unknown[0]!r} is unknown"
         message = f"{where}: {what}"
         raise ValueError(message)
+    given = [each for each in readers.items() if each[0] in data]
     try:
-        values = {
-            name: data[name]
-            if name in kind._CHECKS
-            else _value(each, f"{where}.{name}", data[name])
-            for name, each in types.items()
-            if name in data
-        }
+        values = {name: read(f"{where}.{name}", data[name]) for name, read in given}
     except TypeError as error:  # which has the whole place
         raise ValueError(str(error)) from None
     try:
@@ -212,13 +206,24 @@ def _members(kind: Any) -> Sequence[str]:
 
 
 @cache
-def _types(kind: Any) -> dict[str, Any]:
+def _readers(kind: Any) -> dict[str, Check]:
     # By hand, because these classes call their module "gpuprof", which has none of the names.
     texts = SimpleNamespace(__annotations__={each.name: each.type for each in fields(kind)})
-    return type_hints(texts, kind._SCOPE, kind._names())
+    types = type_hints(texts, kind._SCOPE, kind._names())
+    return {
+        name: _SCALARS[Any] if name in kind._CHECKS else _reader(each)
+        for name, each in types.items()
+    }
 
 
-def _plain(value: object) -> Any:
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind is int or kind is bool:  # most are one of these
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is str:
+        return output_text(value)
     if isinstance(value, Plain):
         return value.to_dict()
     if isinstance(value, Enum):
@@ -230,41 +235,48 @@ def _plain(value: object) -> Any:
     return plain_data(value)
 
 
-def _value(kind: Any, name: str, value: Any) -> Any:
-    """Return a member's value from its plain form."""
+def _reader(kind: Any) -> Check:
+    """Return what makes a member's value of its plain form, by the field's type."""
     outer, inner = get_origin(kind), get_args(kind)
     if outer in {Union, UnionType}:  # with None, always
-        rest = [each for each in inner if each is not NoneType]
-        return None if value is None else _value(rest[0], name, value)
-    if outer is list:
-        items = checks.sequence(name, value)
-        return [_value(inner[0], f"{name}[{at}]", item) for at, item in enumerate(items)]
-    if outer is tuple:
-        items = checks.sequence(name, value)
-        kinds = [inner[0]] * len(items) if inner[-1] is Ellipsis else inner
-        if len(items) != len(kinds):
-            message = f"{name}: expected {len(kinds)} values, got {len(items)}"
-            raise ValueError(message)
-        pairs = enumerate(zip(kinds, items, strict=True))
-        return tuple(_value(each, f"{name}[{at}]", item) for at, (each, item) in pairs)
+        return or_none(next(_reader(each) for each in inner if each is not NoneType))
+    if outer is tuple and inner[-1] is not Ellipsis:
+        return _fixed([_reader(each) for each in inner])
+    if outer in {tuple, list}:
+        items = each_of(_reader(inner[0]))
+        return items if outer is tuple else lambda name, value: [*items(name, value)]
     if outer in {dict, Mapping}:
-        found = checks.mapping(name, value)
-        return {key: _value(inner[1], f"{name}[{key!r}]", item) for key, item in found.items()}
-    return _single(kind, name, value)
-
-
-def _single(kind: Any, name: str, value: Any) -> Any:
-    if kind is Any:
-        return value
-    if kind is float:
-        found = math.nan if value is None else checks.number(name, value)
-        return value if type(value) is int else found  # which is written as it was
-    if kind is bool:
-        return checks.flag(name, value)
-    if kind is int:
-        return checks.whole(name, value, -_MOST, _MOST)
-    if kind is str:
-        return checks.text(name, value)
+        return by_name(_reader(inner[1]))
+    if kind in _SCALARS:
+        return _SCALARS[kind]
     if issubclass(kind, Enum):
-        return kind(checks.choice(name, value, [each.value for each in kind]))
-    return kind._read(name, value)
+        known = [each.value for each in kind]
+        return lambda name, value: kind(checks.choice(name, value, known))
+    read: Check = kind._read
+    return read
+
+
+def _fixed(readers: Sequence[Check]) -> Check:
+    def read(name: str, value: Any) -> tuple[Any, ...]:
+        items = checks.sequence(name, value)
+        if len(items) != len(readers):
+            message = f"{name}: expected {len(readers)} values, got {len(items)}"
+            raise ValueError(message)
+        pairs = enumerate(zip(readers, items, strict=True))
+        return tuple(reader(f"{name}[{at}]", item) for at, (reader, item) in pairs)
+
+    return read
+
+
+def _float(name: str, value: Any) -> float:
+    found = math.nan if value is None else checks.number(name, value)
+    return value if type(value) is int else found  # which is written as it was
+
+
+_SCALARS: dict[Any, Check] = {
+    Any: lambda _, value: value,
+    bool: checks.flag,
+    float: _float,
+    int: partial(checks.whole, least=-(2**63), most=2**63),
+    str: checks.text,
+}
