@@ -193,7 +193,7 @@ LEFT_OUT = object()
 WRONG = {
     "sweep": [
         ("format", "other", r"^SweepResult: expected .*gpuprof-sweep.*, got .*'other'"),
-        ("version", True, r"^SweepResult: expected .* pass what SweepResult\.to_dict\(\) of"),
+        ("version", True, r"^SweepResult: expected .*; another gpuprof"),
         ("name", LEFT_OUT, r"^SweepResult: 'name' is missing$"),
         ("odd", 1, r"^SweepResult: 'odd' is unknown$"),
         ("axes", [1], r"^SweepResult\.axes"),

@@ -172,8 +172,8 @@ def _built(kind: Any, where: str, data: object) -> Any:
     found = {name: data.get(name) for name in kind._HEAD}
     if found != kind._HEAD or any(isinstance(each, bool) for each in found.values()):
         message = (
-            f"{where}: expected {dict(kind._HEAD)}, got {checks.shortened(found)}: pass what "
-            f"{kind.__name__}.to_dict() of a matching gpuprof returned"
+            f"{where}: expected {dict(kind._HEAD)}, got {checks.shortened(found)}; another gpuprof "
+            "may have written it"
         )
         raise ValueError(message)
     readers = _readers(kind)

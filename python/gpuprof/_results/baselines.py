@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common import machine
-from gpuprof._common.checks import damaged, mapping, sequence, shortened, text, value_error
+from gpuprof._common.checks import shortened, value_error
 from gpuprof._common.files import TEMPORARY, FileLock, open_regular, replace_file
-from gpuprof._common.records import format_of
-from gpuprof._common.text import plain_data
+from gpuprof._common.records import Document, Record, format_of, head
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
@@ -49,7 +48,7 @@ _STATS_FORMAT = "gpuprof-stats"
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record):
     """The results of one run of a program, by the name of the benchmark.
 
     `created` is ISO 8601 text in UTC, `machine` describes where it was measured, and `commit` is
@@ -61,31 +60,14 @@ class Run:
     results: dict[str, BenchResult] = field(default_factory=dict)
     commit: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        return {
-            "created": self.created,
-            "commit": self.commit,
-            "machine": plain_data(self.machine),
-            "results": {name: result.to_dict() for name, result in self.results.items()},
-        }
+    _MEMBERS = ("created", "commit", "machine", "results")
 
-    @classmethod
-    @damaged("the run")
-    def from_dict(cls, data: object, where: str = "the run") -> Run:
-        """Build one from what `to_dict` returned; ValueError names what is wrong, and where."""
-        found = _members(data, where, ("created", "commit", "machine", "results"))
-        created, commit = found["created"], found["commit"]
-        text(f"{where}.created", created)
-        if commit is not None:
-            text(f"{where}.commit", commit)
-        for key in ("machine", "results"):
-            mapping(f"{where}.{key}", found[key])
-        results = {
-            name: _result(value, f"{where}.results[{name!r}]")
-            for name, value in found["results"].items()
-        }
-        return cls(created, found["machine"], results, commit)
+
+@dataclass(frozen=True)
+class _File(Document):
+    runs: tuple[Run, ...]
+
+    _HEAD = head(FORMAT)
 
 
 def check_name(name: str) -> str:
@@ -219,7 +201,7 @@ def read(path: Path) -> list[Run]:
     """Read a baseline file; BaselineError if it is missing, damaged or of another format."""
     data = load_data(path)
     try:
-        return _baseline(data)
+        return _runs(data)
     except ValueError as error:
         raise _refused(path, error) from None
 
@@ -235,9 +217,9 @@ def load_kind(path: str | Path) -> tuple[str, list[Run]]:
     try:
         kind = data.get("format") if isinstance(data, dict) else None
         if kind == FORMAT:
-            return FORMAT, _baseline(data)
+            return FORMAT, _runs(data)
         if kind == format_of(BenchResult):
-            result = _result(data, "the result")
+            result = BenchResult._read("the result", data)
             return format_of(BenchResult), [_run_of({result.name: result})]
         if isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
             return "pytest-benchmark", [_session(data)]
@@ -328,19 +310,9 @@ def _check_plain(data: object) -> None:
             levels.pop()
 
 
-def _baseline(data: object) -> list[Run]:
-    if not isinstance(data, dict):
-        raise value_error(data, "the file", "an object")
-    version = data.get("version")
-    if data.get("format") != FORMAT:
-        raise value_error(data.get("format"), "its format", repr(FORMAT))
-    # Before the members: another version may have others.
-    if version != VERSION or isinstance(version, bool):
-        raise value_error(version, "its version", f"{VERSION} (it is of another gpuprof)")
-    found = _members(data, "the file", ("format", "version", "runs"))
-    with damaged("the file"):
-        runs = sequence("runs", found["runs"])
-    return [Run.from_dict(run, f"runs[{place}]") for place, run in enumerate(runs)]
+def _runs(data: object) -> list[Run]:
+    file: _File = _File._read("the file", data)
+    return list(file.runs)
 
 
 def _session(data: Mapping[str, Any]) -> Run:
@@ -355,7 +327,7 @@ def _session(data: Mapping[str, Any]) -> Run:
         if not isinstance(own, dict):
             message = f"{where} has no object 'gpuprof': gpuprof did not measure it"
             raise ValueError(message)
-        result = _result(own.get("result"), f"{where}.gpuprof.result")
+        result = BenchResult._read(f"{where}.gpuprof.result", own.get("result"))
         results[str(entry.get("fullname") or result.name)] = result
     if not results:
         message = "it holds no benchmark"
@@ -374,23 +346,3 @@ def commit_of(info: object) -> str | None:
 def _run_of(results: dict[str, BenchResult], commit: str | None = None) -> Run:
     last = list(results.values())[-1]
     return Run(last.created, dict(last.machine), results, commit)
-
-
-def _result(data: object, where: str) -> BenchResult:
-    if not isinstance(data, dict):
-        raise value_error(data, where, "an object")
-    try:
-        return BenchResult.from_dict(data)
-    except ValueError as error:
-        message = f"{where}: {error}"
-        raise ValueError(message) from None
-
-
-def _members(data: object, where: str, names: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise value_error(data, where, "an object")
-    odd = sorted(data.keys() ^ set(names))
-    if odd:
-        message = f"{where} has the members {', '.join(names)} and no others; wrong: {odd[0]!r}"
-        raise ValueError(message)
-    return data
