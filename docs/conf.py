@@ -41,7 +41,7 @@ html_sidebars = {  # Furo's own, and the list of versions that build_site.py ask
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!gpuprof\b|[A-Z]\w*(\.\w+)*$).*"),
-    ("py:.*", "(Distributed)?DataParallel|ModuleList|LoggerAdapter|IPython.*"),
+    ("py:.*", "(Distributed)?DataParallel|ModuleList|LoggerAdapter|TorchMemory|IPython.*"),
 ]
 
 myst_heading_anchors = 3
