@@ -65,11 +65,14 @@ Result query(State& s, const char* function, Handle handle) {
   std::shared_ptr<Stream> stream;
   const Result refused = refuse_touching(s, function, handle, stream);
   if (refused != kSuccess) return refused;
+  const auto idle = [&] {
+    const auto all = waited_for(s, stream);
+    return std::all_of(all.begin(), all.end(), [&](const auto& one) { return is_idle(s, *one); });
+  };
+  if (s.config.automatic && !idle()) s.now += s.config.call_ns;
+  pump(s);
   if (const Result fault = meet_fault(s, *stream->context); fault != kSuccess) return fault;
-  const auto all = waited_for(s, stream);
-  if (std::all_of(all.begin(), all.end(), [&](const auto& one) { return is_idle(s, *one); })) {
-    return kSuccess;
-  }
+  if (idle()) return kSuccess;
   if (s.config.automatic) s.now += s.config.query_ns;
   return kNotReady;
 }

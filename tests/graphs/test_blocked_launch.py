@@ -15,11 +15,11 @@ graph, other = graph_of(fake, stream), graph_of(fake, stream)
 bound = set(dir(_core.GraphBase)) - set(dir(object))
 names = bound | {name for name in dir(graph) if not name.startswith("_")}
 names -= {"_pybind11_conduit_v1_", "from_handles", "from_torch"}  # of the class
+names -= {"_set_launch_order"}  # before other threads know the graph
 needed = {
     "_add_copies": ([], []), "_lend_exec": (0,), "_note_use": (stream,), "_read_scalars": ((),),
     "_read_scalars_of": (stream,), "_retain": (("kept",),), "_times": (False,),
-    "_set_launch_order": (_core._LaunchOrder(),), "_update": (other, ()), "diff": (other,),
-    "update": (other,),
+    "_update": (other, ()), "diff": (other,), "update": (other,),
 }
 mistaken, ended = [], []
 def use(name):

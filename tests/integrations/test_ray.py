@@ -183,8 +183,8 @@ class Actor:
     __ray_call__ = None
 
 for options, error, text in (
-    ({"timeout": -1}, ValueError, "timeout: expected a finite number from 0, got -1"),
-    ({"timeout": "x"}, TypeError, "timeout: expected a finite number from 0, got 'x'"),
+    ({"timeout": -1}, ValueError, "timeout: expected a number from 0 to 86400, got -1"),
+    ({"timeout": "x"}, TypeError, "timeout: expected a number from 0 to 86400, got 'x'"),
     ({"path": 5}, TypeError, "path: .*5|int"),
     ({"path": "%z.json"}, ValueError, "%z"),
 ):
