@@ -213,5 +213,5 @@ def test_wrong_arguments_are_errors_of_the_call(lightning: Any) -> None:
         GpuprofCallback(schedule=(1, 1, 1, 1))
     with pytest.raises(ValueError, match="%z"):
         GpuprofCallback("run.%z.json")
-    with pytest.raises(ValueError, match="at least 1 for active"):
+    with pytest.raises(ValueError, match="active steps of at least 1"):
         GpuprofCallback("run.json", schedule=(1, 1, 0, 1))
