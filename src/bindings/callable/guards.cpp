@@ -307,6 +307,8 @@ bool Guards::is_same_set(const Container& each) const {
   }
   PyObject* values = PyObject_GetIter(each.object.ptr());
   if (values == nullptr) return ignore_exception();
+  const auto first = entries_.begin() + static_cast<std::ptrdiff_t>(each.first);
+  const auto last = entries_.begin() + static_cast<std::ptrdiff_t>(each.last);
   bool is_same = true;
   for (std::size_t i = each.first; is_same && i < each.last; ++i) {
     PyObject* value = PyIter_Next(values);
@@ -314,9 +316,7 @@ bool Guards::is_same_set(const Container& each) const {
       return is_same_object(value, entry.key.ptr());
     };
     // Usually in the same order as before.
-    is_same = value != nullptr &&
-              (is_it(entries_[i]) ||
-               std::any_of(entries_.begin() + each.first, entries_.begin() + each.last, is_it));
+    is_same = value != nullptr && (is_it(entries_[i]) || std::any_of(first, last, is_it));
     Py_XDECREF(value);
   }
   Py_DECREF(values);
