@@ -1,10 +1,11 @@
 #include "bindings/ranges/scope_stack.hpp"
 
+#include <pthread.h>
+
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "driver/process.hpp"
 #include "trace/recorder.hpp"
@@ -33,26 +34,30 @@ struct ThreadStacks {
   }
 };
 
-// Plain, because Python code may still run when the thread's locals have been destroyed; what it
-// needs then is kept for good.
+// Plain, because Python code may still run when the thread's locals have been destroyed.
 thread_local ThreadStacks* own_stacks = nullptr;
 
-struct ThreadEnd {
-  ThreadEnd() = default;
-  ThreadEnd(const ThreadEnd&) = delete;
-  ThreadEnd& operator=(const ThreadEnd&) = delete;
-  // A stack with open scopes stays with them: another thread may close them later.
-  ~ThreadEnd() {
-    const std::unique_ptr<ThreadStacks> stacks(std::exchange(own_stacks, nullptr));
-    if (stacks->current != nullptr) stacks->current->let_go();
-    for (const auto& [context, stack] : stacks->parked) stack->let_go();
-  }
+// A stack with open scopes stays with them: another thread may close them later.
+void end_stacks(void* ended) {
+  own_stacks = nullptr;
+  const std::unique_ptr<ThreadStacks> stacks(static_cast<ThreadStacks*>(ended));
+  if (stacks->current != nullptr) stacks->current->let_go();
+  for (const auto& [context, stack] : stacks->parked) stack->let_go();
+}
+
+// The destructor of a key also runs for what is made after the thread's locals were destroyed.
+// Without a key stacks are kept for good.
+struct EndKey {
+  EndKey() : exists(pthread_key_create(&key, &end_stacks) == 0) {}
+  pthread_key_t key{};
+  bool exists;
 };
+const EndKey end_key;
 
 ThreadStacks& stacks_of_this_thread() {
   if (own_stacks == nullptr) {
     own_stacks = new ThreadStacks;
-    thread_local const ThreadEnd end;
+    if (end_key.exists) pthread_setspecific(end_key.key, own_stacks);
   }
   return *own_stacks;
 }
