@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -152,7 +153,10 @@ void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
   }
 }
 
-std::vector<Row> rows(bool with_bins) {
+namespace {
+
+// Nothing if the statistics were reset meanwhile.
+std::optional<std::vector<Row>> try_rows(bool with_bins) {
   auto& r = registry();
   std::vector<std::pair<Key, const Counts*>> found;
   std::uint64_t began = 0;
@@ -168,7 +172,7 @@ std::vector<Row> rows(bool with_bins) {
   for (const auto& [key, counts] : found) {
     {
       const std::lock_guard lock(r.mutex);
-      if (r.epoch.load(std::memory_order_relaxed) != began) return rows(with_bins);
+      if (r.epoch.load(std::memory_order_relaxed) != began) return std::nullopt;
       copy = *counts;
     }
     result.push_back({key.path, key.clock, key.clock == kCudaClock, copy.device.summary(with_bins),
@@ -179,6 +183,14 @@ std::vector<Row> rows(bool with_bins) {
     return a.path->order != b.path->order ? a.path->order < b.path->order : a.clock < b.clock;
   });
   return result;
+}
+
+}  // namespace
+
+std::vector<Row> rows(bool with_bins) {
+  for (;;) {
+    if (auto found = try_rows(with_bins)) return *std::move(found);
+  }
 }
 
 void reset() noexcept {
