@@ -62,6 +62,20 @@ def test_the_layout_matters_where_random_numbers_are_drawn() -> None:
     assert not observed(lambda: x * 2, x).depends_on_layout
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_attention_and_recurrent_layers_draw_only_for_their_dropout(dropout: float) -> None:
+    x = torch.ones(1, 2, 4, 8)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    seen = observed(lambda: attend(x, x, x, dropout_p=dropout), x)
+    assert seen.depends_on_layout == (dropout > 0)
+    layers = torch.nn.LSTM(8, 8, num_layers=2, dropout=dropout)
+    rows = torch.ones(2, 4, 8)
+    with torch.no_grad():
+        assert observed(lambda: layers(rows)[0], rows).depends_on_layout == (dropout > 0)
+        layers.eval()
+        assert not observed(lambda: layers(rows)[0], rows).depends_on_layout
+
+
 def test_external_tensors_are_those_that_are_neither_arguments_nor_made_in_the_run() -> None:
     x, weight, unused = torch.ones(3), torch.ones(3), torch.ones(3)
     seen = observed(lambda: x * weight + torch.zeros(3), x)

@@ -91,7 +91,7 @@ def _mode() -> Any:
             self._before(_uses(func, args, kwargs))
             result = func(*args, **kwargs)
             is_copy = getattr(func, "_overloadpacket", None) in _copying()
-            self._after(_tensors(result), is_copy, _drawing_tag() in getattr(func, "tags", ()))
+            self._after(_tensors(result), is_copy, _may_draw(func, args, kwargs))
             return result
 
     return Watch
@@ -119,6 +119,26 @@ def _copying() -> frozenset[Any]:
 @functools.lru_cache(maxsize=1)
 def _drawing_tag() -> Any:
     return loaded.torch().Tag.nondeterministic_seeded
+
+
+def _may_draw(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return _drawing_tag() in getattr(func, "tags", ()) and all(
+        bool(args[number] if number < len(args) else kwargs.get(name, default))
+        for number, name, default in _conditions(func)
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _conditions(func: Any) -> list[tuple[int, str, Any]]:
+    """Return the arguments without which an operator draws nothing: place, name and default.
+
+    Attention and recurrent layers are among the operators that draw, for their dropout.
+    """
+    return [
+        (number, argument.name, argument.default_value)
+        for number, argument in enumerate(func._schema.arguments)
+        if argument.name in {"dropout_p", "dropout", *_TRAINS}
+    ]
 
 
 @functools.lru_cache(maxsize=4096)
