@@ -56,6 +56,22 @@ def test_an_empty_pair_reads_the_cost_of_one_record(driver: FakeCuda) -> None:
     assert round(driver.elapsed_ms(begin, end) * 1e6) == 1280
 
 
+def test_only_who_asks_again_makes_the_clock_move(driver: FakeCuda) -> None:
+    stream, event = driver.stream_create(), driver.event_create()
+    driver.configure(query_ns=1000)
+    for _ in range(3):
+        driver.work(stream, MS)
+        driver.event_record(event, stream)
+        before = driver.now()
+        assert driver.event_query(event) == 600
+        assert driver.stream_query(stream) == 600
+        assert driver.now() == before, "asked once, between what was queued"
+        assert driver.event_query(event) == 600
+        assert driver.now() == before + 1000
+        assert driver.stream_query(stream) == 600
+        assert driver.now() == before + 2000
+
+
 def test_events_show_steps_of_32_ns(driver: FakeCuda) -> None:
     stream = driver.stream_create()
     driver.work(stream, MS)

@@ -98,7 +98,7 @@ Result query(State& s, const char* function, Handle handle) {
   if (refused != kSuccess) return refused;
   if (const Result fault = meet_fault(s, *event->context); fault != kSuccess) return fault;
   if (is_over(s, event->done) && seen_at(s, event->done) <= s.now) return kSuccess;
-  if (s.config.automatic) s.now += s.config.query_ns + jitter(s);
+  pass_polling_time(s, event->polled_at);
   return kNotReady;
 }
 

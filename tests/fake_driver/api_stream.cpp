@@ -69,11 +69,10 @@ Result query(State& s, const char* function, Handle handle) {
     const auto all = waited_for(s, stream);
     return std::all_of(all.begin(), all.end(), [&](const auto& one) { return is_idle(s, *one); });
   };
-  if (s.config.automatic && !idle()) s.now += s.config.call_ns;
   pump(s);
   if (const Result fault = meet_fault(s, *stream->context); fault != kSuccess) return fault;
   if (idle()) return kSuccess;
-  if (s.config.automatic) s.now += s.config.query_ns;
+  pass_polling_time(s, stream->polled_at);
   return kNotReady;
 }
 

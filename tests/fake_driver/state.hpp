@@ -161,6 +161,9 @@ struct Session {
   std::shared_ptr<Graph> graph;
 };
 
+// `polled_at` is what State::appended was when somebody last asked for a stream or an event.
+constexpr std::uint64_t kNeverPolled = ~std::uint64_t{0};
+
 struct Stream {
   Handle handle = 0;
   std::uint64_t id = 0;
@@ -174,6 +177,7 @@ struct Stream {
   std::shared_ptr<Session> session;
   std::vector<int> tips;  // the nodes that the next captured node comes after
   std::vector<Handle> tip_handles;
+  std::uint64_t polled_at = kNeverPolled;
   std::string label;
 };
 
@@ -184,6 +188,7 @@ struct Event {
   Done done;                         // null: never recorded
   std::shared_ptr<Session> session;  // last recorded in this capture
   std::vector<int> tips;
+  std::uint64_t polled_at = kNeverPolled;
   std::string label;
 };
 
@@ -271,6 +276,8 @@ struct State {
   std::unordered_set<Handle> abandoned;       // their destroy call was made to fail
 
   std::uint64_t random = 1;  // the last number of the sequence behind jitter_ns
+
+  std::uint64_t appended = 0;  // operations, to all queues
 
   std::uint64_t serial = 0;
   std::uint64_t next_stream_id = 13;

@@ -152,6 +152,7 @@ void add_implicit_order(const State& s, const Stream& stream, Op& op) {
 }
 
 Done append(State& s, const std::shared_ptr<Stream>& stream, Op op) {
+  ++s.appended;
   op.done = std::make_shared<Completion>();
   if (op.host) op.host = std::make_shared<HostCall>(HostCall{op.host->function, op.host->argument});
   Done done = op.done;
@@ -191,6 +192,12 @@ void pump(State& s) {
     }
   }
   forget_idle_streams(s);
+}
+
+void pass_polling_time(State& s, std::uint64_t& polled_at) {
+  if (!s.config.automatic) return;
+  if (polled_at == s.appended) s.now += s.config.query_ns + jitter(s);
+  polled_at = s.appended;
 }
 
 Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op) {

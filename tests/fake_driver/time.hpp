@@ -34,6 +34,11 @@ void wait_until_idle(State& s, const std::vector<std::shared_ptr<Stream>>& strea
 // The time an event shows: the device's clock, in its steps of 32 ns.
 Ns stamp_of(const State& s, const Completion& done);
 
+// What a query that was answered with "not ready" takes. The first one after something was queued
+// takes no time, because who queues work may ask in between, as often as real time lets it: only
+// who waits for an answer makes the clock move.
+void pass_polling_time(State& s, std::uint64_t& polled_at);
+
 // From 0 to jitter_ns, the same sequence after every reset.
 Ns jitter(State& s);
 
