@@ -142,5 +142,5 @@ def test_completions_without_shtab_say_what_to_install(
     assert (code, out) == (1, "")
     assert err == (
         "gpuprof: gpuprof --print-completion needs shtab, which is not installed: pip install "
-        "'gpuprof[completion]'\n"
+        "shtab\n"
     )

@@ -92,21 +92,30 @@ def test_nothing_is_published_under_a_name_that_is_somebody_elses(checkout: Path
     assert "python3 .ci/version.py --release" in publish
 
 
-def test_nothing_says_to_install_the_package_of_that_name() -> None:
-    folders = ("python", "docs", ".github", ".ci", "benchmarks", "include", "src")
-    files = [*ROOT.glob("*.*"), *(file for each in folders for file in (ROOT / each).rglob("*.*"))]
-    said = re.compile(
-        r"\b(pip3?|pipx|uv|conda|poetry)( \w+)* (install|add)\b"
+def says_to_install(text: str) -> list[str]:
+    """Return the parts of a text that name the package `gpuprof` of PyPI as what to install."""
+    command = (
+        r"\b(?:pip3?|pipx|uv|conda|poetry)(?: \w+)* (?:install|add)\b"
         r"[^`\n&|;]*?(?<![\w./-])gpuprof(?![\w./-])"
     )
-    assert said.search("run: pip install gpuprof")
-    assert said.search("pip install -q 'gpuprof[bench]'")
+    requirement = r"(?<![\w.])gpuprof\[[a-z]"  # with an extra, whatever stands before it
+    return re.findall(f"{command}|{requirement}", text)
+
+
+def test_nothing_says_to_install_the_package_of_that_name() -> None:
+    name = "gpuprof"  # so that this file has none of these texts
+    assert says_to_install(f"run: pip install {name}")
+    assert says_to_install(f"pip install -q '{name}[bench]'")
+    assert says_to_install(f'PACKAGE = "{name}[bench]"')
+    assert not says_to_install("pip install '.[test]'")
+    folders = ("python", "docs", "tests", ".github", ".ci", "benchmarks", "include", "src")
+    files = [*ROOT.glob("*.*"), *(file for each in folders for file in (ROOT / each).rglob("*.*"))]
     texts = {".py", ".md", ".rst", ".yml", ".toml", ".sh", ".ipynb", ".txt", ".hpp", ".cpp"}
     found = [
-        f"{file.relative_to(ROOT)}: {match.group()}"
+        f"{file.relative_to(ROOT)}: {said}"
         for file in files
         if file.suffix in texts
-        for match in said.finditer(file.read_text(encoding="utf-8"))
+        for said in says_to_install(file.read_text(encoding="utf-8"))
     ]
     assert found == []
 

@@ -108,7 +108,7 @@ class PrintCompletion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, _: Any, values: Any, *__: Any) -> None:
         try:
-            shtab = need("shtab", "gpuprof --print-completion", "'gpuprof[completion]'")
+            shtab = need("shtab", "gpuprof --print-completion")
         except ModuleNotFoundError as error:
             raise Refused(str(error), code=FAILED) from error
         _mark_files(parser, shtab)
