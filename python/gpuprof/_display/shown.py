@@ -6,6 +6,7 @@ A program's first scope imports this module: those that display are imported whe
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from gpuprof._display.table import Table
 
 
-class Shown:
+class Shown(ABC):
     """Text, HTML, Markdown and a table on a terminal, all from `_table`.
 
     A dataclass takes its text from here with ``repr=False``.
@@ -22,9 +23,9 @@ class Shown:
 
     __slots__ = ()
 
+    @abstractmethod
     def _table(self, *args: Any, **options: Any) -> Table:
         """Return the table; a class names the options that it has, each with a default."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return "\n".join(self._table().plain())
@@ -68,14 +69,14 @@ class ShownAsCode:
         return f"<code>{escape(repr(self))}</code>"
 
 
-class Exported:
+class Exported(ABC):
     """CSV and data frames, both from `_records`."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _records(self, *args: Any, **options: Any) -> Records:
         """Return the records; a class names the options that it has, each with a default."""
-        raise NotImplementedError
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str | None:
         """Return CSV (RFC 4180), or write it to a file.
