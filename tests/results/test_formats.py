@@ -191,6 +191,16 @@ def changed(data: Any, place: str, value: object) -> Any:
 
 LEFT_OUT = object()
 WRONG = {
+    "stats": [
+        ("rows.0.host.bins.0.0", "x", r"^Stats\.rows\[0\]\.host\.bins\[0\]\[0\]: expected a whole"),
+        ("rows.0.host.bins.0.1", 2**64, r"^Stats\.rows\[0\]\.host\.bins\[0\]\[1\]: expected a"),
+        (
+            "rows.0.host.bins.0",
+            [1],
+            r"^Stats\.rows\[0\]\.host\.bins\[0\]: expected 2 values, got 1",
+        ),
+        ("rows.1.work.flops", "x", r"^Stats\.rows\[1\]\.work\.flops: expected a finite number"),
+    ],
     "sweep": [
         ("format", "other", r"^SweepResult: expected .*gpuprof-sweep.*, got .*'other'"),
         ("version", True, r"^SweepResult: expected .*; another gpuprof"),

@@ -78,6 +78,8 @@ def text(name: str, value: object, *, empty: bool = True) -> str:
 
 def choice(name: str, value: object, known: Collection[str]) -> str:
     """Return `value` if it is one of the known texts."""
+    if type(value) is str and value in known:
+        return value
     expected = f"one of {', '.join(map(repr, known))}"
     if not isinstance(value, str):
         raise type_error(value, name, expected)
@@ -97,6 +99,8 @@ def whole(
     name: str, value: object, least: int = 1, most: int | None = None, *, unit: str = ""
 ) -> int:
     """Return `value` as an int if it is an integer from `least` to `most`; bools are refused."""
+    if type(value) is int and value >= least and (most is None or value <= most):
+        return value
     within = f"of at least {least}" if most is None else f"from {least} to {most}"
     expected = f"a whole number{unit and f' of {unit}'} {within}"
     try:
@@ -173,6 +177,8 @@ def function(name: str, value: object) -> Callable[..., Any]:
 
 def sequence(name: str, value: object) -> Sequence[Any]:
     """Return `value` if it is a sequence, but not text or bytes."""
+    if type(value) in {list, tuple}:
+        return value  # type: ignore[return-value]
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise type_error(value, name, "a list")
     return value

@@ -9,15 +9,16 @@ that names the member, as in ``History.series[0].points[3].value: expected a num
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
-from functools import cache, partial
+from functools import cache
+from itertools import chain
+from math import isfinite, nan
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union, cast, get_args, get_origin
 from typing import get_type_hints as type_hints
 
 from gpuprof._common import checks
@@ -26,6 +27,7 @@ from gpuprof._common.text import output_text, plain_data
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_LARGEST = 2**63
 Check: TypeAlias = "Callable[[str, Any], Any]"  # takes a name and a value; returns the value
 
 
@@ -44,12 +46,20 @@ class Plain:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dicts, lists, text, finite numbers and None."""
-        head = self._HEAD
-        kind: Any = type(self)
-        return {
-            name: head[name] if name in head else _plain(getattr(self, name))
-            for name in _members(kind)
+        frame, names = _members(cast("Any", type(self)))
+        found = {
+            # Most are numbers, which are not worth a call.
+            name: value
+            if (kind := type(value := getattr(self, name))) is int
+            or (kind is float and isfinite(value))
+            else _plain(value)
+            for name in names
         }
+        return frame | found if self._HEAD else found
+
+    def _member(self) -> Any:
+        """Return the plain form as a member of another record."""
+        return self.to_dict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         me: Any = self
@@ -101,8 +111,33 @@ class Record(Plain):
     @classmethod
     def _read(cls, where: str, data: object) -> Self:
         """Build one from its plain form, which errors call `where`."""
-        found: Self = _built(cls, where, data)
-        return found
+        if type(data) is not dict and not isinstance(data, Mapping):
+            message = f"{where}: expected what to_dict() returns, got {checks.shortened(data)}"
+            raise ValueError(message)
+        readers, needed, known = _readers(cast("Any", cls))
+        if cls._HEAD:
+            _check_head(cls, where, data)
+        if not (needed <= data.keys() <= known):
+            missing = [name for name in readers if name in needed and name not in data]
+            unknown = [name for name in data if name not in known]
+            what = f"{missing[0]!r} is missing" if missing else f"{unknown[0]!r} is unknown"
+            message = f"{where}: {what}"
+            raise ValueError(message)
+        given = [each for each in readers.items() if each[0] in data]
+        try:
+            values = {name: read(name, data[name]) for name, read in given}
+        except (TypeError, ValueError):  # once more, with the whole places
+            try:
+                for name, read in given:
+                    read(f"{where}.{name}", data[name])
+            except TypeError as error:
+                raise ValueError(str(error)) from None
+            raise
+        try:
+            return cls(**values)
+        except (TypeError, ValueError) as error:
+            message = f"{where}.{error}"
+            raise ValueError(message) from None
 
 
 class Document(Record):
@@ -149,8 +184,11 @@ def each_of(check: Check) -> Check:
     """Return the check of a list of which each item passes `check`; it returns a tuple."""
 
     def check_all(name: str, value: Any) -> tuple[Any, ...]:
-        items = enumerate(checks.sequence(name, value))
-        return tuple(check(f"{name}[{place}]", item) for place, item in items)
+        items = checks.sequence(name, value)
+        try:
+            return tuple([check(name, item) for item in items])
+        except (TypeError, ValueError):  # once more, with the names of the items
+            return tuple(check(f"{name}[{at}]", item) for at, item in enumerate(items))
 
     return check_all
 
@@ -165,10 +203,7 @@ def by_name(check: Check) -> Check:
     return check_all
 
 
-def _built(kind: Any, where: str, data: object) -> Any:
-    if not isinstance(data, Mapping):
-        message = f"{where}: expected what to_dict() returns, got {checks.shortened(data)}"
-        raise ValueError(message)
+def _check_head(kind: Any, where: str, data: Mapping[str, Any]) -> None:
     found = {name: data.get(name) for name in kind._HEAD}
     if found != kind._HEAD or any(isinstance(each, bool) for each in found.values()):
         message = (
@@ -176,44 +211,32 @@ def _built(kind: Any, where: str, data: object) -> Any:
             "may have written it"
         )
         raise ValueError(message)
-    readers = _readers(kind)
-    missing = [name for name in readers if name not in data and name not in kind._NEWER]
-    unknown = [name for name in data if name not in readers and name not in _members(kind)]
-    if missing or unknown:
-        what = f"{missing[0]!r} is missing" if missing else f"{unknown[0]!r} is unknown"
-        message = f"{where}: {what}"
-        raise ValueError(message)
-    given = [each for each in readers.items() if each[0] in data]
-    try:
-        values = {name: read(f"{where}.{name}", data[name]) for name, read in given}
-    except TypeError as error:  # which has the whole place
-        raise ValueError(str(error)) from None
-    try:
-        return kind(**values)
-    except (TypeError, ValueError) as error:
-        message = f"{where}.{error}"
-        raise ValueError(message) from None
 
 
 @cache
-def _members(kind: Any) -> Sequence[str]:
-    known = (*kind._HEAD, *(each.name for each in fields(kind)))
+def _members(kind: Any) -> tuple[dict[str, Any], Sequence[str]]:
+    """Return all members in their order, with the values of the head, and the names of others."""
+    head = kind._HEAD
+    known = (*head, *(each.name for each in fields(kind)))
     rest = [name for name in known if name not in kind._MEMBERS]
     found: list[str] = []
     for name in kind._MEMBERS:
         found += rest if name is ... else [name]
-    return found
+    return {name: head.get(name) for name in found}, [name for name in found if name not in head]
 
 
 @cache
-def _readers(kind: Any) -> dict[str, Check]:
+def _readers(kind: Any) -> tuple[dict[str, Check], frozenset[str], frozenset[str]]:
+    """Return what reads each field, and the names that data must have and may have."""
     # By hand, because these classes call their module "gpuprof", which has none of the names.
     texts = SimpleNamespace(__annotations__={each.name: each.type for each in fields(kind)})
     types = type_hints(texts, kind._SCOPE, kind._names())
-    return {
+    found = {
         name: _SCALARS[Any] if name in kind._CHECKS else _reader(each)
         for name, each in types.items()
     }
+    fields_read = frozenset(found)
+    return found, fields_read - {*kind._NEWER}, fields_read.union(_members(kind)[0])
 
 
 def _plain(value: Any) -> Any:
@@ -221,17 +244,19 @@ def _plain(value: Any) -> Any:
     if value is None or kind is int or kind is bool:  # most are one of these
         return value
     if kind is float:
-        return value if math.isfinite(value) else None
+        return value if isfinite(value) else None
     if kind is str:
         return output_text(value)
     if isinstance(value, Plain):
-        return value.to_dict()
+        return value._member()
+    if kind is tuple and {*map(type, value)} <= {str}:
+        return [*map(output_text, value)]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], Plain):
-        return [each.to_dict() for each in value]
+        return [each._member() for each in value]
     if isinstance(value, Mapping) and value and isinstance(next(iter(value.values())), Plain):
-        return {output_text(str(key)): each.to_dict() for key, each in value.items()}
+        return {output_text(str(key)): each._member() for key, each in value.items()}
     return plain_data(value)
 
 
@@ -244,6 +269,8 @@ def _reader(kind: Any) -> Check:
         return _fixed([_reader(each) for each in inner])
     if outer in {tuple, list}:
         items = each_of(_reader(inner[0]))
+        if get_args(inner[0]) == (int, int):
+            return _pairs(items)
         return items if outer is tuple else lambda name, value: [*items(name, value)]
     if outer in {dict, Mapping}:
         return by_name(_reader(inner[1]))
@@ -256,27 +283,50 @@ def _reader(kind: Any) -> Check:
     return read
 
 
+def _pairs(read: Check) -> Check:
+    """Return `read`, and before it a quick way for lists of pairs: statistics have thousands."""
+
+    def read_quickly(name: str, value: Any) -> Any:
+        if type(value) is list and {*map(type, value)} == {list} and {*map(len, value)} == {2}:
+            flat = [*chain.from_iterable(value)]
+            if {*map(type, flat)} == {int} and min(flat) >= -_LARGEST and max(flat) <= _LARGEST:
+                return tuple(map(tuple, value))
+        return read(name, value)
+
+    return read_quickly
+
+
 def _fixed(readers: Sequence[Check]) -> Check:
+    numbered = [*enumerate(readers)]
+
     def read(name: str, value: Any) -> tuple[Any, ...]:
         items = checks.sequence(name, value)
         if len(items) != len(readers):
             message = f"{name}: expected {len(readers)} values, got {len(items)}"
             raise ValueError(message)
-        pairs = enumerate(zip(readers, items, strict=True))
-        return tuple(reader(f"{name}[{at}]", item) for at, (reader, item) in pairs)
+        try:
+            return tuple([reader(name, items[at]) for at, reader in numbered])
+        except (TypeError, ValueError):  # once more, with the names of the items
+            return tuple(reader(f"{name}[{at}]", items[at]) for at, reader in numbered)
 
     return read
 
 
 def _float(name: str, value: Any) -> float:
-    found = math.nan if value is None else checks.number(name, value)
+    if type(value) is float and isfinite(value):
+        return value
+    found = nan if value is None else checks.number(name, value)
     return value if type(value) is int else found  # which is written as it was
+
+
+def _int(name: str, value: Any) -> int:
+    return checks.whole(name, value, -_LARGEST, _LARGEST)
 
 
 _SCALARS: dict[Any, Check] = {
     Any: lambda _, value: value,
     bool: checks.flag,
     float: _float,
-    int: partial(checks.whole, least=-(2**63), most=2**63),
+    int: _int,
     str: checks.text,
 }

@@ -35,6 +35,8 @@ def clean_text(text: str) -> str:
 
 def output_text(text: str) -> str:
     """Make `text` fit for any UTF-8 output: NUL and lone surrogates replaced, at most 4 KiB."""
+    if type(text) is str and len(text) <= MAX_TEXT_BYTES and text.isascii() and "\0" not in text:
+        return text
     raw = _SURROGATE_OR_NUL.sub("\ufffd", text).encode()
     if len(raw) > MAX_TEXT_BYTES:
         return raw[: MAX_TEXT_BYTES - 3].decode(errors="ignore") + "…"
@@ -108,8 +110,11 @@ def write_text(out: TextIO, text: str) -> None:
 
 def plain_data(value: Any, depth: int = 0) -> Any:
     """Return `value` as what JSON can hold; any other object becomes its text, NaN becomes None."""
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if value is None or kind is int or kind is bool:  # most are one of these
         return value
+    if kind is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):

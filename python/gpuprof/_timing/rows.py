@@ -46,6 +46,7 @@ class Summary(Record):
     first: float
     bins: Bins | None = field(default=None, repr=False)
 
+    _MEMBERS = ("count", *TIMES)  # and the bins, where there are any
     _NEWER = frozenset({"bins"})
 
     @classmethod
@@ -57,9 +58,10 @@ class Summary(Record):
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form, with None for what is not a finite number."""
         found = super(Summary, self).to_dict()
-        if self.bins is None:
-            del found["bins"]
-        return found
+        return found if self.bins is None else found | {"bins": [[*each] for each in self.bins]}
+
+    def _member(self) -> Any:
+        return self.to_dict() if self.count else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # One object for all that are empty: its NaNs are equal to nothing but themselves.
@@ -157,9 +159,3 @@ class Row(Record):
         from gpuprof._timing.work import Work
 
         return {"MemoryUse": MemoryUse, "Work": Work}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form; None for a summary without samples."""
-        found = super(Row, self).to_dict()
-        empty = {which: None for which in ("gpu", "host") if not getattr(self, which).count}
-        return found | empty
