@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 
 TABLE = Table(
@@ -62,3 +65,14 @@ def test_the_first_column_stays_and_without_lines_there_is_no_grid() -> None:
     nothing = Table(["a"], [], title="nothing yet")
     assert (nothing.plain(), nothing.markdown()) == (["nothing yet"], ["nothing yet"])
     assert nothing.html() == "<div><div>nothing yet</div></div>"
+
+
+@pytest.mark.parametrize(("kind", "missing"), [(Shown, "_table"), (Exported, "_records")])
+def test_a_class_without_its_table_or_records_fails_when_it_is_made(
+    kind: type, missing: str
+) -> None:
+    class Found(kind):  # type: ignore[misc]
+        __slots__ = ()
+
+    with pytest.raises(TypeError, match=rf"abstract.*{missing}"):
+        Found()

@@ -18,7 +18,7 @@ from gpuprof import (
     Summary,
     Verdict,
 )
-from tests.support.benchmark_results import bench, wavering
+from tests.support.benchmark_results import bench, decided_beside_time, wavering
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">&amp;\u202e\n'\"<b>"
 SHOWN = HOSTILE.replace("\u202e", r"\u202e").replace("\n", r"\x0a")  # as people see it
@@ -58,38 +58,7 @@ COMPARED = CompareResult.of(
 
 
 LAUNCHED = Launches({f"void {HOSTILE}<float>": 2, "sgemm": 1}, copies=1)
-GROWN = Decision(
-    Verdict.SAME,
-    1.0,
-    1.0,
-    1.0,
-    (0.99, 1.01),
-    0.01,
-    0.5,
-    5,
-    "no change",
-    memory=Decision(
-        Verdict.MEMORY,
-        1 << 20,
-        3 << 20,
-        floor=0.05,
-        runs=5,
-        rule=f"peak grew {HOSTILE}",
-        kind="memory",
-    ),
-    launches=Decision(
-        Verdict.LAUNCHES,
-        3,
-        4,
-        runs=5,
-        rule=f"launches more: {HOSTILE}",
-        kind="launches",
-        changes="+1 sgemm",
-    ),
-    instructions=Decision(
-        Verdict.SAME, 1e6, 1e6, 1.0, floor=0.01, runs=5, rule="as many", kind="instructions"
-    ),
-)
+GROWN = decided_beside_time(f"peak grew {HOSTILE}", f"launches more: {HOSTILE}")
 FEWER = Decision(
     Verdict.SAME,
     rule="no change",

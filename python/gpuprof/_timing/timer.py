@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._display.shown import ShownAsCode
 from gpuprof._timing import backends
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from gpuprof._timing.backends import BackendLike
 
 
-class Timer:
+class Timer(ShownAsCode):
     """An event pair that you set and read yourself, reusable in a hot loop.
 
     Parameters
@@ -154,11 +155,6 @@ class Timer:
 
     def __repr__(self) -> str:
         return repr(self._timer)
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<code>{escape(repr(self))}</code>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         message = "a Timer holds CUDA events and cannot be pickled or copied; make a new one"
