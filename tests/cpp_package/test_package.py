@@ -35,9 +35,9 @@ FetchContent_MakeAvailable(gpuprof)""",
 
 def row(names: tuple[str, ...], gpu: float, host: float, count: int, dropped: int = 0) -> Any:
     """Return the plain form of a row whose samples all took as long."""
-    figures = ("mean", "min", "p50", "p90", "p99", "max", "first")
+    figures = [f"{name}_ms" for name in ("mean", "min", "p50", "p90", "p99", "max", "first")]
     gpu_ms, host_ms = (
-        {"count": count, "total": ms * count, **dict.fromkeys(figures, ms)} for ms in (gpu, host)
+        {"count": count, "total_ms": ms * count, **dict.fromkeys(figures, ms)} for ms in (gpu, host)
     )
     counts = {"dropped": dropped, "pending": 0, "failed": 0, "skipped": 0}
     times = {"gpu": gpu_ms, "host": host_ms, "work": None, "memory": None}

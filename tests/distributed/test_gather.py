@@ -110,7 +110,7 @@ def test_the_table_has_each_scope_over_all_ranks(ranks: Ranks, store: MemoryStor
     assert (over.slowest_rank, over.imbalance) == (3, pytest.approx(13.0 / 11.5))
     assert (over[2].mean_ms, over[2].count, over[2].total_ms) == (12.0, 10, 120.0)
     assert found["step/fwd", "cpu"].mean_ms == 5.75
-    assert found.stats(2)["step"].host.mean == 12.0
+    assert found.stats(2)["step"].host.mean_ms == 12.0
 
 
 def test_the_slow_rank_is_the_one_that_waits_least(ranks: Ranks, store: MemoryStore) -> None:
@@ -303,6 +303,6 @@ def test_it_is_plain_data(ranks: Ranks, store: MemoryStore) -> None:
     assert first["by_rank"]["waiting_ms"] == [1.0, 1.0, 1.0]
     again = pickle.loads(pickle.dumps(found))
     assert again.to_dict() == data
-    assert again.stats(1)["step"].host.mean == 12.0
+    assert again.stats(1)["step"].host.mean_ms == 12.0
     assert "<table>" in found._repr_html_()
     assert "| step |" in found.to_markdown()

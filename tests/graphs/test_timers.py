@@ -104,14 +104,14 @@ def test_collected_timers_feed_the_statistics_replay_by_replay(
             graph.launch()
         stats = gpuprof.stats()
         assert stats["outer"].gpu is not None
-        assert (stats["outer"].gpu.count, stats["outer"].gpu.mean) == (replays, near(6))
+        assert (stats["outer"].gpu.count, stats["outer"].gpu.mean_ms) == (replays, near(6))
         assert stats["outer/inner"].gpu is not None
-        assert (stats["outer/inner"].gpu.count, stats["outer/inner"].gpu.mean) == (
+        assert (stats["outer/inner"].gpu.count, stats["outer/inner"].gpu.mean_ms) == (
             2 * replays,
             near(2),
         )
         assert stats["step"].gpu is not None
-        assert (stats["step"].gpu.count, stats["step"].gpu.mean) == (replays, near(6))
+        assert (stats["step"].gpu.count, stats["step"].gpu.mean_ms) == (replays, near(6))
         assert graph.timings()["outer"].ms == near(6)
 
 
@@ -131,7 +131,7 @@ def test_replays_of_a_collected_graph_without_timers_are_counted_too(
         cap.graph.launch()
     gpu = gpuprof.stats()["bare"].gpu
     assert gpu is not None
-    assert (gpu.count, gpu.mean) == (3, near(1))
+    assert (gpu.count, gpu.mean_ms) == (3, near(1))
     assert cap.graph.timings() == {}
     cap.graph.close()
 
@@ -176,7 +176,7 @@ def test_when_no_events_are_left_spans_are_dropped_and_counted_and_nothing_waits
         assert row.dropped > 0
         assert row.gpu is not None
         assert row.gpu.count + row.dropped == 1100
-        assert (row.gpu.min, row.gpu.max) == (near(6), near(6))
+        assert (row.gpu.min_ms, row.gpu.max_ms) == (near(6), near(6))
         # A launch whose spans were dropped does not write into events that others have by now.
         with gpuprof.timer("plain", stream=stream) as plain:
             pass

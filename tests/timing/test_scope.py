@@ -184,7 +184,7 @@ def test_a_sample_whose_body_raised_is_failed_and_not_in_the_statistics() -> Non
     row = gpuprof.stats()["failing"]
     assert (sample.failed, good.failed) == (True, False)
     assert row.host is not None
-    assert (row.failed, row.host.count, row.host.total) == (1, 1, good.host_ms)
+    assert (row.failed, row.host.count, row.host.total_ms) == (1, 1, good.host_ms)
 
 
 def test_a_sample_whose_body_raised_still_has_its_time() -> None:

@@ -53,24 +53,24 @@ def test_all_but_the_quantiles_is_exact() -> None:
     read = measure("exact", [i % 50 for i in range(500)])
     host = summary("exact")
     assert host.count == 500
-    assert host.total == pytest.approx(math.fsum(read), rel=1e-12)
-    assert host.mean == pytest.approx(math.fsum(read) / 500, rel=1e-12)
-    assert (host.min, host.max, host.first) == (min(read), max(read), read[0])
+    assert host.total_ms == pytest.approx(math.fsum(read), rel=1e-12)
+    assert host.mean_ms == pytest.approx(math.fsum(read) / 500, rel=1e-12)
+    assert (host.min_ms, host.max_ms, host.first_ms) == (min(read), max(read), read[0])
 
 
 def test_all_but_the_quantiles_stays_exact_beyond_what_is_kept() -> None:
     read = measure("many", [0] * (2 * EXACT))
     host = summary("many")
     assert host.count == 2 * EXACT
-    assert host.total == pytest.approx(math.fsum(read), rel=1e-12)
-    assert (host.min, host.max, host.first) == (min(read), max(read), read[0])
+    assert host.total_ms == pytest.approx(math.fsum(read), rel=1e-12)
+    assert (host.min_ms, host.max_ms, host.first_ms) == (min(read), max(read), read[0])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 101, EXACT - 1, EXACT])
 def test_quantiles_are_exact_up_to_4096_samples(count: int) -> None:
     read = measure("quantiles", [i % 20 for i in range(count)])
     host = summary("quantiles")
-    for q, value in ((0.5, host.p50), (0.9, host.p90), (0.99, host.p99)):
+    for q, value in ((0.5, host.p50_ms), (0.9, host.p90_ms), (0.99, host.p99_ms)):
         assert value == pytest.approx(interpolated(read, q), rel=1e-12), q
 
 
@@ -98,7 +98,7 @@ def test_quantiles_are_within_a_hundredth_beyond(
     dice = random.Random(3)
     read = sorted(measure("beyond", [amount(dice) for _ in range(count)]))
     host = summary("beyond")
-    for q, value in ((0.5, host.p50), (0.9, host.p90), (0.99, host.p99)):
+    for q, value in ((0.5, host.p50_ms), (0.9, host.p90_ms), (0.99, host.p99_ms)):
         rank = q * (count - 1)
         low, high = read[math.floor(rank)], read[math.ceil(rank)]
         assert low * (1 - WITHIN) <= value <= high * (1 + WITHIN), q
@@ -107,13 +107,13 @@ def test_quantiles_are_within_a_hundredth_beyond(
 def test_quantiles_stay_between_the_smallest_and_the_largest() -> None:
     measure("between", [0] * (EXACT + 1))
     host = summary("between")
-    assert host.min <= host.p50 <= host.p90 <= host.p99 <= host.max
+    assert host.min_ms <= host.p50_ms <= host.p90_ms <= host.p99_ms <= host.max_ms
 
 
 def test_the_first_sample_is_shown_apart_and_counted() -> None:
     read = measure("first", [100_000, 0, 0])
     host = summary("first")
-    assert host.first == host.max == read[0]
+    assert host.first_ms == host.max_ms == read[0]
     assert host.count == 3
 
 
@@ -197,7 +197,7 @@ def test_a_reset_makes_the_next_sample_the_first() -> None:
     measure("again", [100_000])
     gpuprof.reset()
     read = measure("again", [0, 0])
-    assert summary("again").first == read[0]
+    assert summary("again").first_ms == read[0]
 
 
 # Memory

@@ -169,10 +169,10 @@ def test_what_adds_up_is_added_and_the_ends_are_those_of_all() -> None:
         Stats([gpu_row("step", samples[4], skipped=5)]),
     )
     row, whole = found["step"], summary(*samples)
-    assert (row.gpu.count, row.gpu.total) == (5, pytest.approx(whole.total))
-    assert row.gpu.mean == pytest.approx(whole.mean)
-    assert (row.gpu.min, row.gpu.max) == (whole.min, whole.max)
-    assert row.host.max == whole.max / 2
+    assert (row.gpu.count, row.gpu.total_ms) == (5, pytest.approx(whole.total_ms))
+    assert row.gpu.mean_ms == pytest.approx(whole.mean_ms)
+    assert (row.gpu.min_ms, row.gpu.max_ms) == (whole.min_ms, whole.max_ms)
+    assert row.host.max_ms == whole.max_ms / 2
     assert (row.dropped, row.failed, row.pending, row.skipped) == (1, 2, 3, 5)
     assert found.dropped == 5
 
@@ -180,9 +180,12 @@ def test_what_adds_up_is_added_and_the_ends_are_those_of_all() -> None:
 def test_what_summaries_do_not_tell_is_not_claimed() -> None:
     # Both parts have the same p90 by linear interpolation, 9; the whole has another, 10.
     row = Stats([gpu_row("a", 0.5, 10.0)]).merge(Stats([gpu_row("a", 0.5, 10.0)]))["a"]
-    assert all(math.isnan(each) for each in (row.gpu.p50, row.gpu.p90, row.gpu.p99, row.gpu.first))
+    assert all(
+        math.isnan(each)
+        for each in (row.gpu.p50_ms, row.gpu.p90_ms, row.gpu.p99_ms, row.gpu.first_ms)
+    )
     assert not row.host_bound
-    assert row.to_dict()["gpu"]["p50"] is None
+    assert row.to_dict()["gpu"]["p50_ms"] is None
 
 
 def binned(samples: list[float]) -> Stats:
@@ -203,12 +206,12 @@ def test_with_bins_quantiles_are_those_of_all_samples(seed: int, counts: list[in
     first, *others = map(binned, parts)
     found = first.merge(*others)["a"].host
     ordered = sorted(ms for part in parts for ms in part)
-    for figure, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+    for figure, q in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99)):
         rank = q * (len(ordered) - 1)
         below, above = ordered[math.floor(rank)], ordered[math.ceil(rank)]
         expected = below + (above - below) * (rank % 1)
         assert getattr(found, figure) == pytest.approx(expected, rel=1 / 128)
-        assert found.min <= getattr(found, figure) <= found.max
+        assert found.min_ms <= getattr(found, figure) <= found.max_ms
     one = Stats([])
     for part in parts:
         one = one.merge(binned(part))
@@ -217,13 +220,13 @@ def test_with_bins_quantiles_are_those_of_all_samples(seed: int, counts: list[in
 
 def test_a_merged_quantile_lies_between_two_samples_as_in_one_process() -> None:
     found = binned([10.0, 10.0]).merge(binned([10.0, 100.0]))["a"].host
-    assert (found.p50, found.p99) == pytest.approx((10.0, 97.3), rel=1 / 128)
+    assert (found.p50_ms, found.p99_ms) == pytest.approx((10.0, 97.3), rel=1 / 128)
 
 
 def test_a_part_without_bins_leaves_quantiles_unknown() -> None:
     without = Stats([cpu_row("a", 1.0)])
     found = binned([1.0, 2.0]).merge(without)["a"].host
-    assert math.isnan(found.p50)
+    assert math.isnan(found.p50_ms)
     assert found.bins is None
 
 
@@ -241,7 +244,7 @@ def test_bins_are_kept_where_they_are_asked_for() -> None:
         math.ldexp(1 + place % 64 / 64, place // 64 - 30)
         for place in (host.bins[0][0], host.bins[-1][0] + 1)
     )
-    assert low <= host.min <= host.max < high
+    assert low <= host.min_ms <= host.max_ms < high
     assert Stats.from_json(stats.to_json())["binned"].host == host
     assert pickle.loads(pickle.dumps(stats))["binned"].host == host
 
@@ -267,7 +270,7 @@ def test_bins_of_more_samples_than_are_kept_one_by_one() -> None:
     stats = gpuprof.stats(bins=True)
     host, merged = stats["many binned"].host, stats.merge(stats)["many binned"].host
     assert sum(count for _, count in merged.bins or ()) == 2 * host.count
-    for figure in ("p50", "p90", "p99"):
+    for figure in ("p50_ms", "p90_ms", "p99_ms"):
         # A rank of twice the samples may lie in the bin beside.
         assert getattr(merged, figure) == pytest.approx(getattr(host, figure), rel=1 / 32)
 
@@ -353,7 +356,7 @@ def test_statistics_of_worker_processes_become_one(tmp_path: Path) -> None:
     first, *others = (Stats.from_json(path.read_text()) for path in tmp_path.iterdir())
     host = first.merge(*others)["load"].host
     assert host.count == 3
-    assert host.min <= host.p50 <= host.max
+    assert host.min_ms <= host.p50_ms <= host.max_ms
 
 
 def test_the_statistics_of_a_process_are_exported_as_they_are() -> None:

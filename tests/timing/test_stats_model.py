@@ -44,7 +44,7 @@ NESTED = Stats(
 
 
 def test_a_path_finds_its_row() -> None:
-    assert NESTED["step/fwd"].time.total == pytest.approx(30.0)
+    assert NESTED["step/fwd"].time.total_ms == pytest.approx(30.0)
     assert NESTED["step/fwd", "cuda"] is NESTED["step/fwd"]
 
 
@@ -166,7 +166,7 @@ def test_a_slash_in_a_name_makes_no_parent() -> None:
 def test_paths_that_read_the_same_are_found_by_their_names() -> None:
     assert list(SLASHES) == ["train", (("train/load",), "cuda"), (("train", "load"), "cuda")]
     assert [SLASHES[key] for key in SLASHES] == list(SLASHES.values())
-    assert [SLASHES[row.names, row.clock].time.total for row in SLASHES.values()] == [10, 50, 4]
+    assert [SLASHES[row.names, row.clock].time.total_ms for row in SLASHES.values()] == [10, 50, 4]
 
 
 @pytest.mark.parametrize("key", ["train/load", ("train/load", "cuda")])
@@ -201,7 +201,7 @@ def test_the_gpu_summary_of_another_clock_is_empty() -> None:
         pass
     for row in (cpu_row("step", 10.0), gpuprof.stats()["host"]):
         assert row.gpu.count == 0
-        assert math.isnan(row.gpu.p50)
+        assert math.isnan(row.gpu.p50_ms)
         assert row.to_dict()["gpu"] is None
         assert row.time is row.host
 
@@ -214,8 +214,8 @@ def test_a_rows_plain_form_says_whether_it_is_host_bound() -> None:
 def test_a_row_without_samples_has_no_figures() -> None:
     row = Row("step", "cuda", None, None, pending=3)
     assert row.time.count == 0
-    assert row.time.total == 0.0
-    assert math.isnan(row.time.p50)
+    assert row.time.total_ms == 0.0
+    assert math.isnan(row.time.p50_ms)
     assert not row.host_bound
 
 

@@ -208,7 +208,7 @@ def test_nested_scopes_nest_and_their_times_are_those_of_the_statistics(
         slices = found.named(name)
         assert len(slices) == stats[row].host.count == 3
         total = sum(each.duration for each in slices)
-        assert total / MS == pytest.approx(stats[row].host.total, rel=1e-9, abs=1e-5)
+        assert total / MS == pytest.approx(stats[row].host.total_ms, rel=1e-9, abs=1e-5)
     assert found.threads[found.named("step")[0].track] == "MainThread"
 
 

@@ -48,7 +48,7 @@ def test_the_durations_are_those_of_the_statistics(path: Path) -> None:
             with cpu_scope("step"):
                 pass
     total_us = sum(event["dur"] for event in events(path))
-    assert total_us == pytest.approx(gpuprof.stats()["step"].host.total * 1e3, abs=1e-6)
+    assert total_us == pytest.approx(gpuprof.stats()["step"].host.total_ms * 1e3, abs=1e-6)
 
 
 def test_a_thread_is_called_what_python_calls_it(path: Path) -> None:

@@ -146,7 +146,7 @@ def test_collected_times_are_in_the_statistics_too(model: Any) -> None:
     cap.graph.launch()
     rows = gpuprof.stats()
     (forward,) = (row for path, row in rows.items() if path.endswith(" forward"))
-    assert (forward.gpu.count, forward.gpu.mean) == (2, near(8))
+    assert (forward.gpu.count, forward.gpu.mean_ms) == (2, near(8))
     cap.graph.close()
 
 

@@ -123,7 +123,7 @@ def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:
         else:
             which, clock = key
             name = f"{which if isinstance(which, str) else ' > '.join(which)} ({clock})"
-        found[name] = Time(row.time.p50, row.clock)
+        found[name] = Time(row.time.p50_ms, row.clock)
     return found
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuprof._timing.rows import Names
 
 COLLECTIVE = "collective/"  # begins the name of a scope around a collective
-FIGURES = (*TIMES, "waiting")
+FIGURES = (*TIMES, "waiting_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RankRow(Mapping[int, RankTimes]):
     @property
     def total_ms(self) -> float:
         """The total of all ranks."""
-        return sum(self._figures["total"])
+        return sum(self._figures["total_ms"])
 
     def __getitem__(self, rank: int) -> RankTimes:
         try:
@@ -100,31 +100,31 @@ class RankRow(Mapping[int, RankTimes]):
     @property
     def mean_ms(self) -> float:
         """The mean over ranks."""
-        return statistics.fmean(self._figures["mean"])
+        return statistics.fmean(self._figures["mean_ms"])
 
     @property
     def p50_ms(self) -> float:
         """The median over ranks, of each rank's median."""
-        return statistics.median(self._figures["p50"])
+        return statistics.median(self._figures["p50_ms"])
 
     @property
     def min_ms(self) -> float:
         """The mean of the rank with the lowest."""
-        return min(self._figures["mean"])
+        return min(self._figures["mean_ms"])
 
     @property
     def max_ms(self) -> float:
         """The mean of the rank with the highest."""
-        return max(self._figures["mean"])
+        return max(self._figures["mean_ms"])
 
     @property
     def waiting_ms(self) -> float:
         """What one call spends in collectives inside it, the mean over ranks."""
-        return statistics.fmean(self._figures["waiting"])
+        return statistics.fmean(self._figures["waiting_ms"])
 
     @property
     def _own(self) -> list[float]:
-        columns = self._figures["mean"], self._figures["waiting"]
+        columns = self._figures["mean_ms"], self._figures["waiting_ms"]
         return [mean - waiting for mean, waiting in zip(*columns, strict=True)]
 
     @property
@@ -135,7 +135,7 @@ class RankRow(Mapping[int, RankTimes]):
         time in it.
         """
         if self.is_collective:
-            means = self._figures["mean"]
+            means = self._figures["mean_ms"]
             return self._ranks[means.index(min(means))]
         own = self._own
         return self._ranks[own.index(max(own))]
@@ -156,8 +156,8 @@ class RankRow(Mapping[int, RankTimes]):
         """Return the plain form: the figures over ranks, and those of each rank as lists."""
         over = ("mean_ms", "p50_ms", "min_ms", "max_ms", "waiting_ms", "slowest_rank", "imbalance")
         data = {name: _finite(getattr(self, name)) for name in over}
-        lists = {f"{name}_ms": [*values] for name, values in self._figures.items()}
-        lists["count"] = [int(count) for count in lists.pop("count_ms")]
+        lists = {name: [*values] for name, values in self._figures.items()}
+        lists["count"] = [int(count) for count in lists["count"]]
         return {
             "path": output_text(self.path),
             "names": [output_text(name) for name in self.names],

@@ -26,7 +26,7 @@ FORMAT = 1
 MOST_HEAD = 256
 MOST_BYTES = 256 << 20  # uncompressed; 10,000 rows are about 10 MiB
 MOST_IN_A_PATH, MOST_NAMES = 4_096, 1_000_000  # rank 0 looks at each beginning of a path
-TIMES = ("count", "total", "mean", "p50", "min", "max")
+TIMES = ("count", "total_ms", "mean_ms", "p50_ms", "min_ms", "max_ms")
 TOTALS = ("gpu", "host")
 
 
@@ -74,7 +74,7 @@ def pack(stats: Stats) -> bytes:
         "names": [row.names for row in rows],
         "clocks": [row.clock for row in rows],
         "times": {name: [getattr(row.time, name) for row in rows] for name in TIMES},
-        "totals": {name: [getattr(row, name).total for row in rows] for name in TOTALS},
+        "totals": {name: [getattr(row, name).total_ms for row in rows] for name in TOTALS},
         "pending": sum(row.pending for row in stats.values()),
     }
     first = _dumped(columns)

@@ -36,7 +36,7 @@ def stats_part(stats: Stats) -> str:
     roots: dict[str, float] = {}
     for line in lines:
         if not line.depth:
-            roots[line.row.clock] = roots.get(line.row.clock, 0.0) + line.row.time.total
+            roots[line.row.clock] = roots.get(line.row.clock, 0.0) + line.row.time.total_ms
     clocks = [*dict.fromkeys(line.row.clock for line in lines)]
     on_gpu = any(line.row.on_gpu for line in lines)
     times = [f"{of}_{figure}" for of in ("gpu", "host")[not on_gpu :] for figure in _FIGURES]
@@ -44,7 +44,7 @@ def stats_part(stats: Stats) -> str:
     body = []
     for line in lines:
         row, whole = line.row, roots.get(line.row.clock, 0.0)
-        name = Cell(line.label, bar=row.time.total / whole if whole > 0 else 0.0)
+        name = Cell(line.label, bar=row.time.total_ms / whole if whole > 0 else 0.0)
         clock = Cell(row.clock if len(clocks) > 1 else "")
         figures = (
             Cell(stats_table.cell_text(stats, row, each), stats_table.value(stats, row, each))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HOST_BOUND_RATIO = 0.9
 
-TIMES = ("total", "mean", "min", "p50", "p90", "p99", "max", "first")
+TIMES = ("total_ms", "mean_ms", "min_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms", "first_ms")
 
 Names: TypeAlias = tuple[str, ...]
 Bins: TypeAlias = tuple[tuple[int, int], ...]
@@ -25,7 +25,7 @@ Bins: TypeAlias = tuple[tuple[int, int], ...]
 class Summary(Record):
     """What a series of times adds up to, in milliseconds.
 
-    With a `count` of 0, `total` is 0 and the rest is NaN. `first` is the first sample, which
+    With a `count` of 0, `total_ms` is 0 and the rest is NaN. `first_ms` is the first sample, which
     usually pays for compilation and lazy loading; the other figures include it.
 
     `bins`, of ``gpuprof.stats(bins=True)``, is how the samples are distributed: pairs of a bin and
@@ -36,14 +36,14 @@ class Summary(Record):
     __module__ = "gpuprof"
 
     count: int
-    total: float
-    mean: float
-    min: float
-    p50: float
-    p90: float
-    p99: float
-    max: float
-    first: float
+    total_ms: float
+    mean_ms: float
+    min_ms: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+    first_ms: float
     bins: Bins | None = field(default=None, repr=False)
 
     _MEMBERS = ("count", *TIMES)  # and the bins, where there are any
@@ -147,7 +147,7 @@ class Row(Record):
         The host then needs about as long to queue the work as the GPU to do it, so that a faster
         kernel may not make the program faster.
         """
-        return self.host.p50 >= HOST_BOUND_RATIO * self.gpu.p50  # False beside a NaN
+        return self.host.p50_ms >= HOST_BOUND_RATIO * self.gpu.p50_ms  # False beside a NaN
 
     _MEMBERS = ("path", "names", "clock", *COUNTS, "host_bound", ...)
     _NEWER = frozenset({"names", "work", "memory"})

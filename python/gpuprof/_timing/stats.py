@@ -146,7 +146,7 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         sums: dict[Exact, float] = {}
         for key, outer in self._enclosing.items():
             outer_key = outer.names, outer.clock
-            sums[outer_key] = sums.get(outer_key, 0.0) + self._exact[key].time.total
+            sums[outer_key] = sums.get(outer_key, 0.0) + self._exact[key].time.total_ms
         return sums
 
     def self_ms(self, row: Row) -> float:
@@ -160,7 +160,7 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         inside = self._inside_ms.get(key, 0.0)
         if inside and row.failed:
             return math.nan
-        return row.time.total - inside
+        return row.time.total_ms - inside
 
     def share(self, row: Row) -> float | None:
         """Return the row's part of the total around it on the same clock.
@@ -168,11 +168,11 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         None at the root, and in a row of which calls failed: these have no time.
         """
         key = row.names, row.clock
-        total = self[key].time.total
+        total = self[key].time.total_ms
         outer = self._enclosing.get(key)
-        if outer is None or outer.failed or not outer.time.total > 0:
+        if outer is None or outer.failed or not outer.time.total_ms > 0:
             return None
-        return total / outer.time.total
+        return total / outer.time.total_ms
 
     def _records(self) -> Records:
         from gpuprof._timing.stats_table import records
@@ -183,9 +183,10 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         """Return the statistics of several processes, such as workers, as one.
 
         Rows of the same names and clock become one row: counts, totals, dropped samples and the
-        like are added up, means follow from these, `min` and `max` are those of all. What cannot
-        be known is NaN where several parts have samples: `first`, and the quantiles unless all
-        parts have bins, from ``gpuprof.stats(bins=True)``. With these, quantiles are within 0.8 %.
+        like are added up, means follow from these, `min_ms` and `max_ms` are those of all. What
+        cannot be known is NaN where several parts have samples: `first_ms`, and the quantiles
+        unless all parts have bins, from ``gpuprof.stats(bins=True)``. With these, quantiles are
+        within 0.8 %.
         Torch's memory is left out, because devices of several processes may be the same.
 
         Parameters

@@ -49,8 +49,8 @@ def _summary(parts: Sequence[Summary]) -> Summary:
     measured = [part for part in parts if part.count]
     if len(measured) < 2:
         return measured[0] if measured else EMPTY
-    count, total = sum(part.count for part in measured), math.fsum(p.total for p in measured)
-    least, most = min(part.min for part in measured), max(part.max for part in measured)
+    count, total = sum(part.count for part in measured), math.fsum(p.total_ms for p in measured)
+    least, most = min(part.min_ms for part in measured), max(part.max_ms for part in measured)
     bins = _bins(measured)
     found = (quantile_of_bins(bins or (), q) for q in (0.5, 0.9, 0.99))
     p50, p90, p99 = (min(max(each, least), most) for each in found)

@@ -104,9 +104,9 @@ def _default(rows: Sequence[Row]) -> list[str]:
     on_gpu = any(row.on_gpu for row in rows)
     wanted = [name for name in DEFAULT if on_gpu or not name.startswith("gpu_")]
     measured = [row.time for row in rows if row.time.count]
-    if any(math.isnan(time.p50) for time in measured):  # merged: see `Stats.merge`
+    if any(math.isnan(time.p50_ms) for time in measured):  # merged: see `Stats.merge`
         wanted = [name.replace("p50", "mean") for name in wanted]
-    if measured and all(math.isnan(time.first) for time in measured):
+    if measured and all(math.isnan(time.first_ms) for time in measured):
         wanted.remove("first")
     return wanted
 
@@ -151,7 +151,7 @@ def value(stats: Rows, row: Row, column: str) -> float:
         return _number(getattr(memory, column.replace("memory", "").strip("_"), None))
     clock, _, figure = column.rpartition("_")
     summary = getattr(row, clock or "time")
-    number: float = getattr(summary, figure)
+    number: float = getattr(summary, figure if figure == "count" else f"{figure}_ms")
     return number if summary.count else math.nan
 
 
@@ -247,7 +247,7 @@ def plot(rows: Sequence[Row], ax: Any) -> Any:
     from gpuprof._display import plot as display_plot
 
     measured = [row for row in rows if row.time.count]
-    largest = sorted(measured, key=lambda row: -row.time.total)[:MAX_BARS]
+    largest = sorted(measured, key=lambda row: -row.time.total_ms)[:MAX_BARS]
     kept = set(map(id, largest))
     shown = [row for row in measured if id(row) in kept]
     title = "gpuprof: time by scope" if shown else "gpuprof: no samples yet"
@@ -256,8 +256,8 @@ def plot(rows: Sequence[Row], ax: Any) -> Any:
     with_clock = len({row.clock for row in shown}) > 1
     return display_plot.bars(
         [f"{row.path} ({row.clock})" if with_clock else row.path for row in shown],
-        [row.time.p50 for row in shown],
-        [(row.time.p50, row.time.p90) for row in shown],
+        [row.time.p50_ms for row in shown],
+        [(row.time.p50_ms, row.time.p90_ms) for row in shown],
         [display_plot.colour_of(row.clock) for row in shown],
         ax,
         title=title,
@@ -296,7 +296,6 @@ def _record(row: Row, self_ms: float | None, share: float | None) -> dict[str, C
 
 def _times_of(clock: str, summary: Summary) -> dict[str, Cell]:
     times = {
-        f"{clock}_{name}_ms": getattr(summary, name) if summary.count else math.nan
-        for name in TIMES
+        f"{clock}_{name}": getattr(summary, name) if summary.count else math.nan for name in TIMES
     }
     return {f"{clock}_count": summary.count, **times}

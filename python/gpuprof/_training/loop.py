@@ -285,5 +285,5 @@ def p50_metrics() -> dict[str, float]:
     for row in timing.stats(wait=False).values():
         summary = row.gpu if row.gpu.count else row.host
         if summary.count:
-            found.setdefault(f"gpuprof/{row.path}/p50_ms", summary.p50)
+            found.setdefault(f"gpuprof/{row.path}/p50_ms", summary.p50_ms)
     return found

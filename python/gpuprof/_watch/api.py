@@ -253,8 +253,8 @@ def _times(
         mean_ms=of.all_ms / of.timed if of.timed else None,
         graph_calls=len(last) + sum(collected[each].gpu.count for each in names),
         graph_ms=sum(last)
-        + sum(collected[each].gpu.total for each in names)
-        - sum(collected[each].gpu.total for each in others),
+        + sum(collected[each].gpu.total_ms for each in names)
+        - sum(collected[each].gpu.total_ms for each in others),
         failed=of.failed,
         dropped=of.dropped,
         skipped=of.skipped,

@@ -52,14 +52,14 @@ py::object summary_dict(const Summary& summary, bool bins) {
   if (summary.count == 0) return py::none();
   py::dict result;
   result["count"] = summary.count;
-  result["total"] = summary.total;
-  result["mean"] = summary.mean;
-  result["min"] = summary.min;
-  result["p50"] = summary.p50;
-  result["p90"] = summary.p90;
-  result["p99"] = summary.p99;
-  result["max"] = summary.max;
-  result["first"] = summary.first;
+  result["total_ms"] = summary.total;
+  result["mean_ms"] = summary.mean;
+  result["min_ms"] = summary.min;
+  result["p50_ms"] = summary.p50;
+  result["p90_ms"] = summary.p90;
+  result["p99_ms"] = summary.p99;
+  result["max_ms"] = summary.max;
+  result["first_ms"] = summary.first;
   if (bins) {
     py::list counts;
     for (const auto& [bin, count] : summary.bins) counts.append(py::make_tuple(bin, count));

@@ -91,7 +91,8 @@ step = timer("step")(work)
 y = step(x)
 assert y.is_ready()
 row = gpuprof.stats()["step"]
-assert row.clock == "jax" and 0.8 * whole < row.time.max < 3 * whole + 5, (row.time.max, whole)
+assert row.clock == "jax"
+assert 0.8 * whole < row.time.max_ms < 3 * whole + 5, (row.time.max_ms, whole)
 """)
 
 
@@ -154,7 +155,7 @@ def test_the_script_of_the_page_on_numba_runs(monkeypatch: pytest.MonkeyPatch) -
         """
 assert result.copy_to_host().tolist()[:3] == [2.0] * 3
 row = gpuprof.stats()["add", "cuda"]
-assert row.time.count >= 20 and row.time.min > 0, row
+assert row.time.count >= 20 and row.time.min_ms > 0, row
 assert cap.graph.num_nodes == 10
 assert "add" in cap.graph.nodes[0].name
 assert fast.stats().captures == 1

@@ -34,7 +34,7 @@ def assert_on_the_gpu(stats: Any, steps: int, calls: int) -> None:
     assert step.gpu.count == steps
     parts = [stats[f"train_step/{name}"] for name in PARTS]
     assert [part.gpu.count for part in parts] == [calls, calls, steps]
-    assert 0 < sum(part.gpu.total for part in parts) <= step.gpu.total
+    assert 0 < sum(part.gpu.total_ms for part in parts) <= step.gpu.total_ms
     assert stats["dataloader"].host.count >= calls
     assert not stats["dataloader"].gpu.count
 
@@ -98,7 +98,7 @@ def test_a_loop_with_an_accelerator(torch: Any, tmp_path: Path) -> None:
     steps = run.stats["train_step/optimizer.step"].gpu.count
     assert 1 <= steps <= 8  # the scaler leaves out those whose gradients are too large
     assert run.stats["train_step/forward"].gpu.count == 8
-    assert run.stats["train_step/backward"].gpu.total > 0
+    assert run.stats["train_step/backward"].gpu.total_ms > 0
     assert spans(tmp_path / "run.json").count("train_step") == 8
 
 

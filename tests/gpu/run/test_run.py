@@ -89,13 +89,13 @@ def test_a_training_script_is_measured_on_the_gpu(tmp_path: Path) -> None:
     found = rows(tmp_path)
     for name in ("backward", "optimizer.step"):
         assert found[name]["gpu"]["count"] == STEPS
-        assert found[name]["gpu"]["p50"] > 0
+        assert found[name]["gpu"]["p50_ms"] > 0
     for name in ("Net", "Net/body", "Net/head"):
         assert found[name]["gpu"]["count"] == STEPS + 2  # and two outside of the capture
     assert found["dataloader"]["gpu"] is None
     assert found["dataloader"]["host"]["count"] == STEPS + 1
-    inside = found["Net/body"]["gpu"]["total"] + found["Net/head"]["gpu"]["total"]
-    assert inside <= found["Net"]["gpu"]["total"]
+    inside = found["Net/body"]["gpu"]["total_ms"] + found["Net/head"]["gpu"]["total_ms"]
+    assert inside <= found["Net"]["gpu"]["total_ms"]
     assert "optimizer.step" in done.stderr
     assert "optimizer.step" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
@@ -117,7 +117,7 @@ def test_functions_are_measured_on_the_gpu(tmp_path: Path) -> None:
     found = rows(tmp_path)
     assert found["step"]["gpu"]["count"] == STEPS
     assert found["step/optimizer.step"]["gpu"]["count"] == STEPS
-    assert found["step"]["gpu"]["total"] >= found["step/backward"]["gpu"]["total"]
+    assert found["step"]["gpu"]["total_ms"] >= found["step/backward"]["gpu"]["total_ms"]
 
 
 def test_a_gpu_error_is_the_scripts_own(tmp_path: Path) -> None:

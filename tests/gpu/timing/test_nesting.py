@@ -67,7 +67,7 @@ def test_statistics_hold_what_the_samples_read() -> None:
     assert row.gpu is not None
     readings_ms = sorted(sample.ms for sample in samples)
     assert row.gpu.count == 11
-    assert row.gpu.p50 == pytest.approx(readings_ms[5], rel=1e-6)
-    assert row.gpu.min == pytest.approx(readings_ms[0], rel=1e-6)
-    assert row.gpu.total == pytest.approx(sum(readings_ms), rel=1e-6)
+    assert row.gpu.p50_ms == pytest.approx(readings_ms[5], rel=1e-6)
+    assert row.gpu.min_ms == pytest.approx(readings_ms[0], rel=1e-6)
+    assert row.gpu.total_ms == pytest.approx(sum(readings_ms), rel=1e-6)
     assert row.dropped == 0
