@@ -39,7 +39,7 @@ def test_the_last_replays_times_are_read_from_the_graph(fake: FakeCuda, stream: 
         assert list(times) == ["outer", "outer/inner"]
         assert times["outer/inner"].values == (near(2), near(2))
         assert (times["outer/inner"].count, times["outer/inner"].ms) == (2, near(4))
-        assert times["outer/inner"].mean == near(2)
+        assert times["outer/inner"].mean_ms == near(2)
         assert times["outer"].ms == near(6)
         assert json.loads(json.dumps(times.to_dict()))["outer"]["count"] == 1
         assert "outer/inner" in repr(times)
@@ -148,7 +148,7 @@ def test_each_collected_replay_has_its_own_times(fake: FakeCuda, stream: int) ->
     slow.launch()
     row = gpuprof.stats()["outer"].gpu
     assert row is not None
-    assert (row.min, row.max) == (near(6), near(12))
+    assert (row.min_ms, row.max_ms) == (near(6), near(12))
     slow.close()
     cap.graph.close()
 

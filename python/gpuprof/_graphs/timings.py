@@ -30,7 +30,7 @@ class SpanTiming(Plain, Shown):
     __module__ = "gpuprof"
 
     values: tuple[float | None, ...]
-    _MEMBERS: ClassVar = ("count", "ms", "mean", "values")
+    _MEMBERS: ClassVar = ("count", "ms", "mean_ms", "values")
 
     @property
     def count(self) -> int:
@@ -48,7 +48,7 @@ class SpanTiming(Plain, Shown):
         return sum(self.known) if self.known else float("nan")
 
     @property
-    def mean(self) -> float:
+    def mean_ms(self) -> float:
         """The mean of the known values in milliseconds; nan if none is known."""
         return statistics.fmean(self.known) if self.known else float("nan")
 
@@ -56,7 +56,7 @@ class SpanTiming(Plain, Shown):
         return Table(_HEAD, [self._cells()])
 
     def _cells(self) -> tuple[str, ...]:
-        return str(self.count), f"{self.ms:.4f}", f"{self.mean:.4f}"
+        return str(self.count), f"{self.ms:.4f}", f"{self.mean_ms:.4f}"
 
 
 class GraphTimings(Shown, Mapping["str | Names", SpanTiming]):

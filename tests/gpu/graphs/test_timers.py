@@ -53,7 +53,7 @@ def test_spans_inside_a_graph_agree_with_events_around_it(timers: str) -> None:
         assert row.count == 6
         replay = stats["step"].gpu
         assert replay is not None
-        assert replay.max == pytest.approx(whole, rel=0.1)
+        assert replay.max_ms == pytest.approx(whole, rel=0.1)
     graph.close()
 
 
