@@ -122,7 +122,7 @@ def _price(step: Step, steps: int, rounds: int) -> list[Row]:
 
 
 def _traced(step: Step, path: Path, slow: int) -> list[Row]:
-    with distributed.watch(), distributed.trace(path, timeout=60.0) as trace:
+    with distributed.watch(), distributed.trace(path, timeout_s=60.0) as trace:
         for number in range(6):
             step.run(_DELAY_MS / 2 if step.rank == slow and number >= 3 else 0.0, scoped)
         step.synchronize()

@@ -96,7 +96,7 @@ def as_rank_0(
     """Trace as rank 0 of two; the other rank has said `said` of its file. Return the result."""
     ranks, store = Ranks(patch, 2), MemoryStore()
     ranks.be(0)
-    trace = distributed.trace(folder / "run.json", timeout=timeout, store=store).start()
+    trace = distributed.trace(folder / "run.json", timeout_s=timeout, store=store).start()
     step()
     if said is not None:
         store.values[OTHER] = said
@@ -209,7 +209,7 @@ def test_ctrl_c_while_the_files_are_merged_leaves_those_of_the_ranks(
     other = other_trace(tmp_path / "other.json")
     Ranks(monkeypatch, 2).be(0)
     store = MemoryStore()
-    trace = distributed.trace(tmp_path / "run.json", timeout=0.2, store=store).start()
+    trace = distributed.trace(tmp_path / "run.json", timeout_s=0.2, store=store).start()
     step()
     store.values[OTHER] = state(other)
 

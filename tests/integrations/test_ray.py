@@ -82,7 +82,7 @@ try:
     facts["of the dead"] = gather_stats(workers).left_out
 
     workers[0].sleep.remote()
-    facts["busy"] = gather_stats(workers[:1], timeout=0.5).missing
+    facts["busy"] = gather_stats(workers[:1], timeout_s=0.5).missing
 finally:
     ray.shutdown()
 (folder / "facts.json").write_text(json.dumps(facts))

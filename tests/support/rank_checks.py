@@ -199,7 +199,7 @@ def traced(path: str, timeout: float, marks: int, merge: bool = True) -> Any:
     """Write a trace of all ranks, with moments whose true time is known."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        with distributed.trace(path, timeout=timeout, merge=merge) as trace:
+        with distributed.trace(path, timeout_s=timeout, merge=merge) as trace:
             for _ in range(marks):
                 before, now, after = true_ns(), time.monotonic_ns(), true_ns()
                 args = {"true_ns": (before + after) // 2, "within_ns": after - before}
@@ -215,7 +215,7 @@ def traced(path: str, timeout: float, marks: int, merge: bool = True) -> Any:
 
 def open_trace(path: str, timeout: float) -> str:
     """Begin a trace that stays open."""
-    trace = distributed.trace(path, timeout=timeout).start()
+    trace = distributed.trace(path, timeout_s=timeout).start()
     _open.append(trace)
     with gpuprof.timer("step", backend="cpu"):
         pass
@@ -243,7 +243,7 @@ def traced_in_group(path: str, members: list[int]) -> Any:
     group = dist.new_group(members)
     if own() not in members:
         return None
-    with distributed.trace(path, timeout=30.0, group=group) as trace:
+    with distributed.trace(path, timeout_s=30.0, group=group) as trace:
         pass
     return None if trace.result is None else trace.result.to_dict()
 
@@ -251,7 +251,7 @@ def traced_in_group(path: str, members: list[int]) -> Any:
 def trace_that_raises(path: str, rank: int) -> str:
     """Leave the block of a trace by an exception, on one rank."""
     try:
-        with distributed.trace(path, timeout=20.0):
+        with distributed.trace(path, timeout_s=20.0):
             if own() == rank:
                 raise KeyError("the body's own")
     except KeyError as error:

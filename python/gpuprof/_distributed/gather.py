@@ -20,7 +20,7 @@ CALL = "gpuprof.distributed.gather_stats"
 
 
 def gather_stats(
-    timeout: float = 60.0,
+    timeout_s: float = 60.0,
     *,
     store: Any = None,
     group: Any = None,
@@ -34,7 +34,7 @@ def gather_stats(
 
     Parameters
     ----------
-    timeout : float
+    timeout_s : float
         How many seconds rank 0 waits for the others, from 0 to 86,400. Samples that are still
         waiting for the GPU are waited for at most half as long.
     store : torch.distributed.Store, optional
@@ -56,7 +56,7 @@ def gather_stats(
         There is no process group yet in a program that a launcher has started on several ranks, or
         this rank is not in `group`.
     ValueError
-        `timeout` is out of range.
+        `timeout_s` is out of range.
 
     Notes
     -----
@@ -72,13 +72,13 @@ def gather_stats(
     >>> gpuprof.distributed.gather_stats()["step"].slowest_rank
     0
     """
-    number("timeout", timeout, 0.0, MOST_S)
+    number("timeout_s", timeout_s, 0.0, MOST_S)
     begun = time.monotonic()
     world = find(CALL, store, group)
     if collective and world.size > 1 and distributed() is None:
         message = f"{CALL}: collective=True needs a process group; call init_process_group() first"
         raise InvalidStateError(message)
-    packed = wire.pack(_measured(begun + timeout / 2))
+    packed = wire.pack(_measured(begun + timeout_s / 2))
     if world.size == 1:
         return _table(world, {0: packed})
     if collective:
@@ -88,7 +88,7 @@ def gather_stats(
     if world.rank != 0:
         _post(exchange, packed)
         return None
-    others = exchange.collect(begun + timeout)
+    others = exchange.collect(begun + timeout_s)
     result = _table(world, {0: packed, **others})
     for rank in exchange.ahead.keys() - others.keys():
         result.left_out[world.members[rank]] = (

@@ -36,7 +36,7 @@ def trace(
     args: Mapping[str, object] | None = None,
     buffer_mib: int | None = None,
     merge: bool = True,
-    timeout: float = 60.0,
+    timeout_s: float = 60.0,
     store: Any = None,
     group: Any = None,
 ) -> RankTrace:
@@ -59,7 +59,7 @@ def trace(
     merge : bool
         Whether rank 0 merges the files. Without, ``gpuprof trace merge`` does it later, also on
         another machine: what was measured of the clocks is in the files.
-    timeout : float
+    timeout_s : float
         How many seconds the ranks wait for each other at the begin, and at the end, from 0 to
         86,400.
     store : torch.distributed.Store, optional
@@ -78,7 +78,7 @@ def trace(
         At the start: there is no process group yet in a program that a launcher has started on
         several ranks, or this rank is not in `group`.
     TypeError, ValueError, TraceError
-        As for `gpuprof.trace`, and `timeout` is out of range.
+        As for `gpuprof.trace`, and `timeout_s` is out of range.
 
     Notes
     -----
@@ -98,11 +98,11 @@ def trace(
     ['run.json']
     >>> folder.cleanup()
     """
-    checks.number("timeout", timeout, 0.0, checks.MOST_S)
+    checks.number("timeout_s", timeout_s, 0.0, checks.MOST_S)
     checks.flag("merge", merge)
     options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(
-        checks.path("path", path), options, merge=merge, timeout=timeout, store=store, group=group
+        checks.path("path", path), options, merge=merge, timeout_s=timeout_s, store=store, group=group
     )
 
 
@@ -115,7 +115,7 @@ class RankTrace:
         options: Mapping[str, Any],
         *,
         merge: bool,
-        timeout: float,
+        timeout_s: float,
         store: Any,
         group: Any,
     ) -> None:
@@ -123,7 +123,7 @@ class RankTrace:
         self._pattern = pattern
         self._options = options
         self._merge = merge
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._meeting = store, group
         self._writer: TraceWriter | None = None
         self._exchange: Exchange | None = None
@@ -177,7 +177,7 @@ class RankTrace:
             self._exchange = Exchange(world, "trace")
             self._reference = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
             self._together(self._say_open)
-            self._together(self._measure_clock, "begin", time.monotonic() + self._timeout)
+            self._together(self._measure_clock, "begin", time.monotonic() + self._timeout_s)
         return self
 
     def close(self) -> None:
@@ -189,17 +189,17 @@ class RankTrace:
             return
         self._closed = True
         atexit.unregister(self.close)
-        timeout = min(self._timeout, FAILED_WAIT_S) if has_failed else self._timeout
+        timeout_s = min(self._timeout_s, FAILED_WAIT_S) if has_failed else self._timeout_s
         begun = time.monotonic()
         try:
             if not has_failed:
-                clocks = begun + CLOCKS_SHARE * timeout
+                clocks = begun + CLOCKS_SHARE * timeout_s
                 self._together(self._measure_clock, "end", clocks)
         finally:
             self._writer.close()
         self._together(self._say_closed)
         if self._exchange is not None and self._exchange.world.rank == 0:
-            self._together(self._collect, begun + timeout)
+            self._together(self._collect, begun + timeout_s)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -17,12 +17,12 @@ from gpuprof._timing.scope import stats
 from gpuprof._trace import path as trace_path
 
 
-def gather_stats(actors: Sequence[Any], timeout: float = 60.0) -> RankStats:
+def gather_stats(actors: Sequence[Any], timeout_s: float = 60.0) -> RankStats:
     """Return the statistics of all actors as one table, in which rank n is the n-th actor.
 
-    After `timeout` seconds an actor is `missing` in it; a dead one is `left_out`, with the reason.
+    After `timeout_s` seconds an actor is `missing` in it; a dead one is `left_out`, with the reason.
     """
-    answers = _ask(actors, timeout, _packed)
+    answers = _ask(actors, timeout_s, _packed)
     result = RankStats(range(len(actors)))
     for number, answer in answers.items():
         try:
@@ -33,24 +33,24 @@ def gather_stats(actors: Sequence[Any], timeout: float = 60.0) -> RankStats:
 
 
 @contextlib.contextmanager
-def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[list[RankMerge]]:
+def trace(actors: Sequence[Any], path: Any, timeout_s: float = 60.0) -> Iterator[list[RankMerge]]:
     """Trace each actor for a block, and merge the files into one; rank n is the n-th actor.
 
     The actors' files have ``.rank0``, ``.rank1`` before the suffix. What was merged, and who is
     missing, is in the block's list at its end. Get the results of the actors' calls before that.
     """
-    _check(actors, timeout)
+    _check(actors, timeout_s)
     each, whole = map(trace_path.absolute, trace_path.of_ranks(checks.path("path", path)))
     trace_path.expand(whole)  # which says what is wrong with it
-    begun = _ask(actors, timeout, _begin, each, len(actors))
+    begun = _ask(actors, timeout_s, _begin, each, len(actors))
     found: list[RankMerge] = []
     try:
         yield found
     except BaseException:
-        timeout = min(timeout, 5.0)
+        timeout_s = min(timeout_s, 5.0)
         raise
     finally:
-        both = (begun, _ask(actors, timeout, _end, each))
+        both = (begun, _ask(actors, timeout_s, _end, each))
         states = {n: s for part in both for n, s in part.items() if isinstance(s, FileState)}
         found.append(merge_files(states, range(len(actors)), trace_path.expand(whole)))
         if found[0].missing or found[0].cut:  # the second frame outside is contextlib's
@@ -59,20 +59,20 @@ def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[l
             )
 
 
-def _check(actors: Any, timeout: float) -> None:
+def _check(actors: Any, timeout_s: float) -> None:
     is_list = isinstance(actors, Sequence) and len(actors) > 0
     if not is_list or not all(hasattr(actor, "__ray_call__") for actor in actors):
         raise checks.type_error(actors, "actors", "a list with the handles of Ray actors")
-    checks.number("timeout", timeout, 0, checks.MOST_S)
+    checks.number("timeout_s", timeout_s, 0, checks.MOST_S)
 
 
-def _ask(actors: Sequence[Any], timeout: float, call: Any, *args: Any) -> dict[int, Any]:
+def _ask(actors: Sequence[Any], timeout_s: float, call: Any, *args: Any) -> dict[int, Any]:
     """Return what a function returns on each actor that answers in time, or an error as text."""
-    _check(actors, timeout)
+    _check(actors, timeout_s)
     ray, answers = importlib.import_module("ray"), {}
     with contextlib.suppress(Exception):  # Ray was shut down: nobody answers
         refs = {actor.__ray_call__.remote(call, n, *args): n for n, actor in enumerate(actors)}
-        for ref in ray.wait([*refs], num_returns=len(refs), timeout=timeout)[0]:
+        for ref in ray.wait([*refs], num_returns=len(refs), timeout_s=timeout_s)[0]:
             try:
                 answers[refs[ref]] = ray.get(ref)
             except Exception as error:

@@ -162,7 +162,7 @@ def trace(rank: int, folder: Path) -> None:
     """Both ranks in one file, with GPU tracks, and all-reduces that overlap."""
     values = torch.ones(1 << 20, device="cuda")
     dist.all_reduce(values)
-    with distributed.watch(), distributed.trace(folder / "run.json", timeout=60.0) as written:
+    with distributed.watch(), distributed.trace(folder / "run.json", timeout_s=60.0) as written:
         for _ in range(STEPS):
             with gpuprof.timer("step"):
                 spin(1.0 + rank)
