@@ -44,9 +44,9 @@ def test_one_process_alone_writes_one_file(tmp_path: Path, pattern: str, name: s
         ({"path": 7}, TypeError, "path: expected a str or os.PathLike"),
         ({"path": "a%x.json"}, ValueError, "'%x' in 'a%x.json' is no pattern"),
         (
-            {"path": "a.json", "timeout": -1},
+            {"path": "a.json", "timeout_s": -1},
             ValueError,
-            "timeout: expected .*, got -1",
+            "timeout_s: expected .*, got -1",
         ),
         ({"path": "a.json", "merge": "yes"}, TypeError, "merge: expected True or False"),
     ],

@@ -183,14 +183,14 @@ class Actor:
     __ray_call__ = None
 
 for options, error, text in (
-    ({"timeout": -1}, ValueError, "timeout: expected a number from 0 to 86400, got -1"),
-    ({"timeout": "x"}, TypeError, "timeout: expected a number from 0 to 86400, got 'x'"),
+    ({"timeout_s": -1}, ValueError, "timeout_s: expected a number from 0 to 86400, got -1"),
+    ({"timeout_s": "x"}, TypeError, "timeout_s: expected a number from 0 to 86400, got 'x'"),
     ({"path": 5}, TypeError, "path: .*5|int"),
     ({"path": "%z.json"}, ValueError, "%z"),
 ):
     with pytest.raises(error, match=text):
         with trace([Actor()], **{"path": "run.json", **options}):
             raise AssertionError
-with pytest.raises(ValueError, match="timeout"):
-    gather_stats([Actor()], timeout=-1)
+with pytest.raises(ValueError, match="timeout_s"):
+    gather_stats([Actor()], timeout_s=-1)
 """)

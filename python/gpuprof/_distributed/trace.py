@@ -102,7 +102,12 @@ def trace(
     checks.flag("merge", merge)
     options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(
-        checks.path("path", path), options, merge=merge, timeout_s=timeout_s, store=store, group=group
+        checks.path("path", path),
+        options,
+        merge=merge,
+        timeout_s=timeout_s,
+        store=store,
+        group=group,
     )
 
 

@@ -20,7 +20,8 @@ from gpuprof._trace import path as trace_path
 def gather_stats(actors: Sequence[Any], timeout_s: float = 60.0) -> RankStats:
     """Return the statistics of all actors as one table, in which rank n is the n-th actor.
 
-    After `timeout_s` seconds an actor is `missing` in it; a dead one is `left_out`, with the reason.
+    After `timeout_s` seconds an actor is `missing` in it; a dead one is `left_out`, with the
+    reason.
     """
     answers = _ask(actors, timeout_s, _packed)
     result = RankStats(range(len(actors)))
@@ -72,7 +73,7 @@ def _ask(actors: Sequence[Any], timeout_s: float, call: Any, *args: Any) -> dict
     ray, answers = importlib.import_module("ray"), {}
     with contextlib.suppress(Exception):  # Ray was shut down: nobody answers
         refs = {actor.__ray_call__.remote(call, n, *args): n for n, actor in enumerate(actors)}
-        for ref in ray.wait([*refs], num_returns=len(refs), timeout_s=timeout_s)[0]:
+        for ref in ray.wait([*refs], num_returns=len(refs), timeout=timeout_s)[0]:
             try:
                 answers[refs[ref]] = ray.get(ref)
             except Exception as error:
