@@ -69,7 +69,7 @@ _NAMES = {
         "release_graph_pool_handle"
     ),
     "_callable.api": "make_graphed_callable | GraphedCallable",
-    "_callable.stats": "| GraphStats GraphedStats",
+    "_callable.stats": "| GraphCounts GraphedCallableStats",
     "_kernels.api": "kernels | Kernels",
     "_kernels.rows": "| KernelRecord KernelRow KernelTotal KernelTotals",
     "_watch.api": "watch | ModuleWatch",

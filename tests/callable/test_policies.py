@@ -9,7 +9,7 @@ import pytest
 
 import gpuprof
 from gpuprof import errors
-from gpuprof._callable.stats import GraphedStats
+from gpuprof._callable.stats import GraphedCallableStats
 from tests.support.callables import Counted, twice
 
 SAMPLE = [0.0, 0.0]
@@ -263,7 +263,7 @@ def test_statistics_are_a_snapshot_that_can_be_shown_and_written(cupy: Any) -> N
     fast(cupy.array([1.0, 2.0]))
     stats = fast.stats()
     fast(cupy.array([1.0, 2.0]))
-    assert isinstance(stats, GraphedStats)
+    assert isinstance(stats, GraphedCallableStats)
     # A kernel, two copies of the function's, those of the argument, also back, and of the result.
     assert (stats.replays, fast.stats().replays, stats.graphs[0].num_nodes) == (1, 2, 6)
     assert stats.capture_s >= stats.graphs[0].capture_s > 0

@@ -8,14 +8,14 @@ import pickle
 
 import pytest
 
-from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
+from gpuprof._callable.stats import GraphCounts, GraphedCallableStats, arguments_text
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import FLOAT16, Array
 from tests.support.structures import flat
 
-ONE = GraphStats("mlp", "args[0]: float32 (32, 256)", 1200, 7, 3 << 20, 0.25)
-OTHER = GraphStats("mlp (2)", "args[0]: float32 (8, 256)", 4, None, None, 0.05)
-SOME = GraphedStats(
+ONE = GraphCounts("mlp", "args[0]: float32 (32, 256)", 1200, 7, 3 << 20, 0.25)
+OTHER = GraphCounts("mlp (2)", "args[0]: float32 (8, 256)", 4, None, None, 0.05)
+SOME = GraphedCallableStats(
     captures=3,
     replays=1204,
     eager_calls=1,
@@ -58,7 +58,7 @@ def test_the_text_has_every_figure_that_is_not_nothing() -> None:
 
 
 def test_before_the_first_call_there_is_little_to_say() -> None:
-    empty = GraphedStats()
+    empty = GraphedCallableStats()
     assert empty.hit_rate is None
     assert repr(empty).splitlines() == [
         "0 replays, 0 eager calls",

@@ -42,9 +42,9 @@ CONSTRUCTED = [
     "capture",
 ]
 PER_THREAD_STREAM = 2  # the driver's handle
-STATS = gpuprof.GraphedStats(
+STATS = gpuprof.GraphedCallableStats(
     captures=1,
-    graphs=(gpuprof.GraphStats("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
+    graphs=(gpuprof.GraphCounts("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
 )
 KERNEL = gpuprof.KernelRecord(
     "gemm", "kernel", ("step",), 5, 9, 0, 7, "cudaLaunchKernel", 1, 2, 77, 3, 0, 0, 0, 4, "unknown"
@@ -264,9 +264,9 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
     "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
-    "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
+    "GraphCounts": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
-    "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "GraphedCallableStats": (lambda: STATS, lambda stats: stats.to_dict()),
     "GraphSignature": (
         lambda: signature_of(nodes_of_a_graph()),
         lambda signature: (str(signature), signature.launches),

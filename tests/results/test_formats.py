@@ -18,8 +18,8 @@ import pytest
 
 from gpuprof import (
     CompareResult,
-    GraphedStats,
-    GraphStats,
+    GraphCounts,
+    GraphedCallableStats,
     History,
     HistoryChange,
     HistoryPoint,
@@ -115,8 +115,8 @@ FOUND: dict[str, Any] = {
     ),
     "decision": DECISION,
     "peaks": Peaks({"float32": 1e13}, 1e12, "given", CREATED, "H200", "key"),
-    "graphed": GraphedStats(
-        1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5, None, (GraphStats("mlp", HOSTILE, 12, 7, None, 0.25),)
+    "graphed": GraphedCallableStats(
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5, None, (GraphCounts("mlp", HOSTILE, 12, 7, None, 0.25),)
     ),
 }
 FORMS = {
@@ -191,10 +191,10 @@ WRONG = {
         ("points.0.result", LEFT_OUT, r"^SweepResult\.points\[0\]: 'result' is missing"),
     ],
     "graphed": [
-        ("hits", 1.5, r"^GraphedStats\.hits"),
-        ("hits", None, r"^GraphedStats\.hits"),
-        ("capture_s", "x", r"^GraphedStats\.capture_s"),
-        ("graphs.0.num_nodes", True, r"^GraphedStats\.graphs\[0\]\.num_nodes"),
+        ("hits", 1.5, r"^GraphedCallableStats\.hits"),
+        ("hits", None, r"^GraphedCallableStats\.hits"),
+        ("capture_s", "x", r"^GraphedCallableStats\.capture_s"),
+        ("graphs.0.num_nodes", True, r"^GraphedCallableStats\.graphs\[0\]\.num_nodes"),
     ],
 }
 

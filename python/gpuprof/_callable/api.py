@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from gpuprof._callable.cache import CapturingCalls
 from gpuprof._callable.entry import CapturedCall
 from gpuprof._callable.settings import check_function, check_samples, check_settings
-from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
+from gpuprof._callable.stats import GraphCounts, GraphedCallableStats, arguments_text
 from gpuprof._graphs.pool import CapturePool, check_pool
 from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -304,12 +304,12 @@ class GraphedCallable(CapturingCalls):
         """
         return self.graph.timings(wait=wait)
 
-    def stats(self) -> GraphedStats:
-        """Return what the callable did since it was made or reset; see `GraphedStats`."""
+    def stats(self) -> GraphedCallableStats:
+        """Return what the callable did since it was made or reset; see `GraphedCallableStats`."""
         captured = [each for each in map(self._of_entry, self._entries) if each is not None]
         graphs = tuple(self._stats_of(each) for each in captured)
         sizes = [each.memory_bytes for each in graphs]
-        return GraphedStats(
+        return GraphedCallableStats(
             **self._counts,
             replays=self._replays_gone + sum(each.replays for each in graphs),
             hits=self._hits + self._hits_of_python,
@@ -318,12 +318,12 @@ class GraphedCallable(CapturingCalls):
             graphs=graphs,
         )
 
-    def _stats_of(self, captured: CapturedCall) -> GraphStats:
+    def _stats_of(self, captured: CapturedCall) -> GraphCounts:
         graph = captured.graph
         num_nodes, memory = None, None
         with contextlib.suppress(GpuprofError):  # it is closed, or its context is gone
             num_nodes, memory = (graph.num_nodes if graph.raw_graph else None), graph.memory.total
-        return GraphStats(
+        return GraphCounts(
             name=graph.name or self.name,
             arguments=arguments_text(captured.flat.leaves),
             replays=captured.replays,

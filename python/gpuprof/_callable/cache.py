@@ -42,7 +42,7 @@ _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _KEY_WITHOUT_STRIDES = 5  # its parts
 _MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
-_COUNTED = (  # fields of `GraphedStats`
+_COUNTED = (  # fields of `GraphedCallableStats`
     *("captures", "eager_calls", "misses", "evictions", "recaptures"),
     *("failures", "padded_calls"),
 )

@@ -1,4 +1,4 @@
-"""What a graphed callable did so far, as plain data: `GraphedStats`, and one `GraphStats` a graph.
+"""What a graphed callable did so far, as plain data, and a `GraphCounts` for each of its graphs.
 
 A snapshot: it holds no graph, never waits and reads nothing from the driver; it can be pickled,
 written as JSON and shown elsewhere. Times are seconds, sizes bytes.
@@ -24,7 +24,7 @@ _MAX_ARGUMENTS = 4  # of a graph in a text
 
 
 @dataclass(frozen=True, repr=False)
-class GraphStats(Shown, Record):
+class GraphCounts(Shown, Record):
     """One captured graph of a graphed callable.
 
     Attributes
@@ -67,7 +67,7 @@ class GraphStats(Shown, Record):
 
 
 @dataclass(frozen=True, repr=False)
-class GraphedStats(Shown, Document):
+class GraphedCallableStats(Shown, Document):
     """What a graphed callable did since it was made.
 
     Attributes
@@ -94,7 +94,7 @@ class GraphedStats(Shown, Document):
         What the captures took on the host in all, in seconds.
     memory_bytes : int or None
         Device memory that the graphs have now; None if it is not known of all of them.
-    graphs : tuple of GraphStats
+    graphs : tuple of GraphCounts
         The graphs that there are now.
     """
 
@@ -111,7 +111,7 @@ class GraphedStats(Shown, Document):
     padded_calls: int = 0
     capture_s: float = 0.0
     memory_bytes: int | None = None
-    graphs: tuple[GraphStats, ...] = ()
+    graphs: tuple[GraphCounts, ...] = ()
 
     _MEMBERS = (..., "hit_rate", "graphs")
 
@@ -153,7 +153,7 @@ def arguments_text(leaves: Sequence[Leaf]) -> str:
     return ", ".join([*texts, *([f"and {more:,} more"] if more else [])]) or "no arrays"
 
 
-def _table(graphs: Sequence[GraphStats], titles: Sequence[str] = ()) -> Table:
+def _table(graphs: Sequence[GraphCounts], titles: Sequence[str] = ()) -> Table:
     from gpuprof._display.table import Table
 
     cells = [graph._cells() for graph in graphs]
