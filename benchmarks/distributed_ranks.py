@@ -53,7 +53,7 @@ def _measured(step: Step, slow: int | None, steps: int) -> Any:
 
 def _step_ms(step: Step, steps: int, *, watched: bool) -> float:
     """Return what one step takes by the host's clock, with scopes and the watch or without."""
-    with distributed.watch() if watched else nullcontext():
+    with distributed.time_collectives() if watched else nullcontext():
         step.synchronize()
         begun = time.perf_counter()
         for _ in range(steps):
@@ -122,7 +122,7 @@ def _price(step: Step, steps: int, rounds: int) -> list[Row]:
 
 
 def _traced(step: Step, path: Path, slow: int) -> list[Row]:
-    with distributed.watch(), distributed.trace(path, timeout_s=60.0) as trace:
+    with distributed.time_collectives(), distributed.trace(path, timeout_s=60.0) as trace:
         for number in range(6):
             step.run(_DELAY_MS / 2 if step.rank == slow and number >= 3 else 0.0, scoped)
         step.synchronize()
@@ -146,7 +146,7 @@ def main() -> None:
         step.run(0.0, bare)
     rows = _price(step, steps, 3 if options.quick else 9)
     tables = []
-    with distributed.watch():
+    with distributed.time_collectives():
         step.model._set_ddp_runtime_logging_sample_rate(1)
         found = _measured(step, None, steps)
         own_ms = _ddp_own_ms(step)

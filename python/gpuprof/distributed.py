@@ -11,7 +11,7 @@ from gpuprof._distributed.gather import gather_stats
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._distributed.rows import RankRow, RankTimes
 from gpuprof._distributed.trace import RankTrace, trace
-from gpuprof._distributed.watch import CollectiveWatch, watch
+from gpuprof._distributed.watch import CollectiveWatch, time_collectives
 
 __all__ = [
     "CollectiveWatch",
@@ -21,8 +21,8 @@ __all__ = [
     "RankTimes",
     "RankTrace",
     "gather_stats",
+    "time_collectives",
     "trace",
-    "watch",
 ]
 
 # In tracebacks and pickles the classes show the name that users know.

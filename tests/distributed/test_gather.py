@@ -78,7 +78,7 @@ def test_importing_it_imports_no_torch_and_costs_import_gpuprof_nothing() -> Non
         import gpuprof
         gpuprof.timer
         print(any("_distributed" in name for name in sys.modules))
-        gpuprof.distributed.watch
+        gpuprof.distributed.time_collectives
         print("torch" in sys.modules)
         """
     )

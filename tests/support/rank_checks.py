@@ -87,7 +87,7 @@ def watched_collectives() -> dict[str, int]:
     wait, forward = dist.Work.wait, DistributedDataParallel.forward
     backward = torch.autograd.backward
     tensor = torch.full((4,), float(own()))
-    with distributed.watch():
+    with distributed.time_collectives():
         with gpuprof.timer("step", backend="cpu"):
             dist.all_reduce(tensor)
             dist.barrier()
@@ -120,9 +120,9 @@ def _ring(tensor: Any) -> list[Any]:
 
 def watched_twice() -> str:
     """Watch while it is being watched."""
-    with distributed.watch():
+    with distributed.time_collectives():
         try:
-            distributed.watch()
+            distributed.time_collectives()
         except gpuprof.errors.InvalidStateError as error:
             return str(error)
     return "nothing was raised"
@@ -146,7 +146,7 @@ def train(slow: int, steps: int) -> Any:
 
     step()  # in the first step DDP arranges its buckets
     gpuprof.reset()
-    with distributed.watch():
+    with distributed.time_collectives():
         for _ in range(steps):
             model.zero_grad()
             step()
@@ -168,7 +168,7 @@ def watch_that_fails() -> Any:
     def fail() -> int:
         raise NotImplementedError("another torch")
 
-    with warnings.catch_warnings(record=True) as said, distributed.watch() as watch:
+    with warnings.catch_warnings(record=True) as said, distributed.time_collectives() as watch:
         warnings.simplefilter("always")
         torch._C._current_graph_task_id = fail
         try:
@@ -185,7 +185,7 @@ def wrapped_once_more() -> int:
     """Close a watch whose wrapper somebody has wrapped: it stays, and measures no more."""
     gpuprof.reset()
     before = dist.barrier
-    with distributed.watch():
+    with distributed.time_collectives():
         theirs = dist.barrier
         dist.barrier = lambda: theirs()  # noqa: PLW0108 (what a library would do)
     try:

@@ -94,7 +94,7 @@ class RankRow(Mapping[int, RankTimes]):
 
     @property
     def is_collective(self) -> bool:
-        """Whether it is a collective, as `watch` measures them."""
+        """Whether it is a collective, as `time_collectives` measures them."""
         return COLLECTIVE in self.name
 
     @property

@@ -43,7 +43,7 @@ class WatchState:
         self._close()
         with suppress(RuntimeWarning):  # where warnings are errors
             warnings.warn(
-                "gpuprof.distributed.watch has stopped watching collectives, because of "
+                "gpuprof.distributed.time_collectives has stopped watching collectives, because of "
                 f"{type(error).__name__}: {error}",
                 RuntimeWarning,
                 stacklevel=3,

@@ -1,4 +1,4 @@
-"""`watch`: scopes around the collectives of torch.distributed, so that waiting is measured.
+"""Scopes around the collectives of torch.distributed, so that waiting is measured.
 
 A call that waits is a scope. A call with ``async_op=True`` does not wait, its ``Work.wait()`` does:
 so that is one, under the name of the call. The file `ddp` has what DistributedDataParallel does.
@@ -72,7 +72,7 @@ def unwatched() -> Iterator[None]:
         _local.inside -= 1
 
 
-def watch() -> CollectiveWatch:
+def time_collectives() -> CollectiveWatch:
     """Measure the collectives of torch.distributed as scopes, from now on.
 
     ``torch.distributed.all_reduce`` and the others become scopes named ``collective/all_reduce``
@@ -101,21 +101,22 @@ def watch() -> CollectiveWatch:
     Examples
     --------
     >>> import gpuprof.distributed, torch.distributed  # doctest: +SKIP
-    >>> with gpuprof.distributed.watch():  # doctest: +SKIP
+    >>> with gpuprof.distributed.time_collectives():  # doctest: +SKIP
     ...     torch.distributed.barrier()
     """
     module = loaded.torch_part("distributed")
     if not getattr(module, "is_available", bool)():
         message = (
-            "gpuprof.distributed.watch: torch.distributed is not imported, or not in this build of "
-            "torch; import it, and call torch.distributed.init_process_group() as usual"
+            "gpuprof.distributed.time_collectives: torch.distributed is not imported, or not in "
+            "this build of torch; import it, and call torch.distributed.init_process_group() as "
+            "usual"
         )
         raise InvalidStateError(message)
     return CollectiveWatch(module)
 
 
 class CollectiveWatch:
-    """The collectives while they are measured, as `watch` returns it."""
+    """The collectives while they are measured, as `time_collectives` returns it."""
 
     _open: CollectiveWatch | None = None
     _lock = threading.Lock()
@@ -126,8 +127,8 @@ class CollectiveWatch:
         with self._lock:
             if CollectiveWatch._open is not None:
                 message = (
-                    "gpuprof.distributed.watch: the collectives are being watched already; close "
-                    "the other watch first"
+                    "gpuprof.distributed.time_collectives: the collectives are being watched "
+                    "already; close the other watch first"
                 )
                 raise InvalidStateError(message)
             CollectiveWatch._open = self

@@ -62,7 +62,7 @@ def all_reduce(rank: int, _folder: Path) -> None:
     dist.all_reduce(values)
     for slow in range(2):
         for is_async in (False, True):
-            with distributed.watch():
+            with distributed.time_collectives():
                 _ready()
                 begun = time.monotonic()
                 for _ in range(STEPS):
@@ -102,7 +102,7 @@ def ddp(rank: int, _folder: Path) -> None:
 
     for _ in range(5):
         step(None)
-    with distributed.watch():
+    with distributed.time_collectives():
         for slow in range(2):
             _ready()
             for _ in range(STEPS):
@@ -146,7 +146,7 @@ def hung(rank: int, folder: Path) -> None:
         dist.all_reduce(values)
         torch.cuda.synchronize()
         return
-    with distributed.watch(), gpuprof.timer("step"):
+    with distributed.time_collectives(), gpuprof.timer("step"):
         dist.all_reduce(values)
     begun = time.monotonic()
     found = distributed.gather_stats(5.0)
@@ -162,7 +162,10 @@ def trace(rank: int, folder: Path) -> None:
     """Both ranks in one file, with GPU tracks, and all-reduces that overlap."""
     values = torch.ones(1 << 20, device="cuda")
     dist.all_reduce(values)
-    with distributed.watch(), distributed.trace(folder / "run.json", timeout_s=60.0) as written:
+    with (
+        distributed.time_collectives(),
+        distributed.trace(folder / "run.json", timeout_s=60.0) as written,
+    ):
         for _ in range(STEPS):
             with gpuprof.timer("step"):
                 spin(1.0 + rank)
