@@ -58,7 +58,7 @@ def test_an_empty_pair_reads_the_cost_of_one_record(driver: FakeCuda) -> None:
 
 def test_only_who_asks_again_makes_the_clock_move(driver: FakeCuda) -> None:
     stream, event = driver.stream_create(), driver.event_create()
-    driver.configure(query_ns=1000)
+    driver.configure(query_ns=1000, call_ns=0)
     for _ in range(3):
         driver.work(stream, MS)
         driver.event_record(event, stream)
