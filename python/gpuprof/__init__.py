@@ -33,7 +33,6 @@ _NAMES = {
         "GraphMismatchError GraphUpdateError InvalidStateError NotReplayedError "
         "StreamMismatchError TraceError"
     ),
-    "nvtx": "RangeCatalog RangeSpec",
     "_common.instructions": "| Instructions",
     "_common.launches": "| Launches",
     "_common.peaks": "| Peaks device_peaks set_peaks",

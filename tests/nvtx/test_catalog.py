@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import RangeCatalog, RangeSpec, nvtx
+from gpuprof import nvtx
+from gpuprof.nvtx import RangeCatalog, RangeSpec
 from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import check_under_tool
 
@@ -116,7 +117,7 @@ def test_names_are_given_to_the_tool_at_declaration_or_when_nvtx_comes_on(tool: 
     out = check_under_tool(
         tool,
         """
-        from gpuprof import RangeCatalog, RangeSpec
+        from gpuprof.nvtx import RangeCatalog, RangeSpec
         early = RangeCatalog("early", [RangeSpec("early.x", "x")], domain="mine")
         assert tool.events() == []
         gpuprof.nvtx.enable()

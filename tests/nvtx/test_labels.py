@@ -55,7 +55,7 @@ def test_a_label_is_valid_exactly_if_it_is_a_c_string_that_is_not_empty(label: b
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
 def test_the_label_of_a_spec_is_valid(name: str) -> None:
-    label = gpuprof.RangeSpec(name, "described").label
+    label = gpuprof.nvtx.RangeSpec(name, "described").label
     assert nvtx.valid_label(label)
     assert label[:-1].decode() == name
 

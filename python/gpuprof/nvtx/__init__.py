@@ -112,7 +112,7 @@ class RangeSpec:
         The name is no label (empty, a NUL or a lone surrogate in it), or there is no description.
     """
 
-    __module__ = "gpuprof"
+    __module__ = "gpuprof.nvtx"
 
     name: str
     description: str
@@ -166,13 +166,13 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
 
     Examples
     --------
-    >>> from gpuprof import RangeCatalog, RangeSpec
+    >>> from gpuprof.nvtx import RangeCatalog, RangeSpec
     >>> ENGINE = RangeCatalog("engine", [RangeSpec("engine.decode", "one step of decoding")])
     >>> with ENGINE["decode"]:
     ...     pass
     """
 
-    __module__ = "gpuprof"
+    __module__ = "gpuprof.nvtx"
 
     def __init__(
         self, namespace: str, specs: Iterable[RangeSpec], domain: str | None = None
