@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 # The public names of each module, of which .ci/stubs.py makes a type stub. Those before the bar are
 # the everyday ones, shown by `dir()`.
 _NAMES = {
-    "": "errors exporters nvtx | compat distributed integrations torch",
+    "": "errors exporters nvtx | compat distributed integrations",
     "_core": "annotate mark push range_end range_start timer | Annotation GraphNode Sample Scope",
     "errors": (
         "| BaselineError CaptureError CaptureImplicitError CaptureInvalidatedError "

@@ -4,8 +4,8 @@
 - ``GPUPROF_NVTX``: ranges are sent to NVTX; with ``auto`` if a tool listens.
 - ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
 
-`torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` and `gpuprof.torch`
-import this module too, because ``import gpuprof.nvtx`` looks up no name in the package.
+`torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` imports this module
+too, because ``import gpuprof.nvtx`` looks up no name in the package.
 """
 
 from __future__ import annotations

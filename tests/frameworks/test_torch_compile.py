@@ -11,21 +11,13 @@ from typing import Any
 import pytest
 
 import gpuprof
-import gpuprof.torch
 from gpuprof._frameworks import torch_compile
 from tests.support.processes import check_python, run_python
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-FORMS: list[Callable[..., Any]] = [
-    gpuprof.timer,
-    gpuprof.torch.timer,
-    gpuprof.annotate,
-    gpuprof.torch.annotate,
-]
-form = pytest.mark.parametrize(
-    "form", FORMS, ids=["timer", "torch.timer", "annotate", "torch.annotate"]
-)
+FORMS: list[Callable[..., Any]] = [gpuprof.timer, gpuprof.annotate]
+form = pytest.mark.parametrize("form", FORMS, ids=["timer", "annotate"])
 
 
 @pytest.fixture
@@ -351,7 +343,6 @@ ORDERS = {
     "the name first met by the compiler": (
         "import torch, gpuprof\nmake = lambda name: gpuprof.timer(name)\n"
     ),
-    "gpuprof.torch first": "from gpuprof.torch import annotate as make\nimport torch\n",
 }
 
 
@@ -364,12 +355,12 @@ def test_whatever_is_imported_first(order: str, torch: Any) -> None:
 def test_gpuprof_imports_nothing_of_torch(torch: Any) -> None:
     out = check_python(
         """
-        import gpuprof, gpuprof.torch
-        with gpuprof.torch.timer("step"), gpuprof.annotate("step"):
+        import gpuprof
+        with gpuprof.timer("step"), gpuprof.annotate("step"):
             pass
         print([name for name in sys.modules if name.split(".")[0] == "torch"])
         import torch
-        with gpuprof.torch.timer("step"), gpuprof.annotate("step"):
+        with gpuprof.timer("step"), gpuprof.annotate("step"):
             pass
         print("torch._dynamo" in sys.modules)
         """
@@ -438,11 +429,5 @@ def test_an_import_that_is_probed_or_fails_is_waited_for_again(tmp_path: Path) -
     ]
 
 
-def test_gpuprof_torch_is_the_plain_names() -> None:
-    assert gpuprof.torch.timer is gpuprof.timer
-    assert gpuprof.torch.annotate is gpuprof.annotate
-
-
 def test_a_star_import_leaves_the_name_torch_alone() -> None:
     assert "torch" not in gpuprof.__all__
-    assert sorted(gpuprof.torch.__all__) == ["annotate", "timer"]

@@ -30,7 +30,7 @@ LAYERS = (
     {"_run"},
     {"_training"},
     {"_pytest", "_cli"},
-    {"_probes", "compat", "distributed", "exporters", "integrations", "torch"},
+    {"_probes", "compat", "distributed", "exporters", "integrations"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -272,7 +272,7 @@ def test_tests_take_no_more_from_private_modules() -> None:
 )
 def test_a_private_import_would_be_found(line: str) -> None:
     assert private_imports(f"import gpuprof\ncheck_python('{line}')\n")
-    assert not private_imports("from gpuprof import nvtx, torch\nfrom gpuprof.errors import x")
+    assert not private_imports("from gpuprof import exporters, nvtx\nfrom gpuprof.errors import x")
 
 
 # C++

@@ -26,7 +26,7 @@ from tests.support.processes import check_python
 API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 PUBLIC = sorted(
     {*gpuprof.__all__, *gpuprof._MODULE_OF}
-    - {"compat", "distributed", "errors", "exporters", "integrations", "nvtx", "torch"}
+    - {"compat", "distributed", "errors", "exporters", "integrations", "nvtx"}
     - {*errors.__all__}
 )
 FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
