@@ -15,10 +15,9 @@ from gpuprof._common.interrupts import held_back
 class OpenTrace(Protocol):
     """What the registry asks of a `TraceWriter`."""
 
-    @property
-    def collects(self) -> bool: ...
+    _collect: bool
     def close(self) -> None: ...
-    def reopen_in_child(self) -> None: ...
+    def _reopen_in_child(self) -> None: ...
 
 
 # By number, also those that a forked child has from its parent. No lock: one would be in an unknown
@@ -51,18 +50,18 @@ def reopen_in_child() -> bool:
     if _exiting:
         return False  # nobody would close them
     for writer in list(_writers.values()):
-        writer.reopen_in_child()
+        writer._reopen_in_child()
     return True
 
 
 def any_collects() -> bool:
     """Whether some open trace takes what the program does."""
-    return any(writer.collects for writer in list(_writers.values()))
+    return any(writer._collect for writer in list(_writers.values()))
 
 
 def collecting() -> list[OpenTrace]:
     """Return the open traces that take what the program does."""
-    return [writer for writer in list(_writers.values()) if writer.collects]
+    return [writer for writer in list(_writers.values()) if writer._collect]
 
 
 def close_at_exit() -> None:

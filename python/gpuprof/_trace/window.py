@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class WarmUp:
     """Has everything recorded and forgotten, so that the start of it is in no window."""
 
-    collects = True
+    _collect = True
 
     def __init__(self, buffer_mib: int) -> None:
         self._process = os.getpid()
@@ -46,7 +46,7 @@ class WarmUp:
         if not registry.any_collects():
             _core._trace_wanted(False)
 
-    def reopen_in_child(self) -> None:
+    def _reopen_in_child(self) -> None:
         """Leave it to the parent: a forked child's own next step warms up again."""
         registry.forget(self)
 

@@ -193,7 +193,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it"
         )
 
-    def reopen_in_child(self) -> None:
+    def _reopen_in_child(self) -> None:
         """Give a trace that a forked child has from its parent a file of the child's own.
 
         gpuprof calls it when the child first has something to write.
@@ -212,7 +212,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
 
     def _current(self) -> int:
         """Return the number of the open trace; in a forked child that of a file of its own."""
-        self.reopen_in_child()
+        self._reopen_in_child()
         if not self._open:
             if self._closed or self._collect:
                 state = "closed" if self._closed else "not begun"
@@ -222,11 +222,6 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
                 raise InvalidStateError(message)
             self.start()
         return self._number
-
-    @property
-    def collects(self) -> bool:
-        """Whether it takes what scopes and annotations of the whole process do."""
-        return self._collect
 
     @property
     def path(self) -> str:
