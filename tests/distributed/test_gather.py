@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import pickle
 import zlib
@@ -306,3 +308,6 @@ def test_it_is_plain_data(ranks: Ranks, store: MemoryStore) -> None:
     assert again.stats(1)["step"].host.mean_ms == 12.0
     assert "<table>" in found._repr_html_()
     assert "| step |" in found.to_markdown()
+    line = next(csv.DictReader(io.StringIO(found.to_csv())))
+    assert (line["path"], line["slowest_rank"], line["waiting_ms"]) == ("step", "3", "1.0")
+    assert json.loads(line["names"]) == ["step"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import threading
@@ -256,6 +257,11 @@ def test_the_plain_data_is_json(gpu: Recording) -> None:
     assert plain["kernels"][0]["name"] == "gemm"
     assert plain["clock_error_ns"] == 120
     assert k.by_kernel().to_dict()["kernels"] == plain["kernels"]
+    assert json.loads(k.to_json()) == plain
+    line = next(csv.DictReader(io.StringIO(k.to_csv())))
+    assert (line["path"], line["kernels"]) == ("step", "1")
+    assert float(line["gpu_ms"]) == k.rows[0].gpu_ms
+    assert "| step |" in k.to_markdown()
 
 
 def test_records_are_a_sequence(gpu: Recording) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import pickle
 import re
@@ -119,6 +120,13 @@ CLASSES = [name for name in PUBLIC if name not in FUNCTIONS]
 def test_tracebacks_and_pickles_show_a_class_by_its_public_name(name: str) -> None:
     value = getattr(gpuprof, name, errors.cuda_error)
     assert not inspect.isclass(value) or value.__module__ == "gpuprof"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_record_takes_no_private_field(name: str) -> None:
+    kind = getattr(gpuprof, name)
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    assert [each.name for each in fields if each.init and each.name.startswith("_")] == []
 
 
 def test_a_class_has_its_public_name_also_where_nobody_has_asked_for_it() -> None:

@@ -20,13 +20,19 @@ from gpuprof import (
     CompareResult,
     GraphCounts,
     GraphedCallableStats,
+    GraphTimings,
     History,
     HistoryChange,
     HistoryPoint,
     HistorySeries,
     Instructions,
+    KernelTotal,
+    KernelTotals,
     Launches,
     MemoryUse,
+    ModuleRow,
+    ModuleTimes,
+    PassTimes,
     Peaks,
     Row,
     Stats,
@@ -119,6 +125,36 @@ FOUND: dict[str, Any] = {
         1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5, None, (GraphCounts("mlp", HOSTILE, 12, 7, None, 0.25),)
     ),
 }
+TABLES: dict[str, Any] = {
+    "timings": GraphTimings([(("step", "fwd"), 1.5), (("step", "fwd"), None), ((HOSTILE,), 2.0)]),
+    "kernels": KernelTotals(
+        [
+            KernelTotal("gemm", "kernel", 2, 3.0, 1.0, 2.0, 0.75),
+            KernelTotal(HOSTILE, "memcpy", 1, 1.0, 1.0, 1.0, 0.25, 4096),
+        ],
+        "GPU work by name, scope: all",
+    ),
+    "modules": ModuleTimes(
+        [
+            ModuleRow(
+                path="net",
+                class_name=HOSTILE,
+                depth=0,
+                forward=PassTimes(calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5),
+                recomputed=PassTimes(),
+                backward=PassTimes(),
+                share=None,
+                parameters=8,
+                parameter_bytes=32,
+                activation_bytes=64,
+                also=("twin",),
+            )
+        ],
+        clocks=("cuda",),
+        notes=("a note",),
+    ),
+}
+FOUND |= TABLES
 FORMS = {
     "json": lambda found: json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n",
     "csv": lambda found: found.to_csv(),
@@ -140,6 +176,19 @@ def test_a_format_stays_as_it_is(name: str, form: str) -> None:
     if "GPUPROF_WRITE_FORMATS" in os.environ:
         path.write_text(text, encoding="utf-8", newline="")
     assert text == path.read_bytes().decode()
+
+
+@pytest.mark.parametrize("name", ["stats", "result", "comparison", "sweep", "history", *TABLES])
+def test_a_result_has_all_forms(name: str) -> None:
+    assert json.loads(FOUND[name].to_json()) == json.loads(FORMS["json"](FOUND[name]))
+    assert all((FORMATS / f"{name}.{form}").exists() for form in FORMS)
+
+
+@pytest.mark.parametrize("name", ["stats", "result", "comparison", "sweep", "history", *TABLES])
+def test_a_data_frame_has_the_columns_of_the_csv(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    head = FOUND[name].to_csv().partition("\r\n")[0]
+    assert ",".join(FOUND[name].to_frame().columns) == head
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from pathlib import Path
@@ -443,6 +445,17 @@ def test_the_command_prints_json_which_is_to_dict(
     (row,) = data["rows"]
     assert (row["name"], row["state"]) == ("mm", "both")
     assert row["change_ms"] == pytest.approx(1.6)
+
+
+def test_it_leaves_as_json_csv_and_markdown(pair: tuple[Path, Path]) -> None:
+    found = gpuprof.trace_diff(*pair, by="kernel", top=1)
+    assert json.loads(found.to_json()) == json.loads(json.dumps(found.to_dict()))
+    (line,) = csv.DictReader(io.StringIO(found.to_csv()))
+    assert (line["kind"], line["name"], line["state"]) == ("kernel", "mm", "both")
+    assert float(line["change_ms"]) == pytest.approx(1.6)
+    text = found.to_markdown()
+    assert text.startswith("A: ")
+    assert "\n| mm | " in text
 
 
 def test_the_command_refuses_a_scope_that_is_not_there(

@@ -140,14 +140,21 @@ class Record(Plain):
             raise ValueError(message) from None
 
 
-class Document(Record):
-    """A record that is stored by itself, as JSON."""
+class Json:
+    """What has a plain form, as JSON."""
 
     __slots__ = ()
 
     def to_json(self, indent: int | None = None) -> str:
         """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        me: Any = self
+        return json.dumps(me.to_dict(), indent=indent, allow_nan=False)
+
+
+class Document(Json, Record):
+    """A record that is stored by itself, as JSON."""
+
+    __slots__ = ()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,6 +33,11 @@ class Records:
         columns = [*dict.fromkeys(name for record in records for name in record)]
         return cls(columns, [[record.get(name) for name in columns] for record in records])
 
+    @classmethod
+    def of_plain(cls, forms: Iterable[Mapping[str, Any]]) -> Records:
+        """Return records of plain forms: what is in a member is a column each, a list is JSON."""
+        return cls.of([dict(_flat(form)) for form in forms])
+
     def csv(self, *, printed: bool = False) -> str:
         """Return CSV as in RFC 4180: a head, lines that end in CR LF, quotes where needed.
 
@@ -52,6 +58,15 @@ class Records:
         columns = zip(*self.lines, strict=True) if self.lines else ([] for _ in self.columns)
         cells = {name: _column(column) for name, column in zip(self.columns, columns, strict=True)}
         return pandas.DataFrame(cells)
+
+
+def _flat(form: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Cell]]:
+    for name, value in form.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{start}{name}_")
+        else:
+            cell = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+            yield start + name, cell
 
 
 def _field(cell: Cell, text: Callable[[str], str]) -> str:

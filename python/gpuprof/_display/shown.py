@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpuprof._common.records import Json
+
 if TYPE_CHECKING:
     from gpuprof._display.records import Records
     from gpuprof._display.table import Table
@@ -69,8 +71,8 @@ class ShownAsCode:
         return f"<code>{escape(repr(self))}</code>"
 
 
-class Exported(ABC):
-    """CSV and data frames, both from `_records`."""
+class Exported(Json, ABC):
+    """CSV and data frames, both from `_records`, and JSON from `to_dict`."""
 
     __slots__ = ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.text import output_text
 from gpuprof._common.units import duration
-from gpuprof._display.shown import Shown
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._distributed.ranks_table import ranges, table
 from gpuprof._distributed.rows import RankRow, Waiting
 from gpuprof._distributed.wire import Columns, Packed
 
 if TYPE_CHECKING:
+    from gpuprof._display.records import Records
     from gpuprof._display.table import Table
     from gpuprof._timing.rows import Names
     from gpuprof._timing.stats import Stats
@@ -26,7 +26,7 @@ SAME_WITHIN = 1.02  # below this imbalance no rank is called slow
 MOST_NAMED = 16
 
 
-class RankStats(Shown, Mapping[Any, RankRow]):
+class RankStats(Shown, Exported, Mapping[Any, RankRow]):
     """What the scopes of all ranks have measured, as `gather_stats` returns it on rank 0.
 
     ``ranks["step/forward"]`` is the row of that path; where several clocks measured it, the GPU's
@@ -177,12 +177,14 @@ class RankStats(Shown, Mapping[Any, RankRow]):
             "rows": [row.to_dict() for row in self._rows.values()],
         }
 
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
     def _table(self) -> Table:
         return table([*self.values()], len(self.ranks), len(self.members), self.notes())
+
+    def _records(self) -> Records:
+        from gpuprof._display.records import Records
+
+        forms = [row.to_dict() for row in self.values()]
+        return Records.of_plain({**form, "by_rank": {}} for form in forms)
 
     def tree(self) -> str:
         """Return the table as plain text, indented by nesting."""

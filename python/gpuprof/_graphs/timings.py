@@ -6,10 +6,11 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from gpuprof._common.records import Plain
-from gpuprof._display.shown import Shown
+from gpuprof._display.records import Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 
 Names: TypeAlias = tuple[str, ...]
@@ -30,7 +31,7 @@ class SpanTiming(Plain, Shown):
     __module__ = "gpuprof"
 
     values: tuple[float | None, ...]
-    _MEMBERS: ClassVar = ("count", "ms", "mean_ms", "values")
+    _MEMBERS = ("count", "ms", "mean_ms", "values")
 
     @property
     def count(self) -> int:
@@ -59,7 +60,7 @@ class SpanTiming(Plain, Shown):
         return str(self.count), f"{self.ms:.4f}", f"{self.mean_ms:.4f}"
 
 
-class GraphTimings(Shown, Mapping["str | Names", SpanTiming]):
+class GraphTimings(Shown, Exported, Mapping["str | Names", SpanTiming]):
     """The last replay's times by path, in the order in which the scopes were captured.
 
     A key is the names joined by ``/``. Where two paths read the same, because a name has a ``/``
@@ -107,6 +108,18 @@ class GraphTimings(Shown, Mapping["str | Names", SpanTiming]):
     def __repr__(self) -> str:
         empty = "<gpuprof.GraphTimings: no timer in the graph>"
         return super().__repr__() if self._rows else empty
+
+    def _records(self) -> Records:
+        return Records.of_plain(
+            {
+                "span": "/".join(names),
+                "count": row.count,
+                "total_ms": row.ms,
+                "mean_ms": row.mean,
+                "names": list(names),
+            }
+            for names, row in self._rows.items()
+        )
 
     def _table(self) -> Table:
         lines = [("/".join(names), *row._cells()) for names, row in self._rows.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gpuprof._common import checks
 from gpuprof._common.records import Plain
@@ -136,7 +136,7 @@ class GraphMemory(Plain, ShownAsCode):
 
     instantiate: int | None
     upload: int | None
-    _MEMBERS: ClassVar = (..., "total")
+    _MEMBERS = (..., "total")
 
     @property
     def total(self) -> int | None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import whole
-from gpuprof._display.shown import Shown
+from gpuprof._display.records import Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._kernels import sources, to_trace
 from gpuprof._kernels.attribution import attribute
 from gpuprof._kernels.captured import CapturedLabels
@@ -81,7 +82,7 @@ def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
     return Kernels(max_records)
 
 
-class Kernels(Shown):
+class Kernels(Shown, Exported):
     """What `kernels` collects. Its ``repr`` is a table with a row for each scope."""
 
     __module__ = "gpuprof"
@@ -312,6 +313,9 @@ class Kernels(Shown):
                 "`with gpuprof.kernels() as k:` has ended"
             )
             raise InvalidStateError(message)
+
+    def _records(self) -> Records:
+        return Records.of_plain(row.to_dict() for row in self.rows)
 
     def _table(self) -> Table:
         self._check_ended()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from gpuprof._common.records import Plain
 from gpuprof._common.units import NOTHING, byte_size, duration
-from gpuprof._display.shown import Shown
+from gpuprof._display.records import Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 
 NO_SCOPE_TEXT = "(no scope)"
@@ -50,7 +51,7 @@ class KernelRow(Plain):
     dependency_ms: float = 0.0
     launch_gap_ms: float = 0.0
     unknown_ms: float = 0.0
-    _MEMBERS: ClassVar = ("path", ..., "idle_ms")
+    _MEMBERS = ("path", ..., "idle_ms")
 
     @property
     def path(self) -> str:
@@ -106,7 +107,7 @@ class KernelTotal(Plain):
     max_ms: float
     share: float
     nbytes: int = 0
-    _MEMBERS: ClassVar = (..., "mean_ms")
+    _MEMBERS = (..., "mean_ms")
 
     @property
     def mean_ms(self) -> float:
@@ -114,7 +115,7 @@ class KernelTotal(Plain):
         return self.total_ms / self.count
 
 
-class KernelTotals(Shown, Sequence[KernelTotal]):
+class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
     """Work by name, the largest total first, as `Kernels.by_kernel` returns it."""
 
     __module__ = "gpuprof"
@@ -139,6 +140,9 @@ class KernelTotals(Shown, Sequence[KernelTotal]):
     def to_dict(self) -> dict[str, Any]:
         """Return the totals as plain data."""
         return {"title": self._title, "kernels": [each.to_dict() for each in self._totals]}
+
+    def _records(self) -> Records:
+        return Records.of_plain(each.to_dict() for each in self._totals)
 
     def _table(self) -> Table:
         lines = [

@@ -6,12 +6,14 @@ Names come out of files: they are made fit to be shown before they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import NOTHING, duration, percent
-from gpuprof._display.table import Table
+from gpuprof._display.records import Records
+from gpuprof._display.shown import Exported
+from gpuprof._display.table import Table, markdown_list
 from gpuprof._trace_tools.results import ShownTables
 
 _TITLES = {
@@ -120,7 +122,7 @@ class LaunchDelay:
 
 
 @dataclass(frozen=True)
-class TraceDiff(ShownTables):
+class TraceDiff(ShownTables, Exported):
     """How two traces differ; made by `gpuprof.trace_diff`.
 
     ``rows`` are by scope and by kernel, the largest changes first; ``idle`` is the GPU's time
@@ -147,6 +149,15 @@ class TraceDiff(ShownTables):
         calls = list(self.per_calls) if self.per_calls else None
         rows = [row.to_dict() for row in self.rows]
         return {**asdict(self), "per_calls": calls, "rows": rows}
+
+    def to_markdown(self) -> str:
+        """Return the headlines, the tables in Markdown, and the notes as a list."""
+        tables = [replace(table, title=title) for title, table in self._tables()]
+        lines = [line for table in tables for line in ("", *table.markdown())]
+        return "\n".join([*self._headlines(), *lines, *markdown_list(self._all_notes())]) + "\n"
+
+    def _records(self) -> Records:
+        return Records.of_plain(row.to_dict() for row in self.rows)
 
     def _headlines(self) -> list[str]:
         lines = [f"A: {shown_text(self.path_a)}", f"B: {shown_text(self.path_b)}"]

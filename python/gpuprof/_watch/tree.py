@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import gpuprof._core as _core
 from gpuprof._common.records import Plain
 from gpuprof._common.units import NOTHING, byte_size, duration
-from gpuprof._display.shown import Shown
+from gpuprof._display.records import Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._frameworks import loaded
 from gpuprof.errors import GpuprofError
@@ -272,7 +273,7 @@ class ModuleRow(Plain, Shown):
         return ", ".join(notes)
 
 
-class ModuleTimes(Shown, Mapping[str, ModuleRow]):
+class ModuleTimes(Shown, Exported, Mapping[str, ModuleRow]):
     """What a watch had measured when it was read: its rows by path, as a tree in a text.
 
     Parameters
@@ -310,6 +311,9 @@ class ModuleTimes(Shown, Mapping[str, ModuleRow]):
             "notes": list(self.notes),
             "modules": {path: row.to_dict() for path, row in self._rows.items()},
         }
+
+    def _records(self) -> Records:
+        return Records.of_plain(row.to_dict() for row in self.values())
 
     def _table(self) -> Table:
         return Table.of(
