@@ -115,7 +115,7 @@ class GraphTimings(Shown, Exported, Mapping["str | Names", SpanTiming]):
                 "span": "/".join(names),
                 "count": row.count,
                 "total_ms": row.ms,
-                "mean_ms": row.mean,
+                "mean_ms": row.mean_ms,
                 "names": list(names),
             }
             for names, row in self._rows.items()
