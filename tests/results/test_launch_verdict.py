@@ -119,7 +119,7 @@ def test_data_that_is_something_else_is_refused(data: Any) -> None:
 
 
 def test_a_difference_to_something_else_is_refused() -> None:
-    with pytest.raises(TypeError, match="other: expected a Launches, got str"):
+    with pytest.raises(TypeError, match="other: expected a Launches, got '3f2a'"):
         Launches().diff("3f2a")  # type: ignore[arg-type]
 
 

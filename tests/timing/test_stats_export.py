@@ -145,6 +145,7 @@ def test_statistics_come_back_from_json() -> None:
     ("text", "why"),
     [
         ("{", "text: expected JSON, got"),
+        ("[" * 100_000, "text: expected JSON that is not nested as deep, got"),
         ("[]", r"text: expected an object, .*, got \[\]"),
         ("{}", r"^Stats: expected .*gpuprof-stats"),
         ('{"format": "gpuprof-stats", "version": 1, "unit": "ms"}', "^Stats: 'rows' is missing"),
@@ -287,7 +288,7 @@ def test_what_one_part_alone_measured_stays_whole() -> None:
 
 
 def test_only_statistics_can_be_merged() -> None:
-    with pytest.raises(TypeError, match="merge: expected Stats, got dict"):
+    with pytest.raises(TypeError, match="merge: expected Stats, got a dict"):
         STATS.merge(STATS.to_dict())  # type: ignore[arg-type]
 
 

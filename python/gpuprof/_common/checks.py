@@ -220,6 +220,8 @@ def json_object(text: str | bytes) -> Mapping[str, Any]:
     """Return the object that JSON text holds; ValueError says what it is instead."""
     try:
         data = json.loads(text)
+    except RecursionError:
+        raise value_error(text, "text", "JSON that is not nested as deep") from None
     except ValueError as error:
         message = f"text: expected JSON, got {shortened(text)}: {error}"
         raise ValueError(message) from None

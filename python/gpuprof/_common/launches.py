@@ -103,7 +103,8 @@ class Launches(Record):
         TypeError
             `other` is no `Launches`.
         """
-        _check_type(other)
+        if not isinstance(other, Launches):
+            raise checks.type_error(other, "other", "a Launches")
         own, others = self._counts(), other._counts()
         changes = {
             key: others.get(key, 0) - own.get(key, 0)
@@ -141,12 +142,6 @@ class Launches(Record):
             for what, count in ((COPY, self.copies), (MEMSET, self.memsets))
             if count
         }
-
-
-def _check_type(other: object) -> None:
-    if not isinstance(other, Launches):
-        message = f"other: expected a Launches, got {type(other).__name__}"
-        raise TypeError(message)
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:

@@ -6,7 +6,6 @@ nothing and does not initialise CUDA.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import warnings
@@ -19,7 +18,7 @@ from typing import Any
 
 from gpuprof._common import checks, machine
 from gpuprof._common.files import FileLock, open_regular, replace_file
-from gpuprof._common.records import Record, by_name, now, or_none
+from gpuprof._common.records import Document, Record, by_name, head, now, or_none
 from gpuprof._common.text import shown_text
 
 FORMAT = "gpuprof-peaks"
@@ -95,6 +94,15 @@ class Peaks(Record):
             name = dtype_name(dtype)
             return (name, self.flops[name]) if name in self.flops else None
         return max(self.flops.items(), key=lambda each: each[1], default=None)
+
+
+@dataclass(frozen=True)
+class _File(Document):
+    """The file of the user: peaks by their key."""
+
+    peaks: Mapping[str, Peaks]
+
+    _HEAD = head(FORMAT, VERSION)
 
 
 def set_peaks(
@@ -212,12 +220,8 @@ def store(peaks: Peaks) -> Path:
             message = f"{path} is locked by another process"
             raise OSError(message)
         known = {**_load(path), peaks.key: peaks}
-        content = {
-            "format": FORMAT,
-            "version": VERSION,
-            "peaks": {key: each.to_dict() for key, each in sorted(known.items())},
-        }
-        replace_file(path, f"{json.dumps(content, indent=2, allow_nan=False)}\n".encode("ascii"))
+        content = _File(dict(sorted(known.items()))).to_json(indent=2)
+        replace_file(path, f"{content}\n".encode("ascii"))
     return path
 
 
@@ -264,20 +268,11 @@ def _load(path: Path) -> dict[str, Peaks]:
 
 
 def _decoded(raw: bytes) -> dict[str, Peaks]:
-    try:
-        data = json.loads(raw.decode("utf-8"))
-    except RecursionError:
-        message = "it is nested too deep"
-        raise ValueError(message) from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    data = checks.json_object(raw)
+    if data.get("format") != FORMAT:
         message = "it holds no peaks of gpuprof"
         raise ValueError(message)
-    version = data.get("version")
-    if version != VERSION or isinstance(version, bool):
-        raise checks.value_error(version, "its version", f"{VERSION} (it is of another gpuprof)")
-    with checks.damaged("the file"):
-        found = checks.mapping("its peaks", data.get("peaks"))
-    return {key: Peaks.from_dict(each) for key, each in found.items()}
+    return dict(_File._read("the file", data).peaks)
 
 
 def _reason(error: Exception) -> str:

@@ -199,8 +199,7 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
                     "verdict": str(row.verdict or ""),
                 }
             )
-        cells_of_lines = [[*line.values()] for line in lines]
-        return Table([*lines[0]], cells_of_lines, LEFT, notes=self._notes()).without_empty()
+        return Table.of(lines, left=LEFT, notes=self._notes())
 
     def _notes(self) -> list[str]:
         first = self.results[0]

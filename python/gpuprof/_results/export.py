@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuprof._common import machine
 from gpuprof._display.records import Cell, Records
-
-if TYPE_CHECKING:
-    pass
 
 # Attributes of a result that are columns under their own names, in two parts.
 _HOW = ("name", "mode", "requested_mode", "clock", "l2", "gate", "count", "calls_per_sample")

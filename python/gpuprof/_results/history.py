@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -12,12 +11,11 @@ from os import PathLike, fspath
 from types import MappingProxyType
 
 from gpuprof._common.records import Document, check_of, each_of, head
-from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import series_plot
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.shown import Exported, Shown
-from gpuprof._display.table import Table
+from gpuprof._display.table import Table, html_list
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
 from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
@@ -127,10 +125,7 @@ class History(Shown, Exported, Document):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        parts = []
-        for each in self.series:
-            facts = "".join(f"<div>{html.escape(shown_text(fact))}</div>" for fact in each.facts())
-            parts.append(f"<div>{each.to_svg()}{facts}</div>")
+        parts = (f"<div>{each.to_svg()}{html_list(each.facts())}</div>" for each in self.series)
         return f"<div>{''.join(parts) or 'no saved runs'}</div>"
 
 

@@ -10,11 +10,13 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from gpuprof._common.checks import value_error, whole
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
+from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import Document, check_of, each_of, head
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, interval_text
@@ -26,13 +28,12 @@ from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
 from gpuprof._results.export import records_of
 from gpuprof._results.fields import CHECKS
-from gpuprof._results.sample_figures import SampleFigures
 
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
 
 @dataclass(frozen=True, repr=False)
-class BenchResult(SampleFigures, Shown, Exported, Document):
+class BenchResult(Shown, Exported, Document):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -148,6 +149,96 @@ class BenchResult(SampleFigures, Shown, Exported, Document):
             raise value_error(self.clock_mhz, "clock_mhz", expected)
 
     @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(self.samples_ms)
+
+    @cached_property
+    def _sorted(self) -> list[float]:
+        return sorted(self.samples_ms)
+
+    @cached_property
+    def median_ms(self) -> float:
+        """The median: the figure to quote."""
+        return statistics.median(self._sorted)
+
+    @property
+    def min_ms(self) -> float:
+        """The smallest sample. It hides what happens only sometimes; quote the median."""
+        return self._sorted[0]
+
+    @property
+    def max_ms(self) -> float:
+        """The largest sample."""
+        return self._sorted[-1]
+
+    @cached_property
+    def mean_ms(self) -> float:
+        """The mean."""
+        return math.fsum(self.samples_ms) / self.count
+
+    @cached_property
+    def stddev_ms(self) -> float:
+        """The standard deviation; 0 of a single sample."""
+        return statistics.stddev(self.samples_ms)
+
+    @property
+    def q1_ms(self) -> float:
+        """The first quartile."""
+        return quantile(self._sorted, 0.25)
+
+    @property
+    def q3_ms(self) -> float:
+        """The third quartile."""
+        return quantile(self._sorted, 0.75)
+
+    @property
+    def iqr_ms(self) -> float:
+        """The distance between the quartiles."""
+        return self.q3_ms - self.q1_ms
+
+    @cached_property
+    def mad_ms(self) -> float:
+        """The median absolute deviation from the median, not scaled."""
+        return statistics.mad(self._sorted)
+
+    @property
+    def p10_ms(self) -> float:
+        """The 10th percentile."""
+        return quantile(self._sorted, 0.1)
+
+    @property
+    def p90_ms(self) -> float:
+        """The 90th percentile."""
+        return quantile(self._sorted, 0.9)
+
+    @cached_property
+    def interval_ms(self) -> tuple[float, float]:
+        """The 95 % interval of the median, by order statistics: exact for independent samples.
+
+        It is as wide as that of `independent_samples`, and reaches at least a tick to both sides of
+        the median. With fewer than 6 it is from the smallest to the largest. It says how well this
+        run knows its median; another run of the same code may differ by more.
+        """
+        return statistics.median_interval(
+            self._sorted, tick=self.tick_ms, independent=self.independent_samples
+        )
+
+    @cached_property
+    def independent_samples(self) -> float:
+        """How many independent samples would say as much about the median as these.
+
+        It is fewer than `count` where samples that follow each other are alike.
+        """
+        return statistics.independent_count(self.samples_ms)
+
+    @property
+    def rel_precision(self) -> float:
+        """Half the interval over the median; infinite if the median is not above 0."""
+        low, high = self.interval_ms
+        return (high - low) / 2 / self.median_ms if self.median_ms > 0 else math.inf
+
+    @property
     def gbytes_per_s(self) -> float | None:
         """`nbytes` over the median, in 10^9 bytes a second; None if `nbytes` is not known."""
         return self._rate(self.nbytes, 1e6)
@@ -190,7 +281,7 @@ class BenchResult(SampleFigures, Shown, Exported, Document):
 
     def _table(self) -> Table:
         line = {"name": self.name, **cells(self)}
-        return Table([*line], [[*line.values()]], LEFT, notes=warnings_of([self])).without_empty()
+        return Table.of([line], left=LEFT, notes=warnings_of([self]))
 
     def histogram(self, bins: int = 12) -> str:
         """Return a histogram of the samples as plain text, a line for each bin.

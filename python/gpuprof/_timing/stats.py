@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from gpuprof._common.checks import type_error
 from gpuprof._common.records import Document, head, now
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._timing.rows import EMPTY, Names, Row, Summary
@@ -204,8 +205,7 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         given: tuple[object, ...] = others
         for other in given:
             if not isinstance(other, Stats):
-                message = f"merge: expected Stats, got {type(other).__name__}"
-                raise TypeError(message)
+                raise type_error(other, "merge", "Stats")
         parts = (self, *others)
         dropped = sum(part.dropped for part in parts)
         created = max(part.created for part in parts)
