@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from gpuprof import (
+    BenchResult,
     CompareResult,
     GraphCounts,
     GraphedCallableStats,
@@ -257,3 +258,11 @@ def test_what_is_wrong_is_named_with_its_place(
 ) -> None:
     with pytest.raises(ValueError, match=text):
         type(FOUND[name]).from_dict(changed(FOUND[name].to_dict(), place, value))
+
+
+def test_a_fault_deep_inside_is_found_at_once() -> None:
+    found = {**SLOWER.to_dict(), "mode": "odd"}
+    for _ in range(40):
+        found = {**SLOWER.to_dict(), "ranks": [SLOWER.to_dict(), found]}
+    with pytest.raises(ValueError, match=r"BenchResult(\.ranks\[1\]){40}\.mode: expected one of"):
+        BenchResult.from_dict(found)

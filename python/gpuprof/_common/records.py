@@ -123,18 +123,9 @@ class Record(Plain):
             what = f"{missing[0]!r} is missing" if missing else f"{unknown[0]!r} is unknown"
             message = f"{where}: {what}"
             raise ValueError(message)
-        given = [each for each in readers.items() if each[0] in data]
         try:
-            values = {name: read(name, data[name]) for name, read in given}
-        except (TypeError, ValueError):  # once more, with the whole places
-            try:
-                for name, read in given:
-                    read(f"{where}.{name}", data[name])
-            except TypeError as error:
-                raise ValueError(str(error)) from None
-            raise
-        try:
-            return cls(**values)
+            given = {name: read(name, data[name]) for name, read in readers.items() if name in data}
+            return cls(**given)
         except (TypeError, ValueError) as error:
             message = f"{where}.{error}"
             raise ValueError(message) from None
@@ -191,13 +182,21 @@ def each_of(check: Check) -> Check:
     """Return the check of a list of which each item passes `check`; it returns a tuple."""
 
     def check_all(name: str, value: Any) -> tuple[Any, ...]:
+        found: list[Any] = []
         items = checks.sequence(name, value)
         try:
-            return tuple([check(name, item) for item in items])
-        except (TypeError, ValueError):  # once more, with the names of the items
-            return tuple(check(f"{name}[{at}]", item) for at, item in enumerate(items))
+            found.extend(check(name, item) for item in items)
+        except (TypeError, ValueError) as error:
+            raise _at_place(error, name, len(found)) from None
+        return tuple(found)
 
     return check_all
+
+
+def _at_place(error: Exception, name: str, place: int) -> Exception:
+    """Return an error of a list's item, which names the list, with the item's place in its text."""
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(f"{name}[{place}]{str(error).removeprefix(name)}")
 
 
 def by_name(check: Check) -> Check:
@@ -304,17 +303,17 @@ def _pairs(read: Check) -> Check:
 
 
 def _fixed(readers: Sequence[Check]) -> Check:
-    numbered = [*enumerate(readers)]
-
     def read(name: str, value: Any) -> tuple[Any, ...]:
         items = checks.sequence(name, value)
         if len(items) != len(readers):
             message = f"{name}: expected {len(readers)} values, got {len(items)}"
             raise ValueError(message)
+        found: list[Any] = []
         try:
-            return tuple([reader(name, items[at]) for at, reader in numbered])
-        except (TypeError, ValueError):  # once more, with the names of the items
-            return tuple(reader(f"{name}[{at}]", items[at]) for at, reader in numbered)
+            found.extend(reader(name, item) for reader, item in zip(readers, items, strict=True))
+        except (TypeError, ValueError) as error:
+            raise _at_place(error, name, len(found)) from None
+        return tuple(found)
 
     return read
 
