@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/python/switches.hpp"
+#include "bindings/python/thread_end.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "driver/error.hpp"
@@ -158,17 +159,11 @@ __attribute__((tls_model("initial-exec")))
 thread_local Stack* own_stack = nullptr;
 
 // Without the interpreter lock, so the stack itself goes later.
-struct ThreadEnd {
-  ThreadEnd() = default;
-  ThreadEnd(const ThreadEnd&) = delete;
-  ThreadEnd& operator=(const ThreadEnd&) = delete;
-  ~ThreadEnd() {
-    if (own_stack != nullptr) own_stack->thread_gone.store(true, std::memory_order_release);
-    own_stack = nullptr;
-  }
-  void touch() noexcept {}
-};
-thread_local ThreadEnd thread_end;
+void end_stack(void* ended) {
+  own_stack = nullptr;
+  static_cast<Stack*>(ended)->thread_gone.store(true, std::memory_order_release);
+}
+const ThreadEnd thread_end(&end_stack);
 
 // Of a forked parent's threads only the one that forked goes on in the child.
 void follow_into_child() noexcept {
@@ -211,7 +206,7 @@ Stack& stack_of_this_thread() {
     range_stacks().reserve(range_stacks().size() + 1);
     own_stack = new Stack;
     range_stacks().push_back(own_stack);
-    thread_end.touch();
+    thread_end.watch(own_stack);
   }
   return *own_stack;
 }

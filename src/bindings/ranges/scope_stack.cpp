@@ -1,12 +1,11 @@
 #include "bindings/ranges/scope_stack.hpp"
 
-#include <pthread.h>
-
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "bindings/python/thread_end.hpp"
 #include "driver/process.hpp"
 #include "trace/recorder.hpp"
 
@@ -45,19 +44,12 @@ void end_stacks(void* ended) {
   for (const auto& [context, stack] : stacks->parked) stack->let_go();
 }
 
-// The destructor of a key also runs for what is made after the thread's locals were destroyed.
-// Without a key stacks are kept for good.
-struct EndKey {
-  EndKey() : exists(pthread_key_create(&key, &end_stacks) == 0) {}
-  pthread_key_t key{};
-  bool exists;
-};
-const EndKey end_key;
+const ThreadEnd thread_end(&end_stacks);
 
 ThreadStacks& stacks_of_this_thread() {
   if (own_stacks == nullptr) {
     own_stacks = new ThreadStacks;
-    if (end_key.exists) pthread_setspecific(end_key.key, own_stacks);
+    thread_end.watch(own_stacks);
   }
   return *own_stacks;
 }
