@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+from gpuprof._display.shown import ShownAsCode
 from gpuprof._trace.checks import checked_args, checked_buffer
 
 if TYPE_CHECKING:
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class TraceBlock:
+class TraceBlock(ShownAsCode):
     """A trace that is begun once and closed once, as a context manager, also for ``async with``.
 
-    There it does the same: the end of a trace waits for the GPU, and the event loop with it.
+    There it does the same: the end of a trace waits for the GPU, and the event loop with it. Not an
+    `abc.ABC`: `TraceWriter` has the metaclass of pybind11's classes.
     """
 
     def __init__(
@@ -33,13 +36,13 @@ class TraceBlock:
         # Who only makes one, and leaves the with statement out, would find no file.
         self._say_unused = finalize(self, _warn_of_unused, path, self._process)
 
+    @abstractmethod
     def start(self) -> Self:
         """Begin."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """End."""
-        raise NotImplementedError
 
     @property
     def closed(self) -> bool:
@@ -76,11 +79,6 @@ class TraceBlock:
             f"{what} and cannot decorate {function!r}; use it in a with statement, or decorate "
             "with gpuprof.trace(path) alone"
         )
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<code>{escape(repr(self))}</code>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         message = (

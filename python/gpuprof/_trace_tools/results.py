@@ -6,6 +6,7 @@ All texts come out of files: they are made fit to be shown before they are.
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -31,18 +32,18 @@ class _Found:
         return asdict(self)
 
 
-class ShownTables:
+class ShownTables(ABC):
     """Tables between headlines and notes, as text and as HTML."""
 
-    def _headlines(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _headlines(self) -> list[str]: ...
 
+    @abstractmethod
     def _tables(self) -> list[tuple[str, Table]]:
         """Return the tables with their titles."""
-        raise NotImplementedError
 
-    def _all_notes(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _all_notes(self) -> list[str]: ...
 
     def __str__(self) -> str:
         text = self._headlines()

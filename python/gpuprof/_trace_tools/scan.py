@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -23,7 +24,7 @@ from gpuprof._trace_tools.values import (
 MOST_OPEN = 100_000
 
 
-class Scan:
+class Scan(ABC):
     """Reads a file and hands its events to `visit`, which a tool defines.
 
     An event that cannot be used is left out and counted; it is a `ReadError` if there are no
@@ -56,15 +57,15 @@ class Scan:
         if self.first_odd and self.left_out == self.end.events:
             raise self.first_odd
 
+    @abstractmethod
     def visit(self, event: Event) -> None:
         """Take one event; an `OddError` if it cannot be used."""
-        raise NotImplementedError
 
     def visit_many(self, batch: Batch) -> Iterable[int]:
         """Take what needs no second look; return the places of the other events."""
         return range(len(batch.events))
 
-    def after_batch(self) -> None:
+    def after_batch(self) -> None:  # noqa: B027 (most have nothing to do)
         """Do what is worth doing for many events at once."""
 
     def leave_out(self, error: OddError) -> None:
