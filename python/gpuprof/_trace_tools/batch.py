@@ -92,11 +92,15 @@ def has_unique_keys(text: str, events: list[Any]) -> bool:
         is_spaced = any(space in text for space in (" :", "\n:", "\t:", "\r:"))
         if not is_spaced and text.count('":') == keys:
             return True
+    return is_sound(text)
+
+
+def is_sound(text: str) -> bool:
+    """Whether this is one value of strict JSON, without a key twice in an object."""
     try:
-        _SCAN_UNIQUE(text, 0)
+        return _SCAN_UNIQUE(text, 0)[1] == len(text)
     except NOT_DECODED:
         return False
-    return True
 
 
 @dataclass
@@ -170,3 +174,4 @@ class Header:
 
     key: str
     value: bytes | None
+    is_sound: bool  # strict JSON

@@ -3,13 +3,15 @@
 Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 members before or after it, and the array alone, whose end may be missing. Whole events are cut out
 where one ends and the next begins, and decoded together. An event that the standard library refuses
-is given to the `lexer`. Memory is bounded by a piece and the longest event.
+is given to the `lexer`, and so is a text beside the events that is refused or very long. Memory is
+bounded by a piece and the longest event.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gpuprof._trace_tools.batch import (
     NOT_DECODED,
@@ -19,6 +21,7 @@ from gpuprof._trace_tools.batch import (
     decoded,
     decoded_leniently,
     has_unique_keys,
+    is_sound,
     spans,
 )
 from gpuprof._trace_tools.lexer import (
@@ -38,6 +41,7 @@ MAX_HEADER_BYTES = 16 << 20
 MAX_HEADERS = 256
 ENOUGH = 1 << 15  # bytes that are worth a batch
 MOST_FAILURES = 8
+MOST_DECODED = 1 << 20  # bytes of a text outside of events that is decoded
 MOST_LOOKED = 1 << 16  # bytes of what a file ends in, to see whether it was sound
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(rb"[ \t\n\r]*")
@@ -197,22 +201,25 @@ class EventReader:
         self._peek()
         begin = self._base + self._at
         raw = self._value(self._room)
-        if raw is not None:
-            self._check(raw, begin)
+        is_clean = raw is not None and self._check(raw, begin)
         if is_new and len(self.headers) < MAX_HEADERS:
             self._room -= len(raw or b"")
-            self.headers.append(Header(key, raw))
+            self.headers.append(Header(key, raw, is_clean))
 
-    def _check(self, raw: bytes, begin: int) -> None:
-        """Check a text that is outside of the events."""
+    def _check(self, raw: bytes, begin: int) -> bool:
+        """Check a text that is outside of the events; answer whether it has no defects."""
         found = self._defects_of(raw, begin)
         self.defects += [each._replace(at=begin + each.at) for each in found]
+        return not found
 
     def _defects_of(self, raw: bytes, begin: int) -> list[Defect]:
         """Find the defects of a text that begins at the byte `begin` of the file, where errors are.
 
         What ends too early is followed by what comes next here.
         """
+        with suppress(UnicodeDecodeError):
+            if len(raw) <= MOST_DECODED and is_sound(raw.decode()):
+                return []
         try:
             return defects_of(raw)
         except CutError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuprof._trace_tools.batch import Batch, End
-from gpuprof._trace_tools.lexer import ReadError, defects_of
+from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.reader import EventReader
 
 MOST_SHOWN = 256
@@ -78,7 +78,7 @@ class Repair:
         """Write the members that have ended: before the events, or after them."""
         for header in reader.headers[self._written_members :]:
             self._written_members += 1
-            if header.value is None or defects_of(header.value):
+            if header.value is None or not header.is_sound:
                 self.lost_members.append(header.key[:MOST_SHOWN])
                 continue
             member = json.dumps(header.key).encode() + b":" + header.value
