@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from gpuprof._common import checks
-from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, LaunchDelay, TraceDiff, largest
+from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, TraceDiff, largest
 from gpuprof._trace_tools.diff_scan import KINDS, Contents, DiffScan, Figures
 from gpuprof._trace_tools.files import Damage, shown
 from gpuprof._trace_tools.idle import CAUSES
@@ -77,7 +78,11 @@ def trace_diff(
         rows=rows,
         hidden=hidden,
         idle=_idle(before, after, calls or (1, 1)),
-        launch_delays=_delays("A", before) + _delays("B", after),
+        launch_delays=[
+            replace(found.delays, trace=which)
+            for which, found in (("A", before), ("B", after))
+            if found.delays
+        ],
         notes=_notes(before, after, per),
         cut=[f"{which}: {cut}" for which, cut in (("A", cut_a), ("B", cut_b)) if cut],
     )
@@ -151,14 +156,6 @@ def _idle(before: Contents, after: Contents, calls: tuple[int, int]) -> list[Idl
             per_a, per_b = count_a / calls[0], count_b / calls[1]
             rows.append(IdleRow(cause, per_a, per_b, ns_a / 1e6 / calls[0], ns_b / 1e6 / calls[1]))
     return [busy, *rows]
-
-
-def _delays(trace: str, found: Contents) -> list[LaunchDelay]:
-    if found.delays is None:
-        return []
-    each = found.delays
-    times = (each.mean / 1e6, each.p50 / 1e6, each.p99 / 1e6, each.max / 1e6)
-    return [LaunchDelay(trace, each.count, *times)]
 
 
 def _notes(before: Contents, after: Contents, per: str | None) -> list[str]:

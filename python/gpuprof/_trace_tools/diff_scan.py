@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from gpuprof._trace_tools import idle
 from gpuprof._trace_tools.diff_paths import NONE, Nested, Numbers, Spans
+from gpuprof._trace_tools.diff_results import LaunchDelay
 from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
@@ -57,17 +58,6 @@ class Figures:
 
 
 @dataclass
-class Delays:
-    """From the begin of a launch call to that of its first kernel, in nanoseconds."""
-
-    count: int
-    mean: float
-    p50: float
-    p99: float
-    max: float
-
-
-@dataclass
 class Contents:
     """What is compared. Rows are by kind (`KINDS`) and name."""
 
@@ -76,7 +66,7 @@ class Contents:
     busy: float
     devices: int
     launched: int  # pieces of GPU work whose launch is known
-    delays: Delays | None
+    delays: LaunchDelay | None  # which does not say yet of which trace
     rank: int | None
     ranks: int  # how many processes' traces were merged into it
     notes: list[str] = field(default_factory=list)
@@ -363,7 +353,7 @@ class DiffScan(Scan):
             if end >= last_end:
                 last_end, of_last = end, launch
 
-    def _delays(self, calls: list[_Call | None]) -> Delays | None:
+    def _delays(self, calls: list[_Call | None]) -> LaunchDelay | None:
         first: dict[int, int] = {}  # place of the first work of each launch
         for place, correlation in enumerate(self._correlation):
             if calls[place] is None:
@@ -372,14 +362,15 @@ class DiffScan(Scan):
             if before is None or self._work.begin[place] < self._work.begin[before]:
                 first[correlation] = place
         delays = sorted(
-            idle.launch_delay(self._work.begin[place], self._launches[correlation].begin)
+            max(0.0, self._work.begin[place] - self._launches[correlation].begin)  # clocks differ
             for correlation, place in first.items()
         )
         if not delays:
             return None
         count = len(delays)
         middle, late = delays[(count - 1) // 2], delays[-(-99 * count // 100) - 1]
-        return Delays(count, sum(delays) / count, middle, late, delays[-1])
+        times = (each / 1e6 for each in (sum(delays) / count, middle, late, delays[-1]))
+        return LaunchDelay("", count, *times)
 
     def _notes(self) -> list[str]:
         notes = self.odd_note()

@@ -30,14 +30,6 @@ REACH_NS = 20_000
 IN_TIME = -math.inf
 
 
-class Work(NamedTuple):
-    """One kernel, copy or memset."""
-
-    begin: float
-    end: float
-    launch: float | None
-
-
 class Gap(NamedTuple):
     """A time in which nothing ran, between two pieces of work."""
 
@@ -98,11 +90,3 @@ def totals(found: Iterable[Gap]) -> dict[str, tuple[int, float]]:
         counts[gap.cause] += 1
         sums[gap.cause] += gap.ns
     return {cause: (counts[cause], sums[cause]) for cause in CAUSES}
-
-
-def launch_delay(begin: float, launch: float) -> float:
-    """Return how long after its launch call began the work began, never below zero.
-
-    Clocks of host and GPU may disagree by a little.
-    """
-    return max(0.0, begin - launch)

@@ -148,7 +148,7 @@ class Nesting:
         self.tracks: dict[Place, Track] = {}
         self.waiting = 0  # slices, since the last time that they were placed
         self.approximate = False
-        self.slack: float = 0
+        self.slack: float = FLOAT_SLACK  # 0 once all times are whole
         self._inside, self._crossing = inside, crossing
         self._most = most
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from gpuprof._trace_tools.batch import Batch
 from gpuprof._trace_tools.nesting import (
-    FLOAT_SLACK,
     MOST_SLICES,
     MOST_TRACKS,
     Coverage,
@@ -118,7 +117,6 @@ class Ranges:
         self._by = by
         self._inside: list[float] = []  # by group, since it was last summed up
         self.nesting = Nesting(self._crossing, self._inside, most_slices)
-        self.nesting.slack = FLOAT_SLACK
         self._groups: list[_Group] = []
         self._numbers: dict[tuple[str, Any, bool], int] = {}
         self._name_room = MOST_NAME_BYTES

@@ -92,16 +92,16 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
         checked.read(contents)
     found = checked.findings
     if damage.gzip:
-        found.add("faults", "gzip", damage.gzip, None)
+        found.add("fault", "gzip", damage.gzip, None)
     elif file.is_file():
         with reading(file, Damage()) as contents:
             found.locate(contents)
     return TraceValidation(
         path=shown(file),
-        ok=not found.faults,
+        ok=not found.counts["fault"],
         events=checked.end.events,
-        faults=dict(found.faults),
-        notes=dict(found.notes),
+        faults=dict(found.counts["fault"]),
+        notes=dict(found.counts["note"]),
         findings=found.in_order(checked.end.events),
         unchecked=checked.unchecked,
     )

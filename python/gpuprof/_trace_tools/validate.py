@@ -19,7 +19,6 @@ from typing import Any
 from gpuprof._trace_tools.batch import Batch
 from gpuprof._trace_tools.lexer import DEFECTS, Defect, ReadError, tokens
 from gpuprof._trace_tools.nesting import (
-    FLOAT_SLACK,
     MOST_SLICES,
     MOST_TRACKS,
     Nesting,
@@ -66,26 +65,25 @@ class Findings:
     """What is wrong with one trace."""
 
     def __init__(self) -> None:
-        self.faults: Counter[str] = Counter()
-        self.notes: Counter[str] = Counter()
+        self.counts: dict[str, Counter[str]] = {"fault": Counter(), "note": Counter()}
         self.first: list[dict[str, Any]] = []
 
-    def has_room(self, kind: str, code: str) -> bool:
+    def has_room(self, severity: str, code: str) -> bool:
         """Whether one more would be kept."""
-        return (self.faults if kind == "faults" else self.notes)[code] < MOST_OF_CODE
+        return self.counts[severity][code] < MOST_OF_CODE
 
     def add(
-        self, kind: str, code: str, message: str, event: int | None, offset: int | None = None
+        self, severity: str, code: str, message: str, event: int | None, offset: int | None = None
     ) -> None:
-        """Count one, "faults" or "notes"; None for an event is the file around them."""
-        if self.has_room(kind, code):
-            what = {"severity": kind[:-1], "code": code, "event": event, "offset": offset}
+        """Count one, a "fault" or a "note"; None for an event is the file around them."""
+        if self.has_room(severity, code):
+            what = {"severity": severity, "code": code, "event": event, "offset": offset}
             self.first.append({**what, "message": message})
-        (self.faults if kind == "faults" else self.notes)[code] += 1
+        self.counts[severity][code] += 1
 
     def add_defect(self, defect: Defect, event: int | None, base: int) -> None:
         """Add what is no strict JSON in a text that begins at `base`."""
-        self.add("faults", defect.code, DEFECTS[defect.code], event, base + defect.at)
+        self.add("fault", defect.code, DEFECTS[defect.code], event, base + defect.at)
 
     def locate(self, pieces: Iterator[bytes]) -> None:
         """Look up the bytes of the findings that only an event is known of, in the same file."""
@@ -118,11 +116,10 @@ class Validation(Scan):
     def __init__(self, most_slices: int = MOST_SLICES) -> None:
         super().__init__()
         self.findings = Findings()
-        self._fault = partial(self._add_here, "faults")
-        self._note = partial(self._add_here, "notes")
+        self._fault = partial(self._add_here, "fault")
+        self._note = partial(self._add_here, "note")
         self.unchecked: list[str] = []
         self._nesting = Nesting(self._crossing, most=most_slices)
-        self._nesting.slack = FLOAT_SLACK
         # Where slices go, by name, category, pid and tid, if nothing is wrong with these; None for
         # labels of which no slice was met.
         self._known: dict[tuple[Any, ...], Any] = {}
@@ -139,7 +136,7 @@ class Validation(Scan):
             if not self.end.events and error.event is None:
                 raise  # this is no trace
             self.findings.add(
-                "faults", "json", f"{error.reason}; read up to here", error.event, error.offset
+                "fault", "json", f"{error.reason}; read up to here", error.event, error.offset
             )
         else:
             self._check_end()
@@ -403,26 +400,26 @@ class Validation(Scan):
         # The fault is that of the one that comes later in the file.
         earlier, later = sorted((first[2] >> TAG_BITS, second[2] >> TAG_BITS))
         what = f"overlaps event {earlier} on its track by {overlap} ns without being inside; "
-        self.findings.add("faults", "overlap", f"{what}some readers drop it", later)
+        self.findings.add("fault", "overlap", f"{what}some readers drop it", later)
 
     def _check_open(self) -> None:
         self._nesting.place_new()
         for number in self._nesting.bare_points():
             if number & POINT:
                 what = "a flow event that is in no slice of its track"
-                self.findings.add("faults", "flow", what, number >> TAG_BITS)
+                self.findings.add("fault", "flow", what, number >> TAG_BITS)
         for key, begun in self._halves.waiting.items():
             what = "B without an E" if isinstance(key, str) else "asynchronous begin without an end"
             for index, _, _ in begun:
-                self.findings.add("faults", "unbalanced", what, index)
+                self.findings.add("fault", "unbalanced", what, index)
         for flow in self._flows.values():
             index = flow >> TAG_BITS
             if self._forgot_flows and not flow & (STARTED | ENDED):
                 continue
             if not flow & STARTED:
-                self.findings.add("faults", "flow", "flow without its start (s)", index)
+                self.findings.add("fault", "flow", "flow without its start (s)", index)
             if not flow & ENDED:
-                self.findings.add("faults", "flow", "flow without its end (f)", index)
+                self.findings.add("fault", "flow", "flow without its end (f)", index)
         if self._halves.without_room:
             what = f"{self._halves.without_room} begins or flows: too many were open at once"
             self.unchecked.append(what)
@@ -437,25 +434,25 @@ class Validation(Scan):
             (threads, "tracks", "thread_name"),
         ):
             if count:
-                self.findings.add("notes", "metadata", f"{count} {what} without a {name}", None, 0)
+                self.findings.add("note", "metadata", f"{count} {what} without a {name}", None, 0)
 
     def _check_end(self) -> None:
         end = self.end
         if not end.events:
             what = "no complete event; readers cannot tell what it is"
-            self.findings.add("faults", "empty", what, None, end.bytes)
+            self.findings.add("fault", "empty", what, None, end.bytes)
         if end.complete:
             return
         if end.form == "array" and not end.inside_event:
             what = "the array's end is missing, as while a trace is being written"
-            self.findings.add("notes", "cut", what, None, end.bytes)
+            self.findings.add("note", "cut", what, None, end.bytes)
         else:
             inside = ", inside an event" if end.inside_event else ""
-            self.findings.add("faults", "cut", f"the file is cut off here{inside}", None, end.bytes)
+            self.findings.add("fault", "cut", f"the file is cut off here{inside}", None, end.bytes)
 
     def _add_here(
-        self, kind: str, code: str, message: str, member: str = "", offset: int | None = None
+        self, severity: str, code: str, message: str, member: str = "", offset: int | None = None
     ) -> None:
-        if offset is None and self.findings.has_room(kind, code):
+        if offset is None and self.findings.has_room(severity, code):
             offset = self.located(OddError("", member)).offset
-        self.findings.add(kind, code, message, self._index, offset)
+        self.findings.add(severity, code, message, self._index, offset)
