@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,18 @@ def check_python(code: str, **options: object) -> str:
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.stderr == "", done.stderr
     return done.stdout
+
+
+def native_threads(awaited: int | None = None) -> int:
+    """The threads of this process; a joined one leaves /proc a moment after its join."""
+    deadline = time.monotonic() + 5
+    count = -1
+    while time.monotonic() < deadline:
+        last, count = count, len(list(Path("/proc/self/task").iterdir()))
+        if count == (last if awaited is None else awaited):
+            break
+        time.sleep(0.02)
+    return count
 
 
 # A context and a stream as a framework would have them, and a scope on the stream.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import pickle
 import threading
@@ -190,13 +189,6 @@ def test_a_dump_of_a_recorder_that_is_not_open_is_told(path: Path) -> None:
         recorder.dump()
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(recorder)
-
-
-def test_a_recorder_that_is_never_begun_is_one_warning(path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match="was never begun") as warned:
-        gpuprof.trace(path, keep_last="30s")
-        gc.collect()
-    assert len(warned) == 1
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.perfetto.engine import TraceProcessor
 from tests.perfetto.tables import Slice, Tables
 from tests.perfetto.written import complete_events
 from tests.support.processes import check_cuda, check_python, environment, run_python
+from tests.support.trace_events import cpu_scope as cpu
 
 MS = 1_000_000
 US = 1_000
@@ -60,10 +61,6 @@ def meant(text: str) -> str:
 
 def brief(text: object) -> str:
     return ascii(text)[:30]
-
-
-def cpu(name: str) -> gpuprof.Scope:
-    return gpuprof.timer(name, backend="cpu")
 
 
 def this_thread() -> int:

@@ -184,6 +184,26 @@ def test_an_interrupt_is_heard_while_a_trace_is_read() -> None:
         process.stdin.close()
 
 
+def check_memory(most: int, *command: str) -> str:
+    """Run a command that refuses its input in less than so many MiB; return what it says."""
+    out = check_python(
+        f"""
+        import resource
+        from gpuprof._cli.main import main
+        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        import gpuprof._cli.compare, gpuprof._trace_tools.tools
+        before = peak()
+        sys.stderr = sys.stdout
+        print(main({list(command)!r}))
+        print(peak() - before)
+        """
+    )
+    status, grown = out.split("\n")[-3:-1]
+    assert status == "2"
+    assert int(grown) < most
+    return out
+
+
 def test_a_merge_of_a_small_file_takes_little_memory(tmp_path: Path) -> None:
     # Pids of ten kilobytes, which gzip makes nothing of.
     path = tmp_path / "t.json.gz"
@@ -191,43 +211,15 @@ def test_a_merge_of_a_small_file_takes_little_memory(tmp_path: Path) -> None:
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"[")
         file.writelines(line % at for at in range(6000))
-    out = check_python(
-        f"""
-        import resource
-        from gpuprof._cli.main import main
-        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        import gpuprof._trace_tools.tools
-        before = peak()
-        sys.stderr = sys.stdout
-        print(main(["trace", "merge", {str(path)!r}, {str(path)!r}, "--no-align",
-                    "-o", {str(tmp_path / "o.json")!r}]))
-        print(peak() - before)
-        """
-    )
-    status, grown = out.split("\n")[-3:-1]
-    assert int(grown) < 60
-    assert status == "2"
+    output = str(tmp_path / "o.json")
+    out = check_memory(60, "trace", "merge", str(path), str(path), "--no-align", "-o", output)
     assert "a pid is longer than" in out
 
 
 def test_an_input_of_compare_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(b"[" + b"[]," * 4_000_000 + b"[]]")
-    out = check_python(
-        f"""
-        import resource
-        from gpuprof._cli.main import main
-        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        import gpuprof._cli.compare
-        before = peak()
-        sys.stderr = sys.stdout
-        print(main(["compare", {str(path)!r}, {str(path)!r}]))
-        print(peak() - before)
-        """
-    )
-    status, grown = out.split("\n")[-3:-1]
-    assert status == "2"
-    assert int(grown) < 100
+    check_memory(100, "compare", str(path), str(path))
 
 
 # --- where they come from, and go to

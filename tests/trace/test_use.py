@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,14 +102,21 @@ def test_a_trace_in_use_is_not_begun_a_second_time(path: Path) -> None:
     assert names(path) == ["kept"]
 
 
-def test_a_trace_that_is_never_begun_is_one_warning(path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match=r"run\.json was never begun.*start\(\)") as warned:
-        gpuprof.trace(path)
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [({}, "run"), ({"keep_last": "1s"}, "run.%n"), ({"schedule": (0, 0, 1, 1)}, "run")],
+)
+def test_a_trace_that_is_never_begun_is_one_warning(
+    path: Path, options: dict[str, Any], shown: str
+) -> None:
+    expected = rf"{re.escape(shown)}\.json was never begun.*start\(\)"
+    with pytest.warns(RuntimeWarning, match=expected) as warned:
+        gpuprof.trace(path, **options)
         gc.collect()
     assert len(warned) == 1
-    with pytest.warns(RuntimeWarning, match=r"run\.%n\.json was never begun"):
-        gpuprof.trace(path, keep_last="1s")
-        gc.collect()
+
+
+def test_a_trace_that_is_kept_and_never_begun_is_one_warning_at_exit(path: Path) -> None:
     done = run_python(SCOPES + f"t = gpuprof.trace({str(path)!r}); work('a')")
     assert (done.returncode, done.stderr.count("was never begun")) == (0, 1)
 

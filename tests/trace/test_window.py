@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
-from tests.support.processes import check_python
+from tests.support.processes import check_python, native_threads
 from tests.support.trace_events import SCOPES, cpu_scope, events, files, load, names
 
 MS = 1_000_000
@@ -79,17 +78,6 @@ def test_a_window_is_there_as_soon_as_it_is_over_and_nothing_is_written_between(
         ("active", {first, second + ".part"}),
     ]
     assert [names(tmp_path / name) for name in (first, second)] == [["step"], ["step"]]
-
-
-def native_threads(awaited: int | None = None) -> int:
-    """Return how many threads there are; a joined one leaves /proc a moment after its join."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        count = len(list(Path("/proc/self/task").iterdir()))
-        if awaited is None or count == awaited:
-            break
-        time.sleep(0.01)
-    return count
 
 
 def test_there_is_a_thread_that_records_only_where_something_is_recorded(tmp_path: Path) -> None:
@@ -212,12 +200,6 @@ def test_a_window_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
             run(windows, 2)
     assert len(warned) == 1
     assert windows.error == "No such file or directory"
-
-
-def test_windows_that_never_begin_are_one_warning(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match="was never begun") as warned:
-        gpuprof.trace(tmp_path / "run.json", schedule=(0, 0, 1, 1))
-    assert len(warned) == 1
 
 
 def test_a_forked_child_has_windows_of_its_own(tmp_path: Path) -> None:

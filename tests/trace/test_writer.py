@@ -15,6 +15,7 @@ import gpuprof
 from gpuprof import _core
 from gpuprof._trace import writer as writer_module
 from gpuprof.errors import InvalidStateError
+from tests.support.processes import native_threads
 from tests.support.trace_events import cpu_scope, events, load, metadata, names
 
 
@@ -323,18 +324,6 @@ def test_traces_open_and_close_while_others_record(tmp_path: Path) -> None:
             thread.join()
     for number in range(30):
         assert names(tmp_path / f"{number}.json").count("mine") == 1
-
-
-def native_threads(awaited: int | None = None) -> int:
-    """The threads of this process; a joined one leaves /proc a moment after its join."""
-    deadline = time.monotonic() + 5
-    count = -1
-    while time.monotonic() < deadline:
-        last, count = count, len(list(Path("/proc/self/task").iterdir()))
-        if count == (last if awaited is None else awaited):
-            break
-        time.sleep(0.02)
-    return count
 
 
 def test_no_thread_is_left_when_the_last_trace_is_closed(tmp_path: Path) -> None:
