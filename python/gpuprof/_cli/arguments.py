@@ -7,11 +7,8 @@ import math
 from collections.abc import Callable
 from typing import NoReturn
 
-# For _cli.trace_command.
-from gpuprof._cli.command import FAILED, FOLDER, OK, USAGE, Commands, complain
+from gpuprof._cli.command import FOLDER
 from gpuprof._common.checks import MOST_S
-
-__all__ = ["FAILED", "OK", "USAGE", "Commands", "complain"]
 
 STORAGE = ".gpuprof"
 NEVER = "never"
@@ -25,21 +22,16 @@ def _wrong(text: str, expected: str) -> NoReturn:
     raise argparse.ArgumentTypeError(message)
 
 
-def _whole(text: str, least: int, most: int) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    if not least <= number <= most:
-        _wrong(text, f"a whole number from {least} to {most:,}")
-    return number
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` to `most`."""
 
+    def parse(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+        if not least <= number <= most:
+            _wrong(text, f"a whole number from {least} to {most:,}")
+        return number
 
-def up_to(most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from 1 to `most`."""
-    return lambda text: _whole(text, 1, most)
-
-
-def count(most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from 0 to `most`."""
-    return lambda text: _whole(text, 0, most)
+    return parse
 
 
 def threshold(text: str) -> float:

@@ -23,10 +23,11 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 class Answer(NamedTuple):
-    """What a command prints to standard output, and its exit code."""
+    """What a command prints to standard output, its exit code, and what it complains of."""
 
     text: str = ""
     code: int = OK
+    complaints: Sequence[str] = ()
 
 
 class Refused(Exception):
@@ -38,18 +39,26 @@ class Refused(Exception):
         self.code = code
 
 
+def _no_arguments(_parser: argparse.ArgumentParser) -> None:
+    return
+
+
 @dataclass(frozen=True)
 class Command:
-    """A command; the function `what` of `module` in this package takes its arguments."""
+    """A command; the function `what` of `module` in this package takes its arguments.
+
+    One that has `tools` does nothing itself: its next argument names one of them.
+    """
 
     name: str
     help: str
-    module: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    module: str = ""
+    add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
     description: str | None = None
     exit_codes: str = EXIT_CODES
     usage: str | None = None
     what: str = "run"
+    tools: tuple[Command, ...] = ()
 
     def declare(self, commands: Commands) -> None:
         """Add the command and its arguments to the others."""
@@ -60,9 +69,14 @@ class Command:
             epilog=self.exit_codes,
             usage=self.usage,
         )
+        parser.set_defaults(answer=self.answer)
         self.add_arguments(parser)
+        if self.tools:
+            tools = parser.add_subparsers(dest="tool", metavar="TOOL", required=True)
+            for tool in self.tools:
+                tool.declare(tools)
 
-    def run(self, options: argparse.Namespace) -> Answer:
+    def answer(self, options: argparse.Namespace) -> Answer:
         """Do it, and return what to print; Refused says why it cannot be done."""
         module = importlib.import_module(f"gpuprof._cli.{self.module}")
         answer: Answer = getattr(module, self.what)(options)

@@ -3,29 +3,103 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from gpuprof._cli.arguments import (
     add_format,
     add_storage,
     add_threshold,
     add_verdict_options,
-    count,
     pattern,
     seconds,
     seed,
-    up_to,
     variable,
+    whole,
 )
 from gpuprof._cli.command import FILE, FOLDER, Command
 
 DEFAULT_STEPS, MAX_STEPS = 20, 100_000
 DEFAULT_DEPTH, MAX_DEPTH = 1, 100
 MAX_RUNS, MAX_WARMUP = 10_000, 100
+MAX_ROWS = 100_000
 DEFAULT_PAGE = "report.html"
+_READ_TRACES = (
+    "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
+    "130 interrupted"
+)
 _JUDGED = (
     "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
     "usage or {}, 130 interrupted; a speed-up never fails"
 )
+
+
+def _trace_summary(parser: argparse.ArgumentParser) -> None:
+    from gpuprof._trace_tools.tools import GROUPINGS
+
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("--by", choices=GROUPINGS, default="name", help="group ranges by this")
+    _add_top(parser, "groups")
+    _add_json(parser)
+
+
+def _trace_validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar=FILE)
+    _add_json(parser)
+
+
+def _trace_repair(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where to (default: FILE without .part, or with .repaired before its suffix)",
+    )
+
+
+def _trace_diff(parser: argparse.ArgumentParser) -> None:
+    from gpuprof._trace_tools.diff import GROUPINGS
+
+    parser.add_argument("a", metavar="A", help="the trace before")
+    parser.add_argument("b", metavar="B", help="the trace after")
+    parser.add_argument(
+        "--by", choices=tuple(GROUPINGS), help="only these rows (default: scopes and kernels)"
+    )
+    parser.add_argument(
+        "--per", metavar="SCOPE", help="divide all figures by the calls of this scope, as in step"
+    )
+    _add_top(parser, "rows")
+    _add_json(parser)
+
+
+def _trace_merge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar=FILE)
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
+    parser.add_argument(
+        "--no-align", action="store_true", help="leave times as they are in the files"
+    )
+
+
+def _add_top(parser: argparse.ArgumentParser, what: str) -> None:
+    from gpuprof._trace_tools.tools import DEFAULT_TOP
+
+    parser.add_argument(
+        "--top",
+        type=whole(1, MAX_ROWS),
+        default=DEFAULT_TOP,
+        metavar="N",
+        help=f"how many {what} of each kind (default {DEFAULT_TOP})",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _trace_tool(
+    name: str, text: str, add_arguments: Callable[[argparse.ArgumentParser], None]
+) -> Command:
+    return Command(name, text, "trace", add_arguments, text, _READ_TRACES, what=name)
 
 
 def _info(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +115,7 @@ def _info(parser: argparse.ArgumentParser) -> None:
 def _demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps",
-        type=up_to(MAX_STEPS),
+        type=whole(1, MAX_STEPS),
         default=DEFAULT_STEPS,
         metavar="N",
         help="how many steps of work (default %(default)s)",
@@ -77,7 +151,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar=FILE, help="also write a report as HTML")
     parser.add_argument(
         "--watch",
-        type=count(MAX_DEPTH),
+        type=whole(0, MAX_DEPTH),
         default=DEFAULT_DEPTH,
         metavar="DEPTH",
         help="where torch is used: how many levels of calls of modules are scopes, beside "
@@ -104,7 +178,7 @@ def _ab(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("command_b", metavar="'CMD B'", help="the command that may be slower")
     parser.add_argument(
         "--runs",
-        type=up_to(MAX_RUNS),
+        type=whole(1, MAX_RUNS),
         default=12,
         metavar="N",
         help="how many runs of each (default 12, which find 5%% where runs differ by 2%%; a "
@@ -112,7 +186,7 @@ def _ab(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--warmup",
-        type=count(MAX_WARMUP),
+        type=whole(0, MAX_WARMUP),
         default=1,
         metavar="N",
         help="how many runs of each before, that do not count (default 1)",
@@ -207,6 +281,32 @@ RUN = Command(
     "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
 )
 COMMANDS = (
+    Command(
+        "trace",
+        "sum up, compare, check, repair and merge traces",
+        description="Work on traces of gpuprof, torch.profiler, viztracer and others, compressed "
+        "or not.",
+        exit_codes=_READ_TRACES,
+        tools=(
+            _trace_tool(
+                "summary",
+                "show which ranges took the most time, and gaps on GPU tracks",
+                _trace_summary,
+            ),
+            _trace_tool(
+                "validate", "say what is wrong with a trace, and at which event", _trace_validate
+            ),
+            _trace_tool(
+                "repair", "write a strict copy of a damaged or cut off trace", _trace_repair
+            ),
+            _trace_tool(
+                "diff",
+                "show what got slower from one trace to another, and why GPUs were idle",
+                _trace_diff,
+            ),
+            _trace_tool("merge", "make one trace of several, on one clock", _trace_merge),
+        ),
+    ),
     Command(
         "info", "say what this machine offers: driver, devices, clocks, versions", "info", _info
     ),

@@ -7,19 +7,16 @@ and ``ab`` are in `_cli.comparison`. A reader that goes away early, as ``head`` 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import trace_command
 from gpuprof._cli.command import (
     EXIT_CODES,
     FAILED,
     INTERRUPTED,
     OK,
     SHELLS,
-    Answer,
     Parser,
     PrintCompletion,
     Refused,
@@ -41,17 +38,9 @@ def _parser() -> Parser:
         help="print the completions of these commands for a shell; needs shtab",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    trace_command.add_arguments(commands)
     for command in COMMANDS:
         command.declare(commands)
     return parser
-
-
-def _answer(options: argparse.Namespace) -> Answer:
-    for command in COMMANDS:
-        if command.name == options.command:
-            return command.run(options)
-    return Answer(code=trace_command.run(options))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,9 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(given)
         if options.command != RUN.name:
-            text, code = _answer(options)
+            text, code, complaints = options.answer(options)
             write_text(sys.stdout, text)
             sys.stdout.flush()
+            for each in complaints:
+                complain(each)
             return code
     except BrokenPipeError:
         _discard_output()
