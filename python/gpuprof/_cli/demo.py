@@ -8,7 +8,6 @@ eagerly and replayed as a CUDA graph. It uses the process's statistics and empti
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import importlib.util
 import re
@@ -29,7 +28,7 @@ from gpuprof._common.units import duration
 from gpuprof._core import timer
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.device_scalar import DeviceScalar
-from gpuprof._timing.scope import disable, enable, flush, reset, stats
+from gpuprof._timing.scope import flush, reset, stats
 from gpuprof._trace.path import expand
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
@@ -52,17 +51,18 @@ class Work(NamedTuple):
 
 def run(options: argparse.Namespace) -> Answer:
     """Do the work, and write the report and perhaps a trace of the steps."""
-    try:
-        given = [] if options.trace is None else [options.trace]
-        wanted = [outputs.Output("--trace", outputs.TRACE, each, expand(each)) for each in given]
-    except ValueError as error:
-        raise Refused(str(error)) from error
-    if complaint := outputs.complaint(wanted):
-        raise Refused(complaint)
+    if options.trace is not None:
+        try:
+            wanted = outputs.Output("--trace", outputs.TRACE, options.trace, expand(options.trace))
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        if complaint := outputs.complaint([wanted]):
+            raise Refused(complaint)
     reset()
     driver = dict(_core.driver_info())
-    clock = "cuda" if driver["available"] else "cpu"
-    work = _gpu_work(driver) if driver["available"] else _text_work(why_no_gpu(driver))
+    on_gpu = driver["available"]
+    reason = shown_text(why_no_gpu(driver))
+    work = _gpu_work(driver) if on_gpu else _text_work(reason)
     write_text(sys.stdout, shown_text(work.headline) + "\n")
     with TraceWriter(options.trace, collect=True) if options.trace else nullcontext() as writer:
         for _ in range(options.steps):
@@ -72,14 +72,12 @@ def run(options: argparse.Namespace) -> Answer:
         return Answer("nothing was measured: timing is off; unset GPUPROF_DISABLE\n", FAILED)
     measured.print(sys.stdout)
     reset()
-    if clock == "cuda":
-        graph = compare_graph()
-    else:
-        reason = shown_text(why_no_gpu(driver))
-        graph = f"CUDA graph: left out, because graphs need CUDA ({reason})\n"
-    usage = 'put `with gpuprof.timer("name"):` around your own code, then print(gpuprof.stats())'
-    hint = "" if clock == "cuda" else "; `gpuprof info` says what a GPU clock needs here"
-    text = f"{graph}{_cost_line(clock)}\nnext: {usage}{hint}\n"
+    left_out = f"CUDA graph: left out, because graphs need CUDA ({reason})\n"
+    text = compare_graph() if on_gpu else left_out
+    text += _cost_line("cuda" if on_gpu else "cpu")
+    text += 'next: put `with gpuprof.timer("name"):` around your own code, then '
+    text += "print(gpuprof.stats())"
+    text += "\n" if on_gpu else "; `gpuprof info` says what a GPU clock needs here\n"
     if writer is None:
         return Answer(text)
     if writer.error:
@@ -96,8 +94,7 @@ def why_no_gpu(driver: dict[str, Any]) -> str:
 
 
 def _text_work(reason: str) -> Work:
-    words = [hashlib.sha256(str(n).encode()).hexdigest()[: 3 + n % 9] for n in range(4000)]
-    text = " ".join(words[n * n % len(words)] for n in range(40_000))
+    text = " ".join(f"{n * n % 4001:x}" * (1 + n % 3) for n in range(40_000))
 
     def step() -> None:
         with timer("step", backend="cpu"):
@@ -108,7 +105,7 @@ def _text_work(reason: str) -> Work:
             with timer("sort", backend="cpu"):
                 tokens.sort(key=lambda token: (-counts[token], token))
             with timer("hash", backend="cpu"):
-                hashlib.sha256(" ".join(tokens).encode()).digest()
+                hash(" ".join(tokens))
 
     return Work(f"CPU clock: {reason}", step)
 
@@ -138,12 +135,11 @@ def fill_work(driver: dict[str, Any], note: str) -> Work:
                 with timer(name, backend="cuda"):
                     buffers[name].fill(repeats)
 
-    return Work(_gpu_headline(driver, f"fills of device memory{note}"), step)
+    return Work(_headline(driver, f"fills of device memory{note}"), step)
 
 
 def torch_work(driver: dict[str, Any], torch: Any) -> Work:
     """Train a small perceptron."""
-    torch.manual_seed(0)
     nn = torch.nn
     model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -159,10 +155,10 @@ def torch_work(driver: dict[str, Any], torch: Any) -> Work:
             with timer("optimizer", backend="cuda"):
                 optimizer.step()
 
-    return Work(_gpu_headline(driver, f"torch {torch.__version__}"), step)
+    return Work(_headline(driver, f"torch {torch.__version__}"), step)
 
 
-def _gpu_headline(driver: dict[str, Any], work: str) -> str:
+def _headline(driver: dict[str, Any], work: str) -> str:
     devices = _core.devices()
     index = max(_core.cuda_device(), 0)
     name = devices[index]["name"] if index < len(devices) else "a device without a name"
@@ -180,11 +176,8 @@ def compare_graph() -> str:
 
 
 def _compared() -> str:
-    """Time both by the host's clock without timers, then read the timers of one replay."""
+    """Time both by the host's clock, then read the timers of a replay."""
     scalars = {name: DeviceScalar(0.0, "float32", _STREAM) for name in ("first", "second")}
-
-    def wait() -> object:
-        return scalars["first"].get()
 
     def step() -> None:
         with timer("writes", stream=_STREAM):
@@ -197,37 +190,26 @@ def _compared() -> str:
         def steps() -> None:
             for _ in range(GRAPH_STEPS):
                 do()
-            wait()
+            scalars["first"].get()  # waits
 
-        wait()
+        steps()  # loads kernels, and puts the graph on the device
         return _best_s(steps) / GRAPH_STEPS * 1e3
 
-    disable()
-    try:
-        step()  # loads the kernels, which a capture does not allow
-        eager = step_ms(step)
-    finally:
-        enable()
-    with capture(_STREAM, name="demo", timers="strip") as plain:
+    eager = step_ms(step)
+    with capture(_STREAM, name="demo") as captured:
         step()
-    with plain.graph as graph:
-        replayed, nodes = step_ms(graph.launch), graph.num_nodes
-    with capture(_STREAM, name="demo") as timed:
-        step()
-    with timed.graph as graph:
-        for _ in range(2):  # the first one also puts the graph on the device
-            graph.launch()
-        inside = graph.timings()
+    with captured.graph as graph:
+        replayed, nodes, inside = step_ms(graph.launch), graph.num_nodes, graph.timings()
     return (
-        f"CUDA graph: {WRITES} writes to device memory, {nodes} nodes: {duration(eager)} a step "
-        f"eagerly, {duration(replayed)} replayed: {eager / replayed:.1f} times as fast (best of "
-        f"{ROUNDS} rounds of {GRAPH_STEPS} steps)\n"
+        f"CUDA graph: {WRITES} writes to device memory under 3 timers, {nodes} nodes: "
+        f"{duration(eager)} a step eagerly, {duration(replayed)} replayed: "
+        f"{eager / replayed:.1f} times as fast (best of {ROUNDS} rounds of {GRAPH_STEPS} steps)\n"
         f"timers inside one replay, in ms of GPU time:\n{inside!r}\n"
     )
 
 
-def _best_s(body: Callable[[], object]) -> float:
-    return min(timeit.repeat(body, number=1, repeat=ROUNDS))
+def _best_s(body: Callable[[], object] | str, number: int = 1) -> float:
+    return min(timeit.repeat(body, number=number, repeat=ROUNDS))
 
 
 def _cost_line(clock: Any) -> str:
@@ -238,7 +220,7 @@ def _cost_line(clock: Any) -> str:
     lost = f", {dropped:,} of them dropped" if dropped else ""
     return (
         f"a scope costs {enabled:,.0f} ns of host time on the {clock} clock and {disabled:,.0f} ns "
-        f"when off (best of {ROUNDS} rounds of {COST_SCOPES:,}, readout included{lost})"
+        f"when off (best of {ROUNDS} rounds of {COST_SCOPES:,}, readout included{lost})\n"
     )
 
 
@@ -251,5 +233,5 @@ def _scope_ns(scope: Any) -> float:
                 pass
         flush()
 
-    empty_s = min(timeit.repeat("pass", number=COST_SCOPES, repeat=ROUNDS))
+    empty_s = _best_s("pass", COST_SCOPES)
     return max(0.0, _best_s(entries) - empty_s) / COST_SCOPES * 1e9

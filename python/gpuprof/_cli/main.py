@@ -17,6 +17,7 @@ from gpuprof._cli.command import (
     INTERRUPTED,
     OK,
     SHELLS,
+    Answer,
     Parser,
     PrintCompletion,
     Refused,
@@ -56,10 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(given)
         if options.command != RUN.name:
-            text, code, complaints = options.answer(options)
-            write_text(sys.stdout, text)
+            answer: Answer = options.answer(options)
+            code = answer.code
+            write_text(sys.stdout, answer.text)
             sys.stdout.flush()
-            for each in complaints:
+            for each in answer.complaints:
                 complain(each)
             return code
     except BrokenPipeError:
