@@ -90,6 +90,16 @@ STORED: dict[str, tuple[str, Signature]] = {
     "torch:CUDAGraph.pool": ("torch.cuda:CUDAGraph.pool", []),
     "torch:CUDAGraph.debug_dump": ("torch.cuda:CUDAGraph.debug_dump", _plain("debug_path")),
     "torch:graph_pool_handle": ("torch.cuda:graph_pool_handle", []),
+    "torch:make_graphed_callables": (
+        "torch.cuda:make_graphed_callables",
+        _plain(
+            "callables",
+            "sample_args",
+            ("num_warmup_iters", 3),
+            ("allow_unused_input", False),
+            ("pool", None),
+        ),
+    ),
     "torch_nvtx:range_push": ("torch.cuda.nvtx:range_push", _plain("msg")),
     "torch_nvtx:range_pop": ("torch.cuda.nvtx:range_pop", []),
     "torch_nvtx:range_start": ("torch.cuda.nvtx:range_start", _plain("msg")),

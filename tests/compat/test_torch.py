@@ -13,7 +13,7 @@ import pytest
 
 import gpuprof
 from gpuprof import errors
-from gpuprof.compat import CUDAGraph, Event, graph, graph_pool_handle
+from gpuprof.compat import CUDAGraph, Event, graph, graph_pool_handle, make_graphed_callables
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_cuda, check_python
 
@@ -361,6 +361,35 @@ def test_a_handle_of_torchs_allocator_is_one_pool(fake: FakeCuda, stream: int) -
     assert first.pool()._torch_handle() == (0, 7)
     for g in (first, second):
         g.reset()
+
+
+def test_graphed_callables_share_the_pool_that_is_named(cupy: Any) -> None:
+    calls: list[str] = []
+
+    def function(name: str) -> None:
+        calls.append(name)
+        cupy.launch()
+
+    handle = graph_pool_handle()
+    one = make_graphed_callables(lambda: function("one"), (), 0, pool=handle)
+    two, three = make_graphed_callables(
+        (lambda: function("two"), lambda: function("three")), ((), ()), 0, pool=handle
+    )
+    assert calls == ["one", "two", "three"]
+    for graphed in (one, two, three):
+        graphed()
+        assert graphed.graph.num_replays == 1
+        assert graphed.graph.pool is gpuprof.capture_pool_for_handle(handle)
+    assert calls == ["one", "two", "three"]
+    gpuprof.release_graph_pool_handle(handle)
+
+
+@pytest.mark.usefixtures("cupy")
+def test_graphed_callables_check_their_arguments() -> None:
+    with pytest.raises(TypeError, match="pool: expected what graph_pool_handle"):
+        make_graphed_callables(print, (), pool=3)
+    with pytest.raises(TypeError, match="sample_args: expected a tuple of 2"):
+        make_graphed_callables((print, print), ((),))
 
 
 def test_an_event_in_a_capture_orders_its_streams(fake: FakeCuda, stream: int, other: int) -> None:

@@ -16,7 +16,13 @@ import gpuprof._startup  # noqa: F401 (a program may import nothing but this mod
 if TYPE_CHECKING:
     from gpuprof.compat import nvtx, torch, triton
     from gpuprof.compat.nvtx import annotate
-    from gpuprof.compat.torch import CUDAGraph, Event, graph, graph_pool_handle
+    from gpuprof.compat.torch import (
+        CUDAGraph,
+        Event,
+        graph,
+        graph_pool_handle,
+        make_graphed_callables,
+    )
     from gpuprof.compat.triton import do_bench, do_bench_cudagraph
 
 __all__ = [
@@ -27,6 +33,7 @@ __all__ = [
     "do_bench_cudagraph",
     "graph",
     "graph_pool_handle",
+    "make_graphed_callables",
     "nvtx",
     "torch",
     "triton",
@@ -40,6 +47,7 @@ _MODULE_OF = {
     "do_bench_cudagraph": "triton",
     "graph": "torch",
     "graph_pool_handle": "torch",
+    "make_graphed_callables": "torch",
 }
 _MODULES = frozenset({"nvtx", "torch", "triton"})
 

@@ -1,4 +1,4 @@
-"""`Event`, `graph` and `CUDAGraph` as in ``torch.cuda``, and ``torch.cuda.nvtx`` as `nvtx`.
+"""`Event`, `graph`, `CUDAGraph` and others of ``torch.cuda``, and ``torch.cuda.nvtx`` as `nvtx`.
 
 They work with torch, with other frameworks and with none. `Event` measures with the host's clock
 where the process does not use CUDA.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import gpuprof._core as _core
+from gpuprof._callable.api import make_graphed_callable
 from gpuprof._common.checks import type_error
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.guard import CaptureSettings, GraphCaptureGuard
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
 
     from gpuprof._graphs.graph import CapturedGraph
 
-__all__ = ["CUDAGraph", "Event", "graph", "graph_pool_handle", "nvtx"]
+__all__ = [
+    "CUDAGraph",
+    "Event",
+    "graph",
+    "graph_pool_handle",
+    "make_graphed_callables",
+    "nvtx",
+]
 
 
 def _refuse(argument: str, instead: str) -> None:
@@ -368,3 +376,45 @@ class graph:  # the name of torch's
         block.__exit__(exc_type, exc_value, traceback)
         if exc_type is None:
             self.cuda_graph._graph = guard.graph
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: tuple[Any, ...],
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,  # noqa: ARG001 (torch's)
+    pool: object = None,
+) -> Any:
+    """Capture functions as graphs: ``torch.cuda.make_graphed_callables``.
+
+    Results are new tensors in each call, and a module gives another module. A call with other
+    shapes captures another graph.
+
+    Parameters
+    ----------
+    callables : callable or tuple
+        A function or module, or several, which share memory: call them in that order.
+    sample_args : tuple
+        The arguments to capture with; for several functions a tuple for each.
+    num_warmup_iters : int
+        How often each function runs before it is captured.
+    allow_unused_input : bool
+        Taken and ignored: an argument that is not used gets no gradient.
+    pool : object, optional
+        As for `CUDAGraph.capture_begin`.
+
+    Returns
+    -------
+    GraphedCallable
+        Of several functions, a tuple of them.
+
+    Raises
+    ------
+    As `gpuprof.make_graphed_callable`.
+    """
+    return make_graphed_callable(
+        callables,
+        sample_args,
+        warmup=num_warmup_iters,
+        pool=None if pool is None else _pool_of(pool),
+    )
