@@ -167,7 +167,7 @@ def test_the_line_is_not_ipythons_to_fill_in(shell: Shell) -> None:
         ("", "# only a comment\n", "nothing to time"),
         ("-x 1", None, "unknown option -x"),
         ("-m", None, "-m needs a value"),
-        ("-m warp 1", None, "unknown mode warp; expected one of auto, "),
+        ("-m warp 1", None, "mode: expected one of 'auto', "),
         ("yield 1", None, "yields"),
     ],
 )

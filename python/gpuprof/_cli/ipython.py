@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._common import checks
 from gpuprof._results.fields import REQUESTED_MODES
 
 if TYPE_CHECKING:
@@ -103,9 +104,10 @@ def _options(line: str) -> tuple[dict[str, Any], str]:
             message = f"{word} needs a value; {USAGE}"
             raise _usage_error(message)
         found[_VALUES[word]], rest = value[1], rest[value.end() :]
-    if found["mode"] not in REQUESTED_MODES:
-        message = f"unknown mode {found['mode']}; expected one of {', '.join(REQUESTED_MODES)}"
-        raise _usage_error(message)
+    try:
+        checks.choice("mode", found["mode"], REQUESTED_MODES)
+    except ValueError as error:
+        raise _usage_error(str(error)) from None
     return found, rest.strip()
 
 

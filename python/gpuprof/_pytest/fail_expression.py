@@ -11,11 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuprof._common import checks
 from gpuprof._common.units import duration, percent
 from gpuprof._results import statistics
 from gpuprof._results.figures import figures
 from gpuprof._results.result import BenchResult
 
+OPTION = "--gpu-benchmark-compare-fail"
 FIELDS = ("min", "max", "mean", "median", "stddev", "iqr")
 EXPECTED = (
     f"{'|'.join(FIELDS)}, a colon, and a percentage or a number of seconds, such as min:5% or "
@@ -42,8 +44,7 @@ class FailExpression:
         found = _EXPRESSION.fullmatch(text)
         number = float(found["number"]) if found else math.inf
         if found is None or not math.isfinite(number):
-            message = f"{text!r} is no expression; expected {EXPECTED}"
-            raise ValueError(message)
+            raise checks.value_error(text, OPTION, EXPECTED)
         is_relative = bool(found["percent"])
         return cls(text, found["field"], number / 100 if is_relative else number, is_relative)
 

@@ -352,7 +352,7 @@ class GpuBenchmark(LaunchChecks):
         judgement = judge.decide(result)
         if lockstep.join(self._ranks).decide("a second measurement", judgement.again):
             self._first, self.result = result, measure()
-            judgement = judge.decide_again(result, self.result)
+            judgement = judge.decide_again(judgement.decision, result, self.result)
         self.decision, self.failure = judgement.decision, judgement.failure
 
     def _warn_of(self, text: str) -> None:

@@ -16,11 +16,16 @@ class FixtureStats:
 
     Besides those in `gpuprof._results.figures` there are ``data``, the samples, and what the test
     is called.
+
+    Raises
+    ------
+    KeyError, AttributeError
+        There is no figure of that name; the text lists them.
     """
 
     def __init__(self, result: BenchResult, test: Mapping[str, Any]) -> None:
         self._figures = figures(result)
-        self._test = dict(test)
+        self._all = self._figures | {**test, **self._figures}
 
     @property
     def stats(self) -> FixtureStats:
@@ -30,22 +35,20 @@ class FixtureStats:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a copy that is being made has no figures yet
             raise AttributeError(name)
-        for found in (self._figures, self._test):
-            if name in found:
-                return found[name]
-        message = f"there is no figure {name!r}; there are {', '.join(self._names())}"
-        raise AttributeError(message)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
 
     def __getitem__(self, name: str) -> Any:
-        for found in (self._figures, self._test):
-            if name in found:
-                return found[name]
-        message = f"there is no figure {name!r}; there are {', '.join(self._names())}"
+        if name in self._all:
+            return self._all[name]
+        message = f"there is no figure {name!r}; there are {', '.join(self._all)}"
         raise KeyError(message)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a figure, or `default` if there is none of that name."""
-        return self._figures.get(name, self._test.get(name, default))
+        return self._all.get(name, default)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures without the samples."""
@@ -55,11 +58,8 @@ class FixtureStats:
         return True
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._names()})
+        return sorted({*super().__dir__(), *self._all})
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={self._figures[name]:.6g}" for name in ("min", "mean", "median"))
-        return f"<stats of {self._test.get('fullname')!r} in seconds: {shown}>"
-
-    def _names(self) -> list[str]:
-        return [*self._figures, *self._test]
+        return f"<stats of {self.get('fullname')!r} in seconds: {shown}>"

@@ -61,10 +61,11 @@ class Judge:
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
 
-    def decide_again(self, first: BenchResult, again: BenchResult) -> Judgement:
-        """Decide on both measurements."""
+    def decide_again(
+        self, before: Decision | None, first: BenchResult, again: BenchResult
+    ) -> Judgement:
+        """Decide on both measurements; `before` is the decision on the first."""
         both = [first, again]
-        before = self._judge([first])
         decision = before
         if before and before.verdict is Verdict.SLOW:
             from gpuprof._results.verdict import confirm

@@ -183,8 +183,7 @@ def _expressions(given: str) -> tuple[FailExpression, ...]:
     try:
         return tuple(map(FailExpression.parse, given.split()))
     except ValueError as error:
-        message = f"--gpu-benchmark-compare-fail: {error}"
-        raise pytest.UsageError(message) from error
+        raise pytest.UsageError(str(error)) from error
 
 
 def _measuring(config: pytest.Config) -> dict[str, Any]:

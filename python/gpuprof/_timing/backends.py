@@ -84,9 +84,9 @@ def resolve(backend: object) -> str | SyncBackend:
     """Check a ``backend=`` argument and return what `_core` takes; raises where it is missing."""
     if isinstance(backend, SyncBackend):
         return backend
+    expected = f"one of {NAMES} or a SyncBackend"
     if not isinstance(backend, str):
-        message = f"backend: expected one of {NAMES} or a SyncBackend, got {type(backend).__name__}"
-        raise TypeError(message)
+        raise checks.type_error(backend, "backend", expected)
     if backend == "cuda":
         _core.require_cuda()
     if backend == "metal":
@@ -95,7 +95,7 @@ def resolve(backend: object) -> str | SyncBackend:
         other = _OTHER_WORDS.get(backend.lower())
         near = [other] if other else difflib.get_close_matches(backend, NAMES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        message = f"backend: expected one of {NAMES} or a SyncBackend, got {backend!r}{hint}"
+        message = f"{checks.value_error(backend, 'backend', expected)}{hint}"
         raise ValueError(message)
     return backend
 
