@@ -15,12 +15,21 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._pytest import device_lock, event_loop
-from gpuprof._pytest.launches import LaunchChecks
-from gpuprof._pytest.pedantic import DEFAULT_ROUNDS, Steps, checked_counts, measure_rounds
+from gpuprof._pytest.measurements import (
+    DEFAULT_ROUNDS,
+    Steps,
+    checked_counts,
+    count_launches,
+    graph_of,
+    measure_rounds,
+)
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
+    from gpuprof._common.launches import Launches
+    from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._pytest.fixture_stats import FixtureStats
+    from gpuprof._pytest.judge import Judge
     from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
     from gpuprof._results.result import BenchResult
@@ -32,7 +41,7 @@ _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 _OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc")
 
 
-class GpuBenchmark(LaunchChecks):
+class GpuBenchmark:
     """The fixture ``gpu_benchmark`` of one test; pytest makes it.
 
     Attributes
@@ -233,6 +242,54 @@ class GpuBenchmark(LaunchChecks):
         counts = warmup_rounds, rounds, iterations
         return self._measure(target, tuple(args), dict(kwargs or {}), steps, counts)
 
+    def check_launches(
+        self, what: Callable[..., Any] | CapturedGraph, /, *args: Any, **kwargs: Any
+    ) -> Launches | None:
+        """Count what a call launches, and compare it with the baseline.
+
+        The test fails if it launches more than in the baseline, or as much and other work. Its time
+        is not judged, so the test is quick, and may run on a busy machine. It is the one use of
+        `gpu_benchmark` in its test.
+
+        Parameters
+        ----------
+        what : callable or CapturedGraph
+            A function, which is called some times; or a graph, which is replayed some times.
+        *args, **kwargs
+            The function's arguments.
+
+        Returns
+        -------
+        Launches or None
+            What one call, or one replay, launches; None where benchmarks are switched off.
+
+        Raises
+        ------
+        TypeError
+            `what` is no function and no graph, returns a coroutine, or is a graph with arguments.
+        InvalidStateError
+            Nothing was counted: the text says why. Or a second use in one test, or a coroutine
+            function where an event loop runs.
+        """
+        graph = graph_of(what, args or kwargs)
+        fn: Any = what if graph is None else graph.launch
+        self._begin(fn)
+        with event_loop.as_function(fn) as function:
+            disabled = self._settings.disabled
+            lock = nullcontext() if disabled else device_lock.measuring(self._warn_of, self._say)
+            with lock:
+                if graph is None:
+                    event_loop.refuse_coroutine(function(*args, **kwargs))
+                if disabled:
+                    return None
+                mode = self._arguments["mode"]
+                self.result = count_launches(
+                    function, args, kwargs, graph, name=self._key, mode=mode
+                )
+        judgement = self._judge_of().decide_launches(self.result)
+        self.decision, self.failure = judgement.decision, judgement.failure
+        return self.result.launches
+
     def _measure(
         self,
         fn: Callable[..., Any],
@@ -336,24 +393,25 @@ class GpuBenchmark(LaunchChecks):
     def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
         """Judge the result; measure a second time before the test fails."""
         from gpuprof._distributed import lockstep
-        from gpuprof._pytest.judge import Judge
 
         memory_threshold = self._arguments["memory_threshold"]
         if memory_threshold is None:
             memory_threshold = self._settings.memory_threshold
-        judge = Judge(
-            self._key,
-            self._settings,
+        judge = self._judge_of(
             threshold=self._arguments["threshold"],
             memory_threshold=memory_threshold,
             max_ms=self._arguments["max_ms"],
-            comparisons=self._comparisons,
         )
         judgement = judge.decide(result)
         if lockstep.join(self._ranks).decide("a second measurement", judgement.again):
             self._first, self.result = result, measure()
             judgement = judge.decide_again(judgement.decision, result, self.result)
         self.decision, self.failure = judgement.decision, judgement.failure
+
+    def _judge_of(self, **limits: float | None) -> Judge:
+        from gpuprof._pytest.judge import Judge
+
+        return Judge(self._key, self._settings, self._comparisons, **limits)
 
     def _warn_of(self, text: str) -> None:
         import pytest  # the class itself needs no pytest

@@ -47,10 +47,10 @@ class Judge:
 
     key: str
     settings: Settings
-    threshold: float | None
-    memory_threshold: float | None
-    max_ms: float | None
     comparisons: int
+    threshold: float | None = None
+    memory_threshold: float | None = None
+    max_ms: float | None = None
 
     def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""

@@ -1,8 +1,8 @@
-"""The steps around each round of ``gpu_benchmark.pedantic``: a set-up before it, a teardown after.
+"""What ``gpu_benchmark.pedantic`` and ``.check_launches`` measure.
 
-The measurement knows a set-up step only. The teardown of a round therefore runs at the beginning of
-the next set-up, and that of the last round at the end: outside of the measured time, and one for
-each set-up, whatever the measurement calls besides the rounds.
+`pedantic` has steps around each round. The measurement knows a set-up step only, so the teardown of
+a round runs at the beginning of the next set-up, and that of the last round at the end: outside of
+the measured time, and one for each set-up, whatever the measurement calls besides the rounds.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
+from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
+    from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
 _ANY_PRECISION = 1e9  # because the number of rounds is given
+_NOT_COUNTED = "what a call launches was not counted"
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -115,3 +118,44 @@ def measure_rounds(
         f"a sample is over {taken} calls in {result.mode} mode, not over iterations={iterations}"
     )
     return replace(result, warnings=(*result.warnings, warning))
+
+
+def graph_of(what: object, arguments: object) -> CapturedGraph | None:
+    """Return `what` if it is a graph; arguments for one are refused."""
+    from gpuprof._graphs.graph import CapturedGraph
+
+    if not isinstance(what, CapturedGraph):
+        return None
+    if arguments:
+        message = "check_launches: a graph takes no arguments; pass the graph alone"
+        raise TypeError(message)
+    return what
+
+
+def count_launches(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    graph: CapturedGraph | None,
+    *,
+    name: str,
+    mode: str,
+) -> BenchResult:
+    """Return a result with the launches of a function, or of a graph, and a single sample."""
+    from gpuprof._benchmark import api
+    from gpuprof._benchmark import launches as counting
+
+    mode = mode if graph is None else "isolated"
+    options: dict[str, Any] = {"name": name, "mode": mode, "launches": graph is None}
+    with api.prepare(fn, args, kwargs, **options) as measurer:
+        result = measurer.result([measurer.sample()])
+    if graph is not None:
+        launches = counting.completed(counting.of_graph(graph), graph.device)
+        result = replace(result, launches=launches)
+    if result.launches is None:
+        why = [text for text in result.warnings if text.startswith(_NOT_COUNTED)]
+        on_cpu = result.clock == "cpu"
+        reason = why or ["it gives no GPU any work" if on_cpu else "its graph tells nothing"]
+        message = f"check_launches: {reason[0]}"
+        raise InvalidStateError(message)
+    return replace(result, warnings=())  # they are about the time
