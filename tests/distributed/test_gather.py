@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pickle
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +96,38 @@ def test_several_ranks_without_a_process_group_are_told_what_to_call(ranks: Rank
         distributed.gather_stats(group=object())
     with pytest.raises(InvalidStateError, match="collective=True needs a process group"):
         distributed.gather_stats(store=MemoryStore(), collective=True)
+
+
+def test_a_store_that_is_slow_to_clone_holds_up_no_other_one(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def clone(self) -> MemoryStore:
+            begun.set()
+            may_end.wait(60)
+            return self
+
+        def set_timeout(self, timeout: object) -> None:
+            pass
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    slow, other = (
+        threading.Thread(target=distributed.gather_stats, kwargs={"store": each}, daemon=True)
+        for each in (Slow(), store)
+    )
+    slow.start()
+    assert begun.wait(60)
+    other.start()
+    other.join(10)
+    is_held_up = other.is_alive()
+    may_end.set()
+    slow.join()
+    other.join()
+    assert not is_held_up
+    assert store.values
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "5", None, 1e9])

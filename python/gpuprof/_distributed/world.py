@@ -167,18 +167,25 @@ def _from_environment(call: str, store: Any, group: Any) -> World:
 def connect(store: Any) -> Connection:
     """Return gpuprof's own connection to a store, the same one each time."""
     with _lock:
-        try:
-            known = _connections.get(store)
-        except TypeError:
-            known = next((kept for each, kept in _kept if each is store), None)
-        if known is not None:
-            return known
-        made = Connection(_cloned(store))
-        try:
-            _connections[store] = made
-        except TypeError:
-            _kept.append((store, made))
-        return made
+        known = _known(store)
+    if known is not None:
+        return known
+    made = Connection(_cloned(store))  # which may wait for the store's host
+    with _lock:
+        known = _known(store)  # that of another thread meanwhile
+        if known is None:
+            try:
+                _connections[store] = made
+            except TypeError:
+                _kept.append((store, made))
+        return known or made
+
+
+def _known(store: Any) -> Connection | None:
+    try:
+        return _connections.get(store)
+    except TypeError:
+        return next((kept for each, kept in _kept if each is store), None)
 
 
 def _cloned(store: Any) -> Any:
