@@ -56,7 +56,7 @@ def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         `max_records` is no whole number, or negative.
     InvalidStateError
         On entering: another `kernels` block is open, or one of torch's profilers is running.
@@ -186,6 +186,7 @@ class Kernels(Shown, Exported):
             to_trace.write(evaluated, spans, writers)
 
     def _release(self) -> None:
+        global _open  # noqa: PLW0603
         listener, self._listener = self._listener, None
         labels, self._labels = self._labels, None
         try:
@@ -194,13 +195,9 @@ class Kernels(Shown, Exported):
             if listener is not None:
                 listener.close()
         finally:
-            self._close()
-
-    def _close(self) -> None:
-        global _open  # noqa: PLW0603
-        with _lock:
-            if _open is self:
-                _open = None
+            with _lock:
+                if _open is self:
+                    _open = None
 
     def _add_spans(self, samples: list[_core.Sample]) -> None:
         room = self._max_records - len(self._spans)

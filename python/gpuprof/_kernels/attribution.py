@@ -29,7 +29,6 @@ class Attribution:
     path: Column
     paths: list[Path] = field(default_factory=lambda: [()])
     launch_span: Column = field(default_factory=lambda: array("q"))
-    graph_launches: int = 0
     in_graph: int = 0
     labelled: int = 0
     ambiguous: int = 0
@@ -54,13 +53,6 @@ def attribute(
         array("q", [NO_SCOPE]) * count,
         array("I", [0]) * count,
         launch_span=launch_span,
-    )
-    launches_graph = [is_graph_launch(text) for text in found.names]
-    result.graph_launches = sum(
-        launches_graph[name] and launch_of[correlation] == number
-        for number, (name, correlation) in enumerate(
-            zip(found.launches.name, found.launches.correlation, strict=True)
-        )
     )
     of_ranges = {
         correlation: spans.of_range(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
@@ -133,9 +133,6 @@ class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
 
     def __len__(self) -> int:
         return len(self._totals)
-
-    def __iter__(self) -> Iterator[KernelTotal]:
-        return iter(self._totals)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the totals as plain data."""

@@ -85,26 +85,18 @@ class Spans:
 
     def only_thread(self, times: Sequence[int]) -> list[int]:
         """Return for each of the sorted times the only thread with an open scope, else 0."""
-        changes: list[tuple[int, int, int]] = []
-        for thread, numbers in self._of_thread.items():
-            begin = end = None
-            for number in numbers:
-                each = self.all[number]
-                if end is None or begin is None or each.begin_ns > end:
-                    if end is not None and begin is not None:
-                        changes += [(begin, 1, thread), (end, 0, thread)]
-                    begin, end = each.begin_ns, each.end_ns
-                else:
-                    end = max(end, each.end_ns)
-            if end is not None and begin is not None:
-                changes += [(begin, 1, thread), (end, 0, thread)]
-        changes.sort()
+        if not times:
+            return []
+        begins = [(each.begin_ns, 1, each.thread_id) for each in self.all]
+        ends = [(each.end_ns, -1, each.thread_id) for each in self.all]
         moments, states = [], []
-        is_open: set[int] = set()
-        for moment, opens, thread in changes:
-            (is_open.add if opens else is_open.discard)(thread)
+        num_open: dict[int, int] = {}
+        for moment, change, thread in sorted(begins + ends):
+            num_open[thread] = num_open.get(thread, 0) + change
+            if not num_open[thread]:
+                del num_open[thread]
             moments.append(moment)
-            states.append(next(iter(is_open)) if len(is_open) == 1 else 0)
+            states.append(next(iter(num_open)) if len(num_open) == 1 else 0)
         return [states[at - 1] if (at := bisect_right(moments, t)) else 0 for t in times]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from dataclasses import dataclass
+from typing import Any, overload
 
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.idle import CAUSES, DEPENDENCY, HOST_BOUND, LAUNCH_GAP, UNKNOWN
@@ -14,22 +15,15 @@ _NS = 1e-6  # milliseconds
 Path = tuple[str, ...]
 
 
+@dataclass(eq=False)
 class Evaluated:
     """All records with their scopes and what was idle before them."""
 
-    def __init__(
-        self,
-        found: Collected,
-        attribution: Attribution,
-        gaps: Column,
-        causes: Column,
-        late: Column,
-    ) -> None:
-        self.found = found
-        self.attribution = attribution
-        self.gaps = gaps
-        self.causes = causes
-        self.late = late  # what of a gap was host-bound before its cause
+    found: Collected
+    attribution: Attribution
+    gaps: Column
+    causes: Column
+    late: Column  # what of a gap was host-bound before its cause
 
     def rows(self) -> list[KernelRow]:
         """Return a row for each scope and those around it, in the order of their paths."""
@@ -193,7 +187,7 @@ class KernelRecords(Sequence[KernelRecord]):
 
     def __init__(self, evaluated: Evaluated | None) -> None:
         self._count = 0 if evaluated is None else len(evaluated.found.work)
-        self._record = _none if evaluated is None else evaluated.record
+        self._record: Any = evaluated and evaluated.record  # of an empty one none is asked for
 
     @overload
     def __getitem__(self, index: int) -> KernelRecord: ...
@@ -202,8 +196,9 @@ class KernelRecords(Sequence[KernelRecord]):
     def __getitem__(self, index: int | slice) -> KernelRecord | list[KernelRecord]:
         places = range(len(self))[index]
         if isinstance(places, range):
-            return [self._record(number) for number in places]
-        return self._record(places)
+            return [*map(self._record, places)]
+        record: KernelRecord = self._record(places)
+        return record
 
     def __len__(self) -> int:
         return self._count
@@ -213,10 +208,6 @@ class KernelRecords(Sequence[KernelRecord]):
 
     def __repr__(self) -> str:
         return f"<gpuprof.KernelRecords, {len(self):,}>"
-
-
-def _none(number: int) -> KernelRecord:
-    raise IndexError(number)
 
 
 def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
