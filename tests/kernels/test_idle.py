@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -41,38 +42,40 @@ def causes(k: gpuprof.Kernels) -> dict[str, tuple[str, float]]:
     return {each.name: (each.idle_cause, each.idle_ns / US) for each in k.records if each.idle_ns}
 
 
-def test_a_launch_after_the_end_of_the_work_before_is_host_bound(gpu: Recording) -> None:
+@pytest.mark.parametrize(
+    ("kernels", "cause", "idle"),
+    [
+        pytest.param([(60, 70, {"launched": 50})], "host_bound", 40, id="launched late"),
+        # It returns at 22.
+        pytest.param([(24, 30, {"launched": 18, "call": 4})], "host_bound", 4, id="called late"),
+        pytest.param([(22, 30, {"launched": 9})], "launch_gap", 2, id="launched in time"),
+        pytest.param(
+            [(15, 58, {"launched": 6, "stream": 13}), (60, 70, {"launched": 9})],
+            "dependency",
+            40,
+            id="a long gap",
+        ),
+        pytest.param([(60, 70, {"launched": None})], "unknown", 40, id="no known launch"),
+        # Its call waits for it, which is not the host's fault.
+        pytest.param(
+            [(22, 30, {"launched": 9, "call": 25, "name": "cudaMemcpyAsync"})],
+            "launch_gap",
+            2,
+            id="a copy",
+        ),
+    ],
+)
+def test_the_cause_of_a_gap_follows_from_the_launch_of_the_work_after_it(
+    gpu: Recording, kernels: list[tuple[int, int, dict[str, Any]]], cause: str, idle: int
+) -> None:
     with gpuprof.kernels() as k:
         at = Timeline(gpu)
         at.kernel(10, 20, launched=5)
-        at.kernel(60, 70, launched=50)
-    assert causes(k) == {"k60": ("host_bound", 40)}
-    assert k.rows[0].host_bound_ms == k.rows[0].idle_ms == pytest.approx(0.04)
-
-
-def test_a_call_that_had_not_returned_is_host_bound(gpu: Recording) -> None:
-    with gpuprof.kernels() as k:
-        at = Timeline(gpu)
-        at.kernel(10, 20, launched=5)
-        at.kernel(24, 30, launched=18, call=4)  # returns at 22
-    assert causes(k) == {"k24": ("host_bound", 4)}
-
-
-def test_a_short_gap_after_a_launch_in_time_is_the_gpus(gpu: Recording) -> None:
-    with gpuprof.kernels() as k:
-        at = Timeline(gpu)
-        at.kernel(10, 20, launched=5)
-        at.kernel(22, 30, launched=9)
-    assert causes(k) == {"k22": ("launch_gap", 2)}
-
-
-def test_a_long_gap_after_a_launch_in_time_is_a_dependency(gpu: Recording) -> None:
-    with gpuprof.kernels() as k:
-        at = Timeline(gpu)
-        at.kernel(10, 20, launched=1)
-        at.kernel(15, 58, launched=4, stream=13)
-        at.kernel(60, 70, launched=9)
-    assert causes(k) == {"k60": ("dependency", 40)}
+        for begin, end, how in kernels:
+            at.kernel(begin, end, **how)
+    assert causes(k) == {f"k{kernels[-1][0]}": (cause, idle)}
+    row = k.rows[0]
+    assert getattr(row, f"{cause}_ms") == row.idle_ms == pytest.approx(idle * 1e-3)
 
 
 def test_a_wait_for_another_stream_is_no_fault_of_the_host(gpu: Recording) -> None:
@@ -87,23 +90,6 @@ def test_a_wait_for_another_stream_is_no_fault_of_the_host(gpu: Recording) -> No
     assert row.host_bound_ms == pytest.approx(0.030)
     assert row.dependency_ms == pytest.approx(19.955)
     assert row.idle_ms == pytest.approx(19.985)
-
-
-def test_work_without_a_known_launch_is_unknown(gpu: Recording) -> None:
-    with gpuprof.kernels() as k:
-        at = Timeline(gpu)
-        at.kernel(10, 20, launched=5)
-        at.kernel(60, 70, launched=None)
-    assert causes(k) == {"k60": ("unknown", 40)}
-    assert k.rows[0].unknown_ms == pytest.approx(0.04)
-
-
-def test_a_copy_that_its_call_waits_for_is_not_host_bound(gpu: Recording) -> None:
-    with gpuprof.kernels() as k:
-        at = Timeline(gpu)
-        at.kernel(10, 20, launched=5)
-        at.kernel(22, 30, launched=9, call=25, name="cudaMemcpyAsync")
-    assert causes(k) == {"k22": ("launch_gap", 2)}
 
 
 def test_inside_a_replay_nothing_waits_for_the_host(gpu: Recording) -> None:
