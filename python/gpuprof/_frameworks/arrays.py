@@ -314,9 +314,6 @@ class _InPlaceArrays(Arrays):
     def fill(self, static: Any, array: Any) -> None:
         """Do nothing: a call's array is the static one, or does not match."""
 
-    def stage(self, static: Any, array: Any) -> Any:  # noqa: ARG002
-        raise self._refusal()
-
     def dense(self, array: Any) -> Any:
         return array
 
@@ -324,27 +321,20 @@ class _InPlaceArrays(Arrays):
         first, second = (int(each.__cuda_array_interface__["data"][0]) for each in (a, b))
         return first == second
 
-    def elements(self, array: Any) -> Any:  # noqa: ARG002
-        raise self._refusal()
-
-    def slice(self, array: Any, dim: int, size: int) -> Any:  # noqa: ARG002
-        raise self._refusal()
-
-    def padded(self, array: Any, dim: int, size: int) -> Any:  # noqa: ARG002
-        raise self._refusal()
-
     def nbytes(self, array: Any) -> int:
         interface = array.__cuda_array_interface__
         return math.prod(map(int, interface["shape"])) * int(interface["typestr"][2:])
 
-    def _refusal(self) -> TypeError:
+    def _refuse(self, *_arguments: Any, **_options: Any) -> Any:
         kind = self.types[0]
         message = (
             f"an array of type {kind.__module__}.{kind.__qualname__} is used where it is, and "
             "cannot be copied, cut or padded; pass it as a torch tensor or a CuPy array "
             "(torch.as_tensor(x), cupy.asarray(x))"
         )
-        return TypeError(message)
+        raise TypeError(message)
+
+    stage = elements = slice = padded = _refuse
 
 
 # One library each is kept: a process has no more.
