@@ -265,12 +265,12 @@ def close_trace_elsewhere(rank: int) -> Any:
         state_of = sys.modules["gpuprof._distributed.files"].FileState.of
         trace = _open[-1]
 
-        def say_closed(exchange: Any) -> None:
+        def say(exchange: Any) -> None:
             state = state_of(trace.writer, is_closed=True)
             there = dataclasses.replace(state, path="/elsewhere/run.rank2.json", host="another")
             exchange.post(there.to_bytes())
 
-        trace._say_closed = say_closed
+        trace._say = say
     return close_trace()
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuprof._common.records import Document
 from gpuprof._common.units import duration
 from gpuprof._trace import path as trace_path
 from gpuprof._trace.writer import TraceWriter
@@ -30,7 +31,7 @@ _begun: dict[str, TraceWriter] = {}  # by path
 
 
 @dataclass(frozen=True)
-class FileState:
+class FileState(Document):
     """What a rank says of its file; `size` and `check` tell it from another of the same name."""
 
     path: str = ""
@@ -48,22 +49,14 @@ class FileState:
 
     def to_bytes(self) -> bytes:
         """Return it as another rank can read it."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(asdict(self)).encode()  # the path as it is, also where it is no text
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> FileState:
         """Read what a rank said; where that is damaged, nothing is known of its file."""
         try:
-            data = json.loads(raw)
-            return cls(
-                str(data["path"]),
-                str(data["host"]),
-                data["is_closed"] is True,
-                int(data["size"]),
-                int(data["check"]),
-                None if data["error"] is None else str(data["error"]),
-            )
-        except (ValueError, KeyError, TypeError):
+            return cls.from_json(raw)
+        except ValueError:
             return cls(error="what it said of its file is damaged")
 
     @classmethod

@@ -55,8 +55,8 @@ def gather_stats(
     InvalidStateError
         There is no process group yet in a program that a launcher has started on several ranks, or
         this rank is not in `group`.
-    ValueError
-        `timeout_s` is out of range.
+    TypeError, ValueError
+        `timeout_s` is no number, or out of range.
 
     Notes
     -----

@@ -181,7 +181,7 @@ class RankTrace:
         if world.size > 1:
             self._exchange = Exchange(world, "trace")
             self._reference = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
-            self._together(self._say_open)
+            self._together(self._say)
             self._together(self._measure_clock, "begin", time.monotonic() + self._timeout_s)
         return self
 
@@ -202,7 +202,7 @@ class RankTrace:
                 self._together(self._measure_clock, "end", clocks)
         finally:
             self._writer.close()
-        self._together(self._say_closed)
+        self._together(self._say)
         if self._exchange is not None and self._exchange.world.rank == 0:
             self._together(self._collect, begun + timeout_s)
 
@@ -238,13 +238,8 @@ class RankTrace:
                 f"{error}; `gpuprof trace merge` does it later"
             )
 
-    def _say_open(self, exchange: Exchange) -> None:
-        self._say(exchange, FileState.of(self.writer, is_closed=False))
-
-    def _say_closed(self, exchange: Exchange) -> None:
-        self._say(exchange, FileState.of(self.writer, is_closed=True))
-
-    def _say(self, exchange: Exchange, state: FileState) -> None:
+    def _say(self, exchange: Exchange) -> None:
+        state = FileState.of(self.writer, is_closed=self._closed)
         if not exchange.post(state.to_bytes()):
             message = "rank 0 has gone on without it"
             raise StoreError(message)
