@@ -29,6 +29,23 @@ def test_the_readme_has_each_set_up_command_once_in_a_block_of_its_own(command: 
     assert f"{command}\n" in blocks(text, "sh")
 
 
+def test_the_readme_is_short_and_has_one_picture() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert len(re.findall(r"^!\[", text, re.M)) == 1
+
+
+def test_the_start_page_lists_no_page_twice_and_has_a_picture() -> None:
+    page = ROOT / "docs" / "index.md"
+    text = page.read_text(encoding="utf-8")
+    lists = re.findall(r"^```\{toctree\}\n((?:.+\n)*)\n((?:.+\n)+)```$", text, re.M)
+    listed = [name for _, names in lists for name in names.split()]
+    listed += [path.relative_to(page.parent).stem for path, _ in targets(page)]
+    assert len(listed) > 40
+    assert len(listed) == len({*listed})
+    assert re.search(r"^!\[", text, re.M)
+
+
 def test_examples_can_be_pasted() -> None:
     # A prompt cannot. What a script prints stands in a block of its own.
     assert not [name_of(page) for page in PAGES if ">>> " in page.read_text(encoding="utf-8")]
