@@ -86,6 +86,18 @@ def test_the_search_works_from_a_disk(pages: Path, browser: Chromium) -> None:
     assert f"{(pages / 'reference.html').as_uri()}#gpuprof.calibrate" in links
 
 
+def test_tables_fit_a_screen_of_1280_pixels(pages: Path, browser: Chromium) -> None:
+    wide = """[...document.querySelectorAll(".table-wrapper")]
+        .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.scrollWidth)"""
+    found = {}
+    browser.resize(1280, 800)
+    for page in sorted(pages.rglob("*.html")):
+        browser.go(page.as_uri())
+        if widths := browser.evaluate(wide):
+            found[page.relative_to(pages).as_posix()] = widths
+    assert found == {}
+
+
 def test_versions_are_listed_the_newest_release_first(site: Path) -> None:
     versions = json.loads((site / "versions.json").read_text(encoding="utf-8"))
     assert [(each["version"], each["newest"]) for each in versions] == [
