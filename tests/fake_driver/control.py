@@ -317,10 +317,6 @@ class FakeCuda:
         """Queue a `HOST_FUNCTION`, which the caller keeps alive; a node in a capture."""
         self.call("cuLaunchHostFunc", stream, function, None)
 
-    def wait_value(self, stream: int, address: int, value: int) -> None:
-        """Hold the stream until the 32-bit word at `address` has at least `value`."""
-        self.call("cuStreamWaitValue32_v2", stream, address, value, 0)
-
     def event_create(self, flags: int = 0) -> int:
         return self._made("cuEventCreate", flags)
 

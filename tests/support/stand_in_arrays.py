@@ -11,7 +11,6 @@ from gpuprof._callable import leaves
 
 FLOAT32 = (2, 32, 1)
 FLOAT16 = (2, 16, 1)
-INT64 = (0, 64, 1)
 CUDA, PINNED, MANAGED = 2, 3, 13
 
 

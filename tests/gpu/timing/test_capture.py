@@ -99,16 +99,6 @@ def test_a_scope_inside_a_capture_is_skipped_with_one_warning() -> None:
     """)
 
 
-def test_a_recorded_scope_has_no_time_before_the_first_replay() -> None:
-    torch = torch_or_skip()
-    graph, sample, _ = _recorded(torch)
-    with pytest.raises(gpuprof.errors.NotReplayedError):
-        _ = sample.ms
-    graph.replay()
-    torch.cuda.synchronize()
-    assert sample.ms > 0.0
-
-
 @pytest.mark.parametrize("replays", [1, 10, 100])
 def test_a_recorded_scope_reads_the_last_replay(replays: int) -> None:
     torch = torch_or_skip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 
@@ -54,33 +53,3 @@ def test_a_listener_never_makes_the_host_wait_for_the_gpu() -> None:
         assert "long" not in heard
         gpuprof.flush()
     assert heard.count("long") == 1
-
-
-def test_spans_inside_replays_are_heard_with_their_own_times() -> None:
-    heard: list[gpuprof.Sample] = []
-    stream = device().stream()
-    spin = Spin(device(), stream, 2 * MILLISECOND)
-    with gpuprof.capture(stream, timers="collect") as cap:
-        with gpuprof.timer("inside", stream=stream):
-            spin.launch()
-    with gpuprof.on_sample(heard.extend, paths="inside"):
-        for _ in range(5):
-            cap.graph.launch(stream)
-        gpuprof.flush()
-    assert [each.ms for each in heard] == pytest.approx([2.0] * 5, abs=_WITHIN_MS)
-    cap.graph.close()
-
-
-def test_a_logged_line_has_the_gpus_times(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "gpuprof")
-    stream = device().stream()
-    spin = Spin(device(), stream, 3 * MILLISECOND)
-    with gpuprof.exporters.log_every(10, paths="logged"):
-        for _ in range(10):
-            with gpuprof.timer("logged", stream=stream):
-                spin.launch()
-        gpuprof.flush()
-    (record,) = caplog.records
-    facts = record.__dict__["gpuprof"]
-    assert (facts["clock"], facts["count"]) == ("cuda", 10)
-    assert facts["mean_ms"] == pytest.approx(3.0, abs=_WITHIN_MS)
