@@ -16,6 +16,7 @@ class OpenTrace(Protocol):
     """What the registry asks of a `TraceWriter`."""
 
     _collect: bool
+
     def close(self) -> None: ...
     def _reopen_in_child(self) -> None: ...
 
