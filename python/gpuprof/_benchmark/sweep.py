@@ -248,7 +248,7 @@ def sweep(
             try:
                 result = _measured(make, params, title, (nbytes, flops), options)
             except Exception as error:
-                # Only its text: the exception would held what the point had allocated.
+                # Only its text: the exception would hold what the point had allocated.
                 points.append(SweepPoint(params, error=f"{type(error).__name__}: {error}"))
             else:
                 points.append(SweepPoint(params, result))

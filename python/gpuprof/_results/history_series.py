@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from gpuprof._common import checks
 from gpuprof._common.records import Record
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration, interval_text, percent_change
 from gpuprof._display import series_plot
 from gpuprof._display.series_plot import Mark
@@ -129,7 +129,7 @@ class HistorySeries(Record):
         """Return what is known of the series as sentences: first the change, then the notes."""
         count = len(self.points)
         if self.change is None:
-            said = f"no change found in {count} run{'s' * (count != 1)}"
+            said = f"no change found in {plural(count, 'run')}"
         else:
             at = self.points[self.change.index]
             said = (

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuprof._common.text import plural
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import statistics
 from gpuprof._results.level import MEDIAN, level_log
@@ -129,7 +130,7 @@ def _not_carried(base: list[BenchResult], threshold: float, quantile: float) -> 
 
 
 def in_runs(base: list[BenchResult]) -> str:
-    return f"{len(base)} baseline run{'s' * (len(base) > 1)}"
+    return plural(len(base), "baseline run")
 
 
 def exp(power: float) -> float:

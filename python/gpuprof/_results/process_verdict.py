@@ -29,6 +29,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuprof._common.text import plural
 from gpuprof._common.units import percent, percent_change, ratio_text
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
@@ -69,8 +70,7 @@ def judge_processes(
     logs = [math.log(b) - math.log(a) for a, b in zip(base_ms, new_ms, strict=True)]
     if count < MIN_PAIRS:
         ratio = math.exp(statistics.median(logs))
-        plural = "pair" if count == 1 else "pairs"
-        rule = f"{count} {plural} of runs; a verdict needs {MIN_PAIRS}"
+        rule = f"{plural(count, 'pair')} of runs; a verdict needs {MIN_PAIRS}"
         return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=rule)
     middle, error, freedom = _trimmed(logs)
     half = statistics.student_quantile(freedom, 0.5 + CONFIDENCE / 2) * error

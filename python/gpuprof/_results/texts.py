@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
+from gpuprof._common.text import plural
 from gpuprof._common.units import byte_size, duration, percent, rate
 
 CLOCKS = {
@@ -23,10 +24,8 @@ L2_STATES = {
 
 def samples_text(count: int, independent: float, calls: int) -> str:
     """Say how many samples there are, of how many calls each."""
-    of = "1 call" if calls == 1 else f"{calls:,} calls"
-    samples = "1 sample" if count == 1 else f"{count:,} samples"
     as_few = f" (as {independent:,.0f} independent ones)" if independent < count else ""
-    return f"{samples}{as_few} of {of}"
+    return f"{plural(count, 'sample')}{as_few} of {plural(calls, 'call')}"
 
 
 def taken_text(duration_s: float, tick_ms: float) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.text import output_text, plain_data
+from gpuprof._common.records import Record
+from gpuprof._common.text import output_text, plain_data, plural
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
@@ -26,28 +27,18 @@ _EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *_NOT_COMPARED)
 
 
 @dataclass(frozen=True)
-class Side:
+class Side(Record):
     """One side: what it is, how many runs it has, and when the last was made."""
 
-    label: str
-    run_count: int
+    what: str
+    runs: int
     created: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {"what": output_text(self.label), "runs": self.run_count, "created": self.created}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build one from what `to_dict` returned; KeyError, TypeError or ValueError for others."""
-        created = data["created"]
-        return cls(str(data["what"]), int(data["runs"]), None if created is None else str(created))
-
     def __str__(self) -> str:
-        facts = f"{self.run_count} run{'s' * (self.run_count != 1)}"
+        facts = plural(self.runs, "run")
         if self.created:
-            facts += f", last {self.created}" if self.run_count > 1 else f", {self.created}"
-        return f"{self.label} ({facts})"
+            facts += f", last {self.created}" if self.runs > 1 else f", {self.created}"
+        return f"{self.what} ({facts})"
 
 
 @dataclass(frozen=True)
