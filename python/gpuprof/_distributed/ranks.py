@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common.text import output_text
 from gpuprof._common.units import duration
 from gpuprof._display.shown import Exported, Shown
-from gpuprof._distributed.ranks_table import ranges, table
+from gpuprof._display.table import Table
+from gpuprof._display.tree import tree_lines
 from gpuprof._distributed.rows import RankRow, Waiting
 from gpuprof._distributed.wire import Columns, Packed
 
 if TYPE_CHECKING:
     from gpuprof._display.records import Records
-    from gpuprof._display.table import Table
     from gpuprof._timing.rows import Names
     from gpuprof._timing.stats import Stats
 
@@ -24,6 +25,7 @@ FORMAT = "gpuprof-rank-stats"
 VERSION = 1
 SAME_WITHIN = 1.02  # below this imbalance no rank is called slow
 MOST_NAMED = 16
+MOST_RANGES = 16
 
 
 class RankStats(Shown, Exported, Mapping[Any, RankRow]):
@@ -178,7 +180,36 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
         }
 
     def _table(self) -> Table:
-        return table([*self.values()], len(self.ranks), len(self.members), self.notes())
+        tree = [(line.row, line.depth, line.label) for line in tree_lines([*self.values()])]
+        clocks = {row.clock for row, _, _ in tree}
+        everywhere = max((len(row) for row, _, _ in tree), default=0)
+        is_whole = everywhere == len(self.ranks)
+        cells = []
+        for row, _, label in tree:
+            imbalance = row.imbalance
+            several = len(row) > 1
+            cells.append(
+                {
+                    "scope": label,
+                    "clock": row.clock if len(clocks) > 1 else "",
+                    "mean": duration(row.mean_ms),
+                    "p50": duration(row.p50_ms),
+                    "min": duration(row.min_ms),
+                    "max": duration(row.max_ms),
+                    "waiting": duration(row.waiting_ms) if row.waiting_ms > 0.0 else "",
+                    "imbalance": f"{imbalance:.2f}" if several and math.isfinite(imbalance) else "",
+                    "slowest": f"rank {row.slowest_rank}" if several else "",
+                    "ranks": "" if is_whole and len(row) == everywhere else _ranks_of(row),
+                }
+            )
+        return Table.of(
+            cells,
+            left={"scope", "clock", "ranks"},
+            title=_title(len(self.ranks), len(self.members), clocks),
+            notes=self.notes(),
+            depths=[depth for _, depth, _ in tree],
+            paths=[row.path for row, _, _ in tree],
+        )
 
     def _records(self) -> Records:
         from gpuprof._display.records import Records
@@ -194,3 +225,26 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
 def named(ranks: Sequence[int]) -> str:
     """Write ranks for a person: ``rank 2``, or ``ranks 1-3, 7``."""
     return f"rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}"
+
+
+def _ranks_of(row: RankRow) -> str:
+    return f"{len(row):,}: {ranges(row)}" if len(row) > 1 else f"only {ranges(row)}"
+
+
+def _title(ranks: int, of: int, clocks: Iterable[str]) -> str:
+    names = ", ".join(sorted(clocks))
+    if not names:
+        return f"{ranks:,} of {of:,} ranks: nothing was measured"
+    return f"{ranks:,} of {of:,} ranks, clock: {names}; the mean of one call by rank, over ranks"
+
+
+def ranges(ranks: Iterable[int]) -> str:
+    """Write numbers as ranges, the first few of them: ``1-3, 7``."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs[:MOST_RANGES]]
+    return ", ".join(shown) + (", ..." if len(runs) > MOST_RANGES else "")
