@@ -158,7 +158,9 @@ class Kernels(Shown, Exported):
 
     def _finish(self, source: sources.Source) -> None:
         still_open = [
-            Span(names, since, 1 << 62, thread) for names, since, thread in _open_scopes()
+            Span(names, since, 1 << 62, thread)
+            for names, since, thread in _core._open_scopes()
+            if since
         ]
         self._threads |= python_threads()
         source.stop()
@@ -318,7 +320,3 @@ class Kernels(Shown, Exported):
         self._check_ended()
         not_kept = self._evaluated.found.not_kept() if self._evaluated else {}
         return table_of(self._rows, not_kept, self.source, self.seconds, self._notes)
-
-
-def _open_scopes() -> list[tuple[tuple[str, ...], int, int]]:
-    return [(names, since, thread) for names, since, thread in _core._open_scopes() if since]
