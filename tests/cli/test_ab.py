@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ import pytest
 
 from gpuprof import Instructions, Launches
 from gpuprof._cli import ab, ab_processes
-from gpuprof._cli.main import main
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.rows import EMPTY, Row, Summary
 from gpuprof._timing.stats import Stats
-from tests.support.benchmark_results import bench
+from tests.support.benchmark_results import answer, bench
 from tests.support.processes import environment
 
 Ab = Callable[..., tuple[int, str, str]]
@@ -38,15 +38,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Ab:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code = main(["ab", *map(str, arguments)])
-        except SystemExit as error:
-            code = int(error.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+    return partial(answer, capsys, "ab")
 
 
 def as_json(call: Ab, *arguments: object) -> tuple[int, dict[str, Any]]:

@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import pytest
 
-from gpuprof._cli.main import main
 from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.stats import Stats
+from tests.support.benchmark_results import answer
 from tests.support.processes import environment, run_python
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
@@ -70,15 +71,7 @@ Compare = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code = main(["compare", *map(str, arguments)])
-        except SystemExit as error:
-            code = int(error.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+    return partial(answer, capsys, "compare")
 
 
 def table(text: str) -> dict[str, str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from gpuprof._cli.main import main
 from gpuprof._results.baselines import Baselines, Run
-from tests.support.benchmark_results import bench
+from tests.support.benchmark_results import answer, bench
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -23,15 +23,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code = main(["history", *map(str, arguments)])
-        except SystemExit as error:
-            code = int(error.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+    return partial(answer, capsys, "history")
 
 
 @pytest.fixture

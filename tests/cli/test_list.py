@@ -6,13 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gpuprof._cli.main import main
 from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.result import BenchResult
+from tests.support.benchmark_results import answer
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 
 Call = Callable[..., tuple[int, str, str]]
@@ -25,15 +26,7 @@ def call(
 ) -> Call:
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = main(arguments)
-        except SystemExit as error:
-            code = int(error.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
+    return partial(answer, capsys)
 
 
 @pytest.fixture

@@ -12,22 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.benchmark_results import bench, command, saved
+from tests.support.benchmark_results import answer, bench, saved
 
 FORMATS = ("text", "json", "csv", "markdown")
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = command(*arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("given", ["", "trace", "compare", "ab", "run", "report", "trace diff"])
 def test_without_the_arguments_that_it_needs_it_shows_its_help(
     capsys: pytest.CaptureFixture[str], given: str
 ) -> None:
-    code, out, err = said(capsys, *given.split())
+    code, out, err = answer(capsys, *given.split())
     assert (code, out) == (2, "")
     assert err.startswith(f"usage: gpuprof {given}".rstrip())
     assert "exit codes: " in err
@@ -53,7 +47,7 @@ def test_without_the_arguments_that_it_needs_it_shows_its_help(
 def test_wrong_usage_shows_the_commands_own_usage_and_what_may_be_meant(
     capsys: pytest.CaptureFixture[str], arguments: str, usage: str, error: str
 ) -> None:
-    code, out, err = said(capsys, *arguments.split())
+    code, out, err = answer(capsys, *arguments.split())
     assert (code, out) == (2, "")
     assert err.startswith(f"usage: {usage} [-h]")
     assert error in err
@@ -73,7 +67,7 @@ def _saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_command_that_prints_a_result_has_each_format(
     capsys: pytest.CaptureFixture[str], given: str, form: str
 ) -> None:
-    code, out, err = said(capsys, *given.split(), "--format", form)
+    code, out, err = answer(capsys, *given.split(), "--format", form)
     assert (code, err) == (0, "")
     assert out.endswith("\n")
     assert not out.endswith("\n\n")
@@ -95,7 +89,7 @@ def test_each_command_that_prints_a_result_has_each_format(
 @pytest.mark.parametrize("given", ["info --json", "history --json", "history --csv"])
 def test_short_forms_are_the_same(capsys: pytest.CaptureFixture[str], given: str) -> None:
     long = given.replace("--", "--format ")
-    assert said(capsys, *given.split()) == said(capsys, *long.split())
+    assert answer(capsys, *given.split()) == answer(capsys, *long.split())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
@@ -103,7 +97,7 @@ def test_completions_are_a_script_of_the_shell(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, shell: str
 ) -> None:
     pytest.importorskip("shtab", reason="shtab is not installed")
-    code, out, err = said(capsys, "--print-completion", shell)
+    code, out, err = answer(capsys, "--print-completion", shell)
     assert (code, err) == (0, "")
     for word in ("compare", "--fail-on", "markdown", "summary", "--storage"):
         assert word in out
@@ -127,7 +121,7 @@ def test_bash_completes_commands_options_and_files(
             ["bash", "-c", f"{script}\n{ask}"], text=True, cwd=tmp_path, timeout=60
         ).split()
 
-    script = said(capsys, "--print-completion", "bash")[1]
+    script = answer(capsys, "--print-completion", "bash")[1]
     assert completed("comp") == ["compare"]
     assert completed("list", "--form") == ["--format"]
     assert set(completed("list", "--format", "")) == set(FORMATS)
@@ -138,7 +132,7 @@ def test_completions_without_shtab_say_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    code, out, err = said(capsys, "--print-completion", "bash")
+    code, out, err = answer(capsys, "--print-completion", "bash")
     assert (code, out) == (1, "")
     assert err == (
         "gpuprof: gpuprof --print-completion needs shtab, which is not installed: pip install "

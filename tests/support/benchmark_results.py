@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
+import pytest
+
 from gpuprof import Decision, Verdict
 from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.result import BenchResult
@@ -56,3 +58,10 @@ def command(*arguments: object) -> int:
         return int(script.load()([*map(str, arguments)]))
     except SystemExit as error:
         return int(error.code or 0)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Run ``gpuprof`` in this process, and return its exit code, and both outputs."""
+    code = command(*arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
