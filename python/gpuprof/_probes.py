@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._timing import timer as timing_timer
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ def finish_probe_timer(timer: timing_timer.Timer | None, stream: object = None) 
     """
     if timer is None:
         return None
-    _check_timer(timer)
+    given: object = timer
+    if not isinstance(given, timing_timer.Timer):
+        expected = "what start_probe_timer_if returned, a Timer or None"
+        raise checks.type_error(given, "timer", expected)
     try:
         timer.record_end(stream)
         return timer.elapsed_ms() * 1000.0
@@ -111,12 +115,3 @@ def finish_probe_timer_traced(
     if microseconds is not None and _core._trace_records():
         _core.push(name, cat, microseconds / 1000.0, tid)
     return microseconds
-
-
-def _check_timer(timer: object) -> None:
-    if not isinstance(timer, timing_timer.Timer):
-        message = (
-            f"timer: expected what start_probe_timer_if returned, a Timer or None, "
-            f"got {type(timer).__name__}"
-        )
-        raise TypeError(message)
