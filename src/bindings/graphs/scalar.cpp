@@ -11,7 +11,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/scalar_dlpack.hpp"
-#include "bindings/graphs/scalar_value.hpp"
+#include "bindings/interop/scalar_value.hpp"
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
@@ -73,9 +73,7 @@ class PyScalar {
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     DeviceScalar::Reading& reading = *read;
     wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });
-    std::uint64_t bits = 0;
-    without_gil([&] { bits = reading.fetch(); });
-    return scalar_value(format_, bits);
+    return scalar_value(format_, without_gil([&] { return reading.fetch(); }));
   }
 
   void close() {
@@ -138,9 +136,8 @@ std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::h
   // Memory may have to be freed first, which waits.
   std::shared_ptr<DeviceScalar> scalar;
   try {
-    without_gil([&] {
-      scalar = std::make_shared<DeviceScalar>(format.bytes, bits, on.handle, on.ordinal);
-    });
+    scalar = without_gil(
+        [&] { return std::make_shared<DeviceScalar>(format.bytes, bits, on.handle, on.ordinal); });
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
     Py_DECREF(owner);
     throw;

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "bindings/graphs/scalar_value.hpp"
+#include "bindings/interop/scalar_value.hpp"
 
 namespace gpuprof::bindings {
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "bindings/interop/scalar_value.hpp"
+
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
@@ -167,54 +169,10 @@ std::shared_ptr<const ArrayPayload> from_items(const py::object& value) {
   return payload;
 }
 
-template <typename T>
-T read_as(const unsigned char* place) {
-  T value{};
-  std::memcpy(&value, place, sizeof value);
-  return value;
-}
-
-double half_at(const unsigned char* place) {
-  const auto bits = read_as<std::uint16_t>(place);
-  const int exponent = (bits >> 10) & 0x1F;
-  const int fraction = bits & 0x3FF;
-  double value = 0.0;
-  if (exponent == 0x1F) {
-    value = fraction == 0 ? HUGE_VAL : std::nan("");
-  } else if (exponent == 0) {
-    value = std::ldexp(fraction, -24);
-  } else {
-    value = std::ldexp(1024 + fraction, exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
-py::object object_at(Element element, const unsigned char* place) {
-  switch (element) {
-    case Element::kInt8:
-      return py::int_(read_as<std::int8_t>(place));
-    case Element::kUint8:
-      return py::int_(read_as<std::uint8_t>(place));
-    case Element::kInt16:
-      return py::int_(read_as<std::int16_t>(place));
-    case Element::kUint16:
-      return py::int_(read_as<std::uint16_t>(place));
-    case Element::kInt32:
-      return py::int_(read_as<std::int32_t>(place));
-    case Element::kUint32:
-      return py::int_(read_as<std::uint32_t>(place));
-    case Element::kInt64:
-      return py::int_(read_as<std::int64_t>(place));
-    case Element::kUint64:
-      return py::int_(read_as<std::uint64_t>(place));
-    case Element::kFloat16:
-      return py::float_(half_at(place));
-    case Element::kFloat32:
-      return py::float_(static_cast<double>(read_as<float>(place)));
-    case Element::kFloat64:
-      return py::float_(read_as<double>(place));
-  }
-  return py::none();
+py::object object_at(const ElementInfo& info, const unsigned char* place) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, place, info.size);  // least significant byte first
+  return scalar_value(scalar_format(info.name), bits);
 }
 
 }  // namespace
@@ -247,8 +205,7 @@ py::object shown_array(const ArrayPayload& payload) {
   }
   py::list shown;
   for (std::size_t i = 0; i < payload.count; ++i) {
-    shown.append(
-        object_at(payload.element, payload.bytes.data() + sizeof(std::uint64_t) + i * info.size));
+    shown.append(object_at(info, payload.bytes.data() + sizeof(std::uint64_t) + i * info.size));
   }
   return shown;
 }

@@ -1,4 +1,4 @@
-#include "bindings/graphs/scalar_value.hpp"
+#include "bindings/interop/scalar_value.hpp"
 
 #include <algorithm>
 #include <array>
@@ -245,9 +245,11 @@ std::optional<WideInteger> to_integer(PyObject* value, const ScalarFormat& forma
 }  // namespace
 
 const ScalarFormat& scalar_format(std::string_view name) {
-  std::string names;
   for (const ScalarFormat& format : kFormats) {
     if (name == format.name) return format;
+  }
+  std::string names;
+  for (const ScalarFormat& format : kFormats) {
     names += (names.empty() ? "" : ", ") + std::string(format.name);
   }
   throw py::value_error("dtype: expected one of " + names + ", got '" + std::string(name) + "'");

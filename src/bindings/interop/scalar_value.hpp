@@ -1,4 +1,5 @@
-// The number formats of device scalars, and Python numbers as their bits. Needs the interpreter
+// Number formats, of device scalars and of the elements of payloads, and Python numbers as their
+// bits. Needs the interpreter
 // lock.
 #pragma once
 
