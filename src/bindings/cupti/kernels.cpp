@@ -105,9 +105,7 @@ py::dict library_facts(const cupti::Library& library) {
 }
 
 py::dict load_cupti(const std::vector<std::string>& candidates) {
-  const cupti::Library* library = nullptr;
-  without_gil([&] { library = &cupti::load(candidates); });
-  return library_facts(*library);
+  return library_facts(*without_gil([&] { return &cupti::load(candidates); }));
 }
 
 // CUPTI would give its buffers to the wrong one, which ends the process.
@@ -125,12 +123,6 @@ void start_cupti(std::size_t max_records, const std::vector<std::string>& candid
   without_gil([&] { cupti::start(max_records, candidates); });
 }
 
-Collected end_without_gil() {
-  Collected collected;
-  without_gil([&] { collected = cupti::end_stop(); });
-  return collected;
-}
-
 py::dict stop_cupti(bool release, double timeout_s) {
   const bool is_ours = release && !torch_is_profiling();  // one that began since has CUPTI now
   without_gil([&] { cupti::begin_stop(is_ours); });
@@ -141,10 +133,10 @@ py::dict stop_cupti(bool release, double timeout_s) {
       return cupti::poll_stop(std::min(until, limit)) || timing::monotonic_now() >= limit;
     });
   } catch (...) {  // Ctrl-C
-    end_without_gil();
+    without_gil(cupti::end_stop);
     throw;
   }
-  const Collected collected = end_without_gil();
+  const Collected collected = without_gil(cupti::end_stop);
   const Collection& records = *collected.records;
   py::dict result = library_facts(*cupti::loaded_or_null());
   result["activities"] = activity_columns(collected);

@@ -16,6 +16,7 @@
 #include "bindings/graphs/nodes.hpp"
 #include "bindings/graphs/scalar.hpp"
 #include "bindings/interop/streams.hpp"
+#include "bindings/python/call_arguments.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
@@ -232,8 +233,7 @@ class PyGraph {
   LaunchResult launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay,
                                    IoAddresses* at) {
     const LaunchRequest request{on.handle, on.ordinal, replay, at};
-    LaunchResult begun = LaunchResult::kLaunched;
-    without_gil([&] { begun = graph_->begin_external_launch(request); });
+    const LaunchResult begun = without_gil([&] { return graph_->begin_external_launch(request); });
     if (begun != LaunchResult::kLaunched) return begun;
     static PyObject* name = interned("_replay_by_framework");
     PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
@@ -288,17 +288,13 @@ class PyGraph {
 
 PyObject* launch_graph(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                        PyObject* keywords) {
-  PyObject* stream = count == 1 ? arguments[0] : Py_None;
-  if (count > 1 || (keywords != nullptr && PyTuple_GET_SIZE(keywords) > 0)) {
-    const bool by_name =
-        count == 0 && PyTuple_GET_SIZE(keywords) == 1 &&
-        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "stream") == 0;
-    if (!by_name) {
-      PyErr_SetString(PyExc_TypeError, "launch() takes at most one argument, stream");
-      return nullptr;
-    }
-    stream = arguments[0];
+  static constexpr const char* kNames[] = {"stream"};
+  CallArguments<1> given;
+  if (!given.read(kNames, 1, arguments, count, keywords)) {
+    PyErr_SetString(PyExc_TypeError, "launch() takes at most one argument, stream");
+    return nullptr;
   }
+  PyObject* stream = given.at[0] != nullptr ? given.at[0] : Py_None;
   return guarded<PyObject*>(nullptr, [&] {
     auto& graph = unchecked<PyGraph>(self);
     graph.launch(self, graph.launch_stream(stream), nullptr);

@@ -115,9 +115,7 @@ void bind_buffer(py::module_& module) {
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
                                    "Device memory that can be filled and copied.")
       .def(py::init([](std::size_t nbytes) {
-             std::unique_ptr<timing::DeviceBuffer> buffer;
-             without_gil([&] { buffer = std::make_unique<timing::DeviceBuffer>(nbytes); });
-             return buffer;
+             return without_gil([&] { return std::make_unique<timing::DeviceBuffer>(nbytes); });
            }),
            py::arg("nbytes"))
       .def("fill", &write_buffer<&timing::DeviceBuffer::fill>, py::arg("repeats"),
@@ -132,9 +130,7 @@ void bind_gate(py::module_& module) {
                            "Holds back what is queued on a stream, until it is opened or a limit "
                            "is over.")
       .def(py::init([](std::uintptr_t stream, int device) {
-             std::unique_ptr<timing::Gate> gate;
-             without_gil([&] { gate = std::make_unique<timing::Gate>(stream, device); });
-             return gate;
+             return without_gil([&] { return std::make_unique<timing::Gate>(stream, device); });
            }),
            py::arg("stream"), py::arg("device") = 0)
       .def(
@@ -190,8 +186,7 @@ void bind_timing_device(py::module_& module) {
   module.def(
       "calibrate",
       [](int device) {
-        timing::device::Calibration result;
-        without_gil([&] { result = timing::device::calibrate(device); });
+        const auto result = without_gil([&] { return timing::device::calibrate(device); });
         py::dict dict;
         dict["device"] = result.device;
         dict["tick_ns"] = result.tick_ns;
@@ -204,12 +199,10 @@ void bind_timing_device(py::module_& module) {
   module.def(
       "_release_idle",
       [] {
-        std::size_t in_use = 0;
-        without_gil([&] {
+        return without_gil([] {
           graphs::release_idle_scalars();
-          in_use = timing::device::release_idle();
+          return timing::device::release_idle();
         });
-        return in_use;
       },
       "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
   module.def("_samples_in_memory", &timing::samples_in_memory);

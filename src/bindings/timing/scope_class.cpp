@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/call_arguments.hpp"
 #include "bindings/python/callbacks.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
@@ -57,27 +58,16 @@ struct TimerArguments {
 
 bool sort_arguments(TimerArguments& given, PyObject* const* arguments, Py_ssize_t count,
                     PyObject* keywords) {
-  const std::array<std::pair<const char*, PyObject**>, 9> places{
-      {{"name", &given.name},
-       {"stream", &given.stream},
-       {"backend", &given.backend},
-       {"enabled", &given.enabled},
-       {"verify_stream", &given.verify_stream},
-       {"in_capture", &given.in_capture},
-       {"memory", &given.memory},
-       {"flops", &given.flops},
-       {"nbytes", &given.nbytes}}};
-  if (count > 1) return false;
-  if (count == 1) given.name = arguments[0];
-  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t i = 0; i < named; ++i) {
-    PyObject* key = PyTuple_GET_ITEM(keywords, i);
-    const auto* const place =
-        std::find_if(places.begin() + count, places.end(), [key](const auto& candidate) {
-          return PyUnicode_CompareWithASCIIString(key, candidate.first) == 0;
-        });
-    if (place == places.end()) return false;
-    *place->second = arguments[count + i];
+  static constexpr const char* kNames[] = {"name",    "stream",        "backend",
+                                           "enabled", "verify_stream", "in_capture",
+                                           "memory",  "flops",         "nbytes"};
+  PyObject** const places[] = {&given.name,    &given.stream,        &given.backend,
+                               &given.enabled, &given.verify_stream, &given.in_capture,
+                               &given.memory,  &given.flops,         &given.nbytes};
+  CallArguments<9> read;
+  if (!read.read(kNames, 1, arguments, count, keywords)) return false;
+  for (std::size_t i = 0; i < 9; ++i) {
+    if (read.at[i] != nullptr) *places[i] = read.at[i];
   }
   return true;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/call_arguments.hpp"
 #include "bindings/python/callbacks.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
@@ -42,34 +43,6 @@ struct TraceEvents {
 
   [[nodiscard]] bool open() const noexcept {
     return number != 0 && generation == driver::fork_generation();
-  }
-};
-
-// The arguments by their places in a signature; null where one was not given.
-template <std::size_t kCount>
-struct Arguments {
-  PyObject* at[kCount] = {};
-
-  // False where the call does not fit.
-  bool read(const char* const (&names)[kCount], Py_ssize_t positional, PyObject* const* arguments,
-            Py_ssize_t count, PyObject* keywords) {
-    if (count > positional) return false;
-    for (Py_ssize_t i = 0; i < count; ++i) at[i] = arguments[i];
-    const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
-    for (Py_ssize_t i = 0; i < named; ++i) {
-      PyObject** slot = place(names, PyTuple_GET_ITEM(keywords, i));
-      if (slot == nullptr || *slot != nullptr) return false;
-      *slot = arguments[count + i];
-    }
-    return true;
-  }
-
- private:
-  PyObject** place(const char* const (&names)[kCount], PyObject* keyword) {
-    for (std::size_t i = 0; i < kCount; ++i) {
-      if (PyUnicode_CompareWithASCIIString(keyword, names[i]) == 0) return &at[i];
-    }
-    return nullptr;
   }
 };
 
@@ -154,7 +127,7 @@ PyObject* complete(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
   return guarded<PyObject*>(nullptr, [&] {
     static constexpr const char* kNames[] = {"name", "begin_ns", "dur_ns", "cat", "tid", "args"};
     const auto& writer = unchecked<TraceEvents>(self);
-    Arguments<6> given;
+    CallArguments<6> given;
     Slice slice;
     long long begin = 0;
     long long duration = 0;
@@ -175,7 +148,7 @@ PyObject* complete(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
 
 bool read_push(Slice& slice, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   static constexpr const char* kNames[] = {"name", "cat", "dur_ms", "tid"};
-  Arguments<4> given;
+  CallArguments<4> given;
   trace::HostNanoseconds duration = 0;
   if (!given.read(kNames, 4, arguments, count, keywords) || given.at[1] == nullptr ||
       !slice.read(given.at[0], given.at[1], given.at[3]) ||

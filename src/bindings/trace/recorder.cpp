@@ -36,9 +36,7 @@ std::uint32_t open_recorder(bool from_start, py::handle process, std::int64_t ra
   options.name = {std::string(before), std::string(after)};
   options.max_dumps = max_dumps;
   for (const py::handle signal : signals) options.signals.push_back(signal.cast<int>());
-  std::uint32_t number = 0;
-  without_gil([&] { number = trace::open(std::move(options)); });
-  return number;
+  return without_gil([&] { return trace::open(std::move(options)); });
 }
 
 py::typing::Dict<py::str, py::object> dump(std::uint32_t number, py::handle reason, int descriptor,

@@ -50,15 +50,12 @@ std::uint32_t open_trace(int descriptor, py::handle where, bool collects, bool f
   options.where = utf8(where.ptr());
   options.sink = {collects, from_start, buffer_mib << 20U};
   options.run = {utf8(process.ptr()), rank, world_size, members_of(args.ptr())};
-  std::uint32_t number = 0;
-  without_gil([&] { number = trace::open(std::move(options)); });
-  return number;
+  return without_gil([&] { return trace::open(std::move(options)); });
 }
 
 template <trace::State (*kFunction)(std::uint32_t)>
 py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
-  trace::State state;
-  without_gil([&] { state = kFunction(number); });
+  const trace::State state = without_gil([&] { return kFunction(number); });
   emit_pending_warnings();
   return state_dict(state);
 }

@@ -1,0 +1,42 @@
+// The arguments of a function of METH_FASTCALL | METH_KEYWORDS, sorted into their places.
+//
+// Needs the interpreter lock; allocates nothing.
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+
+namespace gpuprof::bindings {
+
+template <std::size_t kCount>
+using ArgumentNames = const char* const (&)[kCount];
+
+template <std::size_t kCount>
+struct CallArguments {
+  PyObject* at[kCount] = {};  // borrowed, by their places in the signature; null: not given
+
+  // At most `positional` without a name. False where the call does not fit.
+  bool read(ArgumentNames<kCount> names, Py_ssize_t positional, PyObject* const* arguments,
+            Py_ssize_t count, PyObject* keywords) {
+    if (count > positional) return false;
+    for (Py_ssize_t i = 0; i < count; ++i) at[i] = arguments[i];
+    const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+    for (Py_ssize_t i = 0; i < named; ++i) {
+      PyObject** slot = place(names, PyTuple_GET_ITEM(keywords, i));
+      if (slot == nullptr || *slot != nullptr) return false;
+      *slot = arguments[count + i];
+    }
+    return true;
+  }
+
+ private:
+  PyObject** place(ArgumentNames<kCount> names, PyObject* keyword) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (PyUnicode_CompareWithASCIIString(keyword, names[i]) == 0) return &at[i];
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace gpuprof::bindings
