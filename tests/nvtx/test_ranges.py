@@ -8,7 +8,7 @@ import pytest
 
 from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import calls_under_tool, check_under_tool
-from tests.support.processes import run_python
+from tests.support.processes import check_python, run_python
 
 
 @pytest.fixture(scope="module")
@@ -308,3 +308,28 @@ def test_started_ranges_are_bounded(tool: Path) -> None:
         """,
     )
     assert out.split() == ["65536", "0", "1", "True"]
+
+
+LATE_RANGE = """
+import ctypes, os, threading, time, warnings
+import gpuprof
+warnings.filterwarnings("ignore", "gpuprof: NVTX is on")
+gpuprof.nvtx.enable()
+library, key = ctypes.CDLL(None), ctypes.c_uint()
+left_open = gpuprof.annotate("left open")
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def late(_):
+    left_open.__enter__()
+assert library.pthread_key_create(ctypes.byref(key), late) == 0
+thread = threading.Thread(target=library.pthread_setspecific, args=(key, ctypes.c_void_p(1)))
+thread.start()
+thread.join()
+while len(os.listdir("/proc/self/task")) > 1:
+    time.sleep(0.0001)
+left_open.__exit__(None, None, None)
+"""
+
+
+def test_a_range_opened_after_a_threads_own_memory_is_gone_ends_with_the_thread() -> None:
+    """It is dropped, as what any ended thread left open: nobody is told of another thread."""
+    assert check_python(LATE_RANGE, timeout=20) == ""

@@ -248,31 +248,6 @@ def test_python_code_that_runs_after_a_threads_own_memory_is_gone_may_use_scopes
     assert check_python(LATE, timeout=20, MALLOC_PERTURB_="165") == "50\n"
 
 
-LATE_RANGE = """
-import ctypes, os, threading, time, warnings
-import gpuprof
-warnings.filterwarnings("ignore", "gpuprof: NVTX is on")
-gpuprof.nvtx.enable()
-library, key = ctypes.CDLL(None), ctypes.c_uint()
-left_open = gpuprof.annotate("left open")
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def late(_):
-    left_open.__enter__()
-assert library.pthread_key_create(ctypes.byref(key), late) == 0
-thread = threading.Thread(target=library.pthread_setspecific, args=(key, ctypes.c_void_p(1)))
-thread.start()
-thread.join()
-while len(os.listdir("/proc/self/task")) > 1:
-    time.sleep(0.0001)
-left_open.__exit__(None, None, None)
-"""
-
-
-def test_a_range_opened_after_a_threads_own_memory_is_gone_ends_with_the_thread() -> None:
-    """It is dropped, as what any ended thread left open: nobody is told of another thread."""
-    assert check_python(LATE_RANGE, timeout=20) == ""
-
-
 @pytest.mark.threads
 def test_samples_of_threads_that_ended_are_used_again() -> None:
     from gpuprof import _core
