@@ -27,7 +27,9 @@ from gpuprof._trace_tools.values import (
     GPU_ANNOTATION,
     MOST_FLOAT_US,
     Event,
+    args_of,
     check_labels,
+    own_args,
     shortened,
 )
 
@@ -143,10 +145,8 @@ class DiffScan(Scan):
                 self._take_gpu(event, *self._span(event))
         elif phase in ("s", "f") and category == "launch":
             self._take_flow(event)
-        elif phase == "M" and event.get("name") == "gpuprof":
-            args = event.get("args")
-            if isinstance(args, dict) and type(args.get("rank")) is int:
-                self._rank = args["rank"]
+        elif phase == "M" and type(rank := own_args(event).get("rank")) is int:
+            self._rank = rank
 
     def _span(self, event: Event) -> tuple[float, float]:
         """Return begin and length, the begin from the first one on."""
@@ -183,7 +183,7 @@ class DiffScan(Scan):
         if len(self._work) >= self._most_work:
             self._unkept_work += 1
             return
-        args = _args_of(event)
+        args = args_of(event)
         if type(args.get("scope")) is str:
             self._scope[len(self._work)] = shortened(args["scope"], MOST_NAME)
         device = args.get("device")
@@ -203,7 +203,7 @@ class DiffScan(Scan):
             return  # a driver's call inside of the runtime's
         if before is not None or len(self._launches) < self._most_work:
             # gpuprof draws the calls on a track beside the thread's.
-            thread = _args_of(event).get("thread")
+            thread = args_of(event).get("thread")
             track = self._track({**event, "tid": thread} if type(thread) is int else event)
             given = idle.launched_at(name, begin, begin + size)
             self._launches[correlation] = _Call(begin, given, track)
@@ -221,7 +221,7 @@ class DiffScan(Scan):
         if len(self._gpu) >= self._most_scopes:
             self._unkept_scopes += 1
             return
-        args = _args_of(event)
+        args = args_of(event)
         longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
             size = longer * 1000.0
@@ -384,11 +384,6 @@ class DiffScan(Scan):
         return notes
 
 
-def _args_of(event: Event) -> Event:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
-
-
 def _rank_of(event: Event) -> int:
     """Return which of the processes in a merged trace an event belongs to."""
     pid = event.get("pid")
@@ -397,7 +392,7 @@ def _rank_of(event: Event) -> int:
 
 def _number_of(event: Event, member: str) -> int:
     """Return a number of the event's args, which is another one in each rank; `NONE` without."""
-    number = _args_of(event).get(member)
+    number = args_of(event).get(member)
     if type(number) is not int or not 0 < number < 1 << 32:
         return NONE
     rank = _rank_of(event)

@@ -39,6 +39,7 @@ from gpuprof._trace_tools.values import (
     check_labels,
     microseconds,
     nanoseconds,
+    own_args,
     phase_of,
     time_of,
 )
@@ -122,12 +123,10 @@ class FileScan(Scan):
             self._known.add(labels)
 
     def _take_metadata(self, event: Event) -> None:
-        name, args = event.get("name"), event.get("args")
-        # What gpuprof's array form says in its first event.
-        if name == "gpuprof" and isinstance(args, dict):
-            self.base = _whole(args.get(BASE)) if self.base is None else self.base
-            self.rank = _whole(args.get("rank")) if self.rank is None else self.rank
-        if name == "process_labels" and "pid" in event:
+        args = own_args(event)
+        self.base = _whole(args.get(BASE)) if self.base is None else self.base
+        self.rank = _whole(args.get("rank")) if self.rank is None else self.rank
+        if event.get("name") == "process_labels" and "pid" in event:
             self.processes[_number(event["pid"])] = True
 
     def _take_anchor(self, event: Event) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from gpuprof._trace_tools.batch import Batch, End
 from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.values import own_args
 
 MOST_SHOWN = 256
 
@@ -65,13 +66,11 @@ class Repair:
         self._write(b"{" if "repairedBy" in keys else b'{"repairedBy":"gpuprof",')
         self._write_members(reader, is_last=False)
         first = next((event for event in events if isinstance(event, dict) and event), {})
-        args = first.get("args")
-        if first.get("name") == "gpuprof" and first.get("ph") == "M" and isinstance(args, dict):
-            base, rank = args.get("baseTimeNanoseconds"), args.get("rank")
-            if type(base) is int and "baseTimeNanoseconds" not in keys:
-                self._write(b'"displayTimeUnit":"ns","baseTimeNanoseconds":%d,' % base)
-            if type(rank) is int and "distributedInfo" not in keys:
-                self._write(b'"distributedInfo":{"rank":%d},' % rank)
+        base, rank = map(own_args(first).get, ("baseTimeNanoseconds", "rank"))
+        if type(base) is int and "baseTimeNanoseconds" not in keys:
+            self._write(b'"displayTimeUnit":"ns","baseTimeNanoseconds":%d,' % base)
+        if type(rank) is int and "distributedInfo" not in keys:
+            self._write(b'"distributedInfo":{"rank":%d},' % rank)
         self._write(b'"traceEvents":[')
 
     def _write_members(self, reader: EventReader, *, is_last: bool) -> None:

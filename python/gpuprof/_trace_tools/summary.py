@@ -34,6 +34,7 @@ from gpuprof._trace_tools.values import (
     check_labels,
     names_of,
     nanoseconds,
+    own_args,
     phase_of,
     shortened,
 )
@@ -403,10 +404,9 @@ class Summary(Scan):
         self._add(sink, begin, time - begin)
 
     def _take_metadata(self, event: Event) -> None:
-        args, pid = event.get("args"), event.get("pid", "")
-        if event.get("name") == "gpuprof" and isinstance(args, dict):
-            self.dropped += _count_in(args, "dropped")
-            self.unplaced += _count_in(args, "unplaced")
+        args, pid = own_args(event), event.get("pid", "")
+        self.dropped += _count_in(args, "dropped")
+        self.unplaced += _count_in(args, "unplaced")
         named = names_of(event)
         if named and len(self.ranges.names) < 2 * MOST_TRACKS:
             key = (pid,) if named[0] == "process" else (pid, event.get("tid", ""))

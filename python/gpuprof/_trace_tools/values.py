@@ -157,10 +157,21 @@ def async_key(event: Event) -> int:
     return hash(repr((event.get("cat"), number, event.get("name"), id2, local)))
 
 
+def args_of(event: Event) -> Event:
+    """Return the args of an event; empty if it has none."""
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def own_args(event: Event) -> Event:
+    """Return what gpuprof says of a trace in a metadata event; empty for others."""
+    is_own = event.get("name") == "gpuprof" and event.get("ph") == "M"
+    return args_of(event) if is_own else {}
+
+
 def names_of(event: Event) -> tuple[str, str] | None:
     """Return what a metadata event names, "process" or "thread", and how; None for others."""
-    args = event.get("args")
-    name = args.get("name") if isinstance(args, dict) else None
+    name = args_of(event).get("name")
     what = event.get("name")
     if type(name) is not str or what not in ("process_name", "thread_name"):
         return None
