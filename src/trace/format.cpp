@@ -54,6 +54,12 @@ class Line {
     const char* begin = digits_before(digits + kMostDigits, value);
     text({begin, static_cast<std::size_t>(digits + kMostDigits - begin)});
   }
+  void track(Position at) noexcept {
+    text(",\"pid\":");
+    text(at.pid);
+    text(",\"tid\":");
+    integer(at.tid);
+  }
   void microseconds(HostNanoseconds nanoseconds) noexcept {
     const auto value = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds);
     integer(value / 1000);
@@ -82,10 +88,7 @@ void begin_line(Line& line, std::string_view phase, const Event& event, Position
     line.text(",\"cat\":");
     line.text(event.category->json);
   }
-  line.text(",\"pid\":");
-  line.text(at.pid);
-  line.text(",\"tid\":");
-  line.integer(at.tid);
+  line.track(at);
 }
 
 void end_line(Line& line, const Event& event) {
@@ -149,16 +152,10 @@ void append_async(Text& out, Position at, const Event& event, HostNanoseconds be
   line.text(kEnd);
 }
 
-void append_instant(Text& out, Position at, const Event& event, HostNanoseconds time) {
+void append_moment(Text& out, Position at, const Event& event, HostNanoseconds time) {
   Line line(out, variable_size(at, event));
-  begin_line(line, R"({"ph":"i","s":"t","name":)", event, at);
-  add_time(line, time);
-  end_line(line, event);
-}
-
-void append_counter(Text& out, Position at, const Event& event, HostNanoseconds time) {
-  Line line(out, variable_size(at, event));
-  begin_line(line, R"({"ph":"C","name":)", event, at);
+  const bool is_counter = event.kind == Kind::kCounter;
+  begin_line(line, is_counter ? R"({"ph":"C","name":)" : R"({"ph":"i","s":"t","name":)", event, at);
   add_time(line, time);
   end_line(line, event);
 }
@@ -172,10 +169,7 @@ void append_flow(Text& out, Position at, char phase, std::string_view name_json,
   line.text(name_json);
   line.text(",\"cat\":");
   line.text(category_json);
-  line.text(",\"pid\":");
-  line.text(at.pid);
-  line.text(",\"tid\":");
-  line.integer(at.tid);
+  line.track(at);
   line.text(",\"id\":");
   line.integer(id);
   add_time(line, time);
@@ -186,10 +180,8 @@ void append_metadata(Text& out, Position at, std::string_view name, std::string_
   Line line(out, at.pid.size() + name.size() + args.size());
   line.text(R"({"ph":"M","name":")");
   line.text(name);
-  line.text(R"(","pid":)");
-  line.text(at.pid);
-  line.text(",\"tid\":");
-  line.integer(at.tid);
+  line.text("\"");
+  line.track(at);
   line.text(",\"args\":{");
   line.text(args);
   line.text("}},\n");

@@ -75,8 +75,8 @@ void append_slice(Text& out, std::string_view head, const Event& event, HostNano
                   HostNanoseconds duration);
 void append_async(Text& out, Position at, const Event& event, HostNanoseconds begin,
                   HostNanoseconds end, std::uint64_t id);
-void append_instant(Text& out, Position at, const Event& event, HostNanoseconds time);
-void append_counter(Text& out, Position at, const Event& event, HostNanoseconds time);
+// An instant or a counter.
+void append_moment(Text& out, Position at, const Event& event, HostNanoseconds time);
 // `phase` is s, t or f.
 void append_flow(Text& out, Position at, char phase, std::string_view name_json,
                  std::string_view category_json, HostNanoseconds time, std::uint64_t id);

@@ -115,10 +115,8 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
       append_async(text_, at, event, begin, end, next_async_++);
       break;
     case Kind::kInstant:
-      append_instant(text_, at, event, end);
-      break;
     case Kind::kCounter:
-      append_counter(text_, at, event, end);
+      append_moment(text_, at, event, end);
       break;
     case Kind::kFlowStart:
     case Kind::kFlowStep:

@@ -112,7 +112,6 @@ class EventSink {
   virtual void describe(State& state) const noexcept = 0;
 
  protected:
-  [[nodiscard]] HostNanoseconds opened() const noexcept { return opened_; }
   [[nodiscard]] bool finished() const noexcept { return finished_; }
   void set_finished() noexcept { finished_ = true; }
   [[nodiscard]] SinkCounts& own_counts() noexcept { return counts_; }

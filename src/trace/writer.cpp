@@ -203,11 +203,23 @@ class Writer {
     go_on_ = false;
     for (const auto& entry : entries_) {
       round.dropped = entry->lost();
-      const bool closes =
-          std::find(closing_.begin(), closing_.end(), entry.get()) != closing_.end();
-      if (closes) entry->sink->finish(round);
-      if (!closes && entry->sink->end_round(round)) go_on_ = true;
+      if (closes(*entry)) {
+        entry->sink->finish(round);
+      } else if (entry->sink->end_round(round)) {
+        go_on_ = true;
+      }
     }
+  }
+
+  template <typename Use>
+  void for_each_taker(const Event& event, Use&& use) {
+    for (const auto& entry : entries_) {
+      if (entry->sink->wants(event)) use(*entry->sink);
+    }
+  }
+
+  [[nodiscard]] bool closes(const Entry& entry) const noexcept {
+    return std::find(closing_.begin(), closing_.end(), &entry) != closing_.end();
   }
 
   void take(const Event& event, std::uint32_t tid) {
@@ -220,9 +232,7 @@ class Writer {
       }
       return;
     }
-    for (const auto& entry : entries_) {
-      if (entry->sink->wants(event)) entry->sink->add(event, tid);
-    }
+    for_each_taker(event, [&](EventSink& sink) { sink.add(event, tid); });
   }
 
   // A track needs its spans in the order in which they were read: one that cannot be placed yet
@@ -244,10 +254,8 @@ class Writer {
                                           ? GpuClock::Answer::kNotYet
                                           : gpu_clock.place(each.extra->gpu.begin, begin, error);
       if (answer == GpuClock::Answer::kPlaced) {
-        for (const auto& entry : entries_) {
-          if (!entry->sink->wants(event)) continue;
-          entry->sink->add_gpu(event, each.tid, begin, error);
-        }
+        for_each_taker(event,
+                       [&](EventSink& sink) { sink.add_gpu(event, each.tid, begin, error); });
       } else if (answer == GpuClock::Answer::kNever) {
         count_unplaced(event);
       } else {
@@ -262,9 +270,7 @@ class Writer {
   }
 
   void count_unplaced(const Event& event) noexcept {
-    for (const auto& entry : entries_) {
-      if (entry->sink->wants(event)) entry->sink->count_unplaced();
-    }
+    for_each_taker(event, [](EventSink& sink) { sink.count_unplaced(); });
   }
 
   void give_up(const char* why) noexcept {
@@ -281,7 +287,7 @@ class Writer {
       if (entry.done) continue;
       publish_state(entry, cpu);
       entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
-      if (std::find(closing_.begin(), closing_.end(), &entry) == closing_.end()) continue;
+      if (!closes(entry)) continue;
       entry.state.open = false;
       entry.done = true;
     }
