@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuprof._core import GraphNode
+from gpuprof import GraphNode
 
 HOSTILE = 'k"];n9[label="x\\N\n<b>&lt;\0\x1b[31m\u202e\\'
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._results.decision import Verdict
 from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
@@ -280,4 +279,4 @@ def test_one_kernel_is_the_same_as_itself_in_turns() -> None:
         found = gpuprof.compare(functions, stream=stream, max_time_s=2.0, seed=seed)
         calls = {result.calls_per_sample for result in found.results}
         assert len(calls) == 1
-        assert found["again"].verdict is not Verdict.SLOW
+        assert found["again"].verdict is not gpuprof.Verdict.SLOW
