@@ -3,6 +3,7 @@
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
+#include "timing/queues.hpp"
 
 namespace gpuprof::timing::device {
 
@@ -142,6 +143,7 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   }
   record(found.access, sample, start_of(sample), sample.stream);
   sample.host_begin = host_now();
+  note_queue_begin(sample);
 }
 
 // A default stream belongs to the current context, which the body may have changed.

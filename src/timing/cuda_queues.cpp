@@ -78,7 +78,8 @@ struct alignas(64) Shelf {
 
 constexpr std::size_t kShelves = 64;
 
-// Without a record of ours on a busy stream for so long, none would show soon that it moves.
+// Where the newest record of ours that waits, or that is complete, is so old, none would show soon
+// that the stream moves.
 constexpr HostNanoseconds kMarkEvery = QueueProgress::kRecent / 2;
 
 Shelf& shelf_of(const QueueKey& key) noexcept {
@@ -101,6 +102,13 @@ void* context_of(const QueuePlace& place) noexcept {
   if (const Table* table = driver::loaded_or_null()) table->cuCtxGetCurrent(&context);
   return context;
 }
+
+// The newest span that this thread has begun.
+struct Begun {
+  std::uintptr_t stream = 0;
+  HostNanoseconds time = 0;
+};
+thread_local Begun newest_begun;
 
 enum class Answer { kUnknown, kIdle, kBusy };
 
@@ -180,15 +188,18 @@ void QueueCall::ask(bool may_wait) noexcept {
     const driver::CurrentContext current(*table, is_default ? clock->context() : nullptr);
     const Answer answer = ask_driver(*table, place_, *clock);
     if (answer == Answer::kUnknown) return;
+    HostNanoseconds newest = clock->newest_pending(contexts::queue_of(place_.stream));
     {
       const std::lock_guard lock(shelf.mutex);
       QueueProgress& progress = shelf.find_or_add({queue_, context_}).progress;
       progress.end_look(answer == Answer::kIdle);
       room_ = progress.has_room();
       timed_ = progress.is_deep();
+      newest = std::max(newest, progress.cleared());
     }
+    if (newest_begun.stream == place_.stream) newest = std::max(newest, newest_begun.time);
     wants_mark_ = answer == Answer::kBusy && !place_.no_mark && !any_gate_closed() &&
-                  begun_ - clock->newest_pending(contexts::queue_of(place_.stream)) >= kMarkEvery;
+                  begun_ - newest >= kMarkEvery;
     if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
     wants_mark_ = wants_mark_ && !room_ && !may_wait;
   } catch (...) {  // the call itself meets the error
@@ -201,6 +212,10 @@ void QueueCall::over() const noexcept {
   Shelf& shelf = shelf_of({queue_, context_});
   const std::lock_guard lock(shelf.mutex);
   if (Known* known = shelf.find({queue_, context_})) known->progress.note_call(took);
+}
+
+void note_queue_begin(const Sample& sample) noexcept {
+  newest_begun = {sample.stream, sample.host_begin};
 }
 
 void note_queue_complete(const Sample& sample) noexcept {

@@ -31,7 +31,7 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
-  static constexpr HostNanoseconds kLookSoon = 50'000;  // with more than a few entries
+  static constexpr HostNanoseconds kLookSoon = 100'000;  // with more than a few entries
   static constexpr std::uint64_t kFewEntries = 64;
   static constexpr std::uint64_t kMostEntries = 500;
   static constexpr std::uint64_t kFlow = 16;  // entries that are worked off in about kRecent
@@ -49,6 +49,8 @@ class QueueProgress {
   }
   // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
   [[nodiscard]] bool may_be_asked() const noexcept { return moves_; }
+  // What was queued before is known to be complete.
+  [[nodiscard]] HostNanoseconds cleared() const noexcept { return cleared_; }
   // A call lets the lock go, so that whatever waits for it goes on.
   void note_let_go() noexcept { let_go_ = true; }
 

@@ -33,7 +33,7 @@ class QueueCall {
   // A call that queues so many entries.
   QueueCall(const QueuePlace& place, unsigned entries) noexcept;
 
-  // Whether there is surely room for it. Asks the driver at most once in 50 to 200
+  // Whether there is surely room for it. Asks the driver at most once in 100 to 200
   // microseconds and stream, and only where the last answer was yes: a stream that is stuck is not
   // to be touched with the lock held.
   [[nodiscard]] bool has_room() noexcept;
@@ -55,6 +55,10 @@ class QueueCall {
   bool may_ask_ = true;
   bool timed_ = false;
 };
+
+// Notes that a span of the calling thread has just begun on its stream. A mark right after that
+// would lengthen what the span measures.
+void note_queue_begin(const Sample& sample) noexcept;
 
 // Notes that the sample, and all that was queued before it, is complete.
 void note_queue_complete(const Sample& sample) noexcept;

@@ -6,6 +6,7 @@ And the other way round: where a call cannot wait, it keeps Python's lock.
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter_ns
 
 import pytest
 
@@ -38,6 +39,31 @@ def test_records_keep_the_lock_on_a_stream_that_makes_progress(fake: FakeCuda, s
     # After the system has stopped this thread for a while, a few calls let it go.
     assert sum(after) - sum(before) < TIMES / 10
     timer.close()
+
+
+def test_a_scope_around_a_launch_measures_no_record_but_its_own(
+    fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream) as cap:
+        fake.work(stream, 500)
+    graph = cap.graph
+    tries = 0
+    for _ in range(1000):
+        fake.complete(stream)
+        with gpuprof.timer("step", stream=stream):
+            fake.work(stream, 10**9)
+            begun = perf_counter_ns()
+            while perf_counter_ns() < begun + 250_000:  # the stream is due to be asked again
+                pass
+            before = fake.calls("cuEventRecord")
+            graph.launch(stream)
+            records = fake.calls("cuEventRecord") - before
+        if perf_counter_ns() < begun + 450_000:
+            assert records == 0
+            tries += 1
+        if tries == 20:
+            break
+    assert tries == 20
 
 
 @pytest.mark.parametrize("with_host_node", [False, True])
