@@ -31,7 +31,7 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
-  static constexpr HostNanoseconds kLookSoon = 100'000;  // with more than a few entries
+  static constexpr HostNanoseconds kLookSoon = 50'000;  // with more than a few entries
   static constexpr std::uint64_t kFewEntries = 64;
   static constexpr std::uint64_t kMostEntries = 500;
   static constexpr std::uint64_t kFlow = 16;  // entries that are worked off in about kRecent
@@ -41,7 +41,7 @@ class QueueProgress {
   bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
     if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
-    return now - looked_ >= (this->entries() < kFewEntries ? kLookEvery : kLookSoon);
+    return now - looked_ >= (flows_ || this->entries() < kFewEntries ? kLookEvery : kLookSoon);
   }
   // Whether there is room, by what was known at the last look.
   [[nodiscard]] bool has_room() const noexcept {

@@ -33,7 +33,7 @@ class QueueCall {
   // A call that queues so many entries.
   QueueCall(const QueuePlace& place, unsigned entries) noexcept;
 
-  // Whether there is surely room for it. Asks the driver at most once in 100 to 200
+  // Whether there is surely room for it. Asks the driver at most once in 50 to 200
   // microseconds and stream, and only where the last answer was yes: a stream that is stuck is not
   // to be touched with the lock held.
   [[nodiscard]] bool has_room() noexcept;
