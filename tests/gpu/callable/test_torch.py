@@ -406,3 +406,18 @@ def test_reset_lets_the_graphs_go_and_the_next_calls_capture_again(torch: Any) -
     assert len(fast.graphs) == 1
     assert fast.graph.num_replays >= 1
     assert torch.equal(kept, given * 2)
+
+
+def test_what_is_seen_of_it(torch: Any) -> None:
+    given = torch.randn(8, 4, device="cuda")
+    fast = gpuprof.make_graphed_callable(lambda values: values * 2, (given,), name="doubled")
+    fast(given)
+    seen = fast.stats()
+    (row,) = seen.graphs
+    assert (row.replays, row.num_nodes) == (1, fast.graph.num_nodes)
+    assert "(8, 4)" in row.arguments
+    assert seen.capture_s > 0.0
+    assert seen.hits == 1
+    assert "doubled" in repr(fast)
+    for text in (repr(seen), seen._repr_html_()):
+        assert "1 replay" in text

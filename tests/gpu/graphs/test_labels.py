@@ -89,6 +89,7 @@ def test_a_graphed_callable_has_labels(torch: Any) -> None:
             return x.sin().cos()
 
     graphed = gpuprof.make_graphed_callable(f, (torch.zeros(1024, device="cuda"),))
+    assert isinstance(graphed.graph, gpuprof.CapturedGraph)
     assert kernels(graphed.graph)["inside"] == 2
     graphed(torch.ones(1024, device="cuda"))
 
