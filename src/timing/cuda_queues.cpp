@@ -78,8 +78,7 @@ struct alignas(64) Shelf {
 
 constexpr std::size_t kShelves = 64;
 
-// Where the newest record of ours that waits, or that is complete, is so old, none would show soon
-// that the stream moves.
+// Without a record of ours on a busy stream for so long, none would show soon that it moves.
 constexpr HostNanoseconds kMarkEvery = QueueProgress::kRecent / 2;
 
 Shelf& shelf_of(const QueueKey& key) noexcept {
@@ -188,22 +187,24 @@ void QueueCall::ask(bool may_wait) noexcept {
     const driver::CurrentContext current(*table, is_default ? clock->context() : nullptr);
     const Answer answer = ask_driver(*table, place_, *clock);
     if (answer == Answer::kUnknown) return;
-    HostNanoseconds newest = clock->newest_pending(contexts::queue_of(place_.stream));
     {
       const std::lock_guard lock(shelf.mutex);
       QueueProgress& progress = shelf.find_or_add({queue_, context_}).progress;
       progress.end_look(answer == Answer::kIdle);
       room_ = progress.has_room();
       timed_ = progress.is_deep();
-      newest = std::max(newest, progress.cleared());
     }
-    if (newest_begun.stream == place_.stream) newest = std::max(newest, newest_begun.time);
     wants_mark_ = answer == Answer::kBusy && !place_.no_mark && !any_gate_closed() &&
-                  begun_ - newest >= kMarkEvery;
+                  begun_ - newest_record(*clock) >= kMarkEvery;
     if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
     wants_mark_ = wants_mark_ && !room_ && !may_wait;
   } catch (...) {  // the call itself meets the error
   }
+}
+
+HostNanoseconds QueueCall::newest_record(EventClock& clock) const noexcept {
+  const HostNanoseconds pending = clock.newest_pending(contexts::queue_of(place_.stream));
+  return newest_begun.stream == place_.stream ? std::max(pending, newest_begun.time) : pending;
 }
 
 void QueueCall::over() const noexcept {

@@ -49,8 +49,6 @@ class QueueProgress {
   }
   // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
   [[nodiscard]] bool may_be_asked() const noexcept { return moves_; }
-  // What was queued before is known to be complete.
-  [[nodiscard]] HostNanoseconds cleared() const noexcept { return cleared_; }
   // A call lets the lock go, so that whatever waits for it goes on.
   void note_let_go() noexcept { let_go_ = true; }
 

@@ -44,6 +44,8 @@ class QueueCall {
 
  private:
   void ask(bool may_wait) noexcept;
+  // When this thread last recorded something of ours that the stream may not have got to.
+  [[nodiscard]] HostNanoseconds newest_record(EventClock& clock) const noexcept;
 
   const QueuePlace& place_;
   std::uintptr_t queue_;
