@@ -134,13 +134,20 @@ TEST(QueueProgress, HasRoomAgainOnceTheStreamIsIdleOrMoves) {
   EXPECT_TRUE(host.queue.has_room());
 }
 
-TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn50WithMoreThanAFewEntries) {
+TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn50WithMoreThanAFewEntriesUnlessItFlows) {
   Host few;
   few.every = 20 * kMicrosecond;
   few.run(10 * kMillisecond, 0);
   EXPECT_EQ(few.looks, 50);
+  Host flowing;
+  flowing.run(10 * kMillisecond, 300 * kMicrosecond);
+  EXPECT_GE(flowing.looks, 50);
+  EXPECT_LE(flowing.looks, 60);
   Host many;
-  many.run(10 * kMillisecond, 300 * kMicrosecond);
+  for (int i = 0; i < 200; ++i) {
+    many.queue.note_let_go();
+    many.run(50 * kMicrosecond, 300 * kMicrosecond);
+  }
   EXPECT_GT(many.looks, 100);
   EXPECT_LE(many.looks, 200);
 }
