@@ -191,7 +191,12 @@ class CapturedGraph {
   // not known.
   [[nodiscard]] bool waits_for_host() const noexcept { return waits_for_host_.load(); }
   // How much room a launch may need in its stream's queue.
-  [[nodiscard]] unsigned queue_entries() const noexcept { return queue_entries_.load(); }
+  [[nodiscard]] unsigned queue_entries(bool with_replay) const noexcept {
+    constexpr unsigned kRecordsOfReplay = 2;
+    return queue_entries_.load(std::memory_order_relaxed) +
+           (records_completion_.load(std::memory_order_relaxed) ? 1 : 0) +
+           (with_replay ? kRecordsOfReplay : 0);
+  }
   [[nodiscard]] timing::EventClock& clock() const noexcept { return *clock_; }
   // What a second executable copy takes, made to measure it and destroyed, and what upload() took.
   [[nodiscard]] GraphMemory memory();
@@ -272,8 +277,9 @@ class CapturedGraph {
   bool in_order_ = false;  // has to wait for other graphs, or for work that was noted
   // Recorded after each launch where there is a payload or others wait for this graph.
   std::shared_ptr<LaunchEvent> completed_;
-  bool payload_used_ = false;   // by a launch
-  bool record_failed_ = false;  // the last record of `completed_`
+  std::atomic<bool> records_completion_{false};  // whether there is one
+  bool payload_used_ = false;                    // by a launch
+  bool record_failed_ = false;                   // the last record of `completed_`
 };
 
 // Closes and destroys a graph that nobody uses any more, then releases the payload: in a later

@@ -167,6 +167,7 @@ void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> order) {
 // With the lock held.
 void CapturedGraph::record_completions() {
   if (!completed_) completed_ = std::make_shared<LaunchEvent>(*clock_);
+  records_completion_ = true;
 }
 
 void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<IoCopy>& out) {
@@ -218,12 +219,11 @@ void CapturedGraph::instantiate() {
 // With the lock held. An update changes neither types of nodes nor their number.
 void CapturedGraph::look_at_nodes(const Table& table) noexcept {
   constexpr std::size_t kNodesAnEntry = 8;
-  constexpr std::size_t kRecords = 3;  // of a span around it, and of its completion
   if (graph_->graph == nullptr) return;
   try {
     Contents found;
     count(table, as_graph(graph_->graph), found);
-    queue_entries_ = static_cast<unsigned>(1 + kRecords + found.nodes / kNodesAnEntry);
+    queue_entries_ = static_cast<unsigned>(1 + found.nodes / kNodesAnEntry);
     waits_for_host_ = found.has_host_nodes;
   } catch (...) {  // not known
   }
@@ -346,6 +346,7 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   release_payload();
   payload_ = payload;
   completed_ = std::move(completed);
+  records_completion_ = completed_ != nullptr;
   payload_used_ = record_failed_ = false;
   if (!in_order_) order_->last_.reset();
   copies_.take_over(other.copies_);

@@ -31,7 +31,8 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
-  static constexpr HostNanoseconds kLookSoon = 50'000;  // with more than a few entries
+  static constexpr HostNanoseconds kLookSoon = 50'000;     // with as many entries as there may be
+  static constexpr HostNanoseconds kLookSeldom = 400'000;  // where the stream flows
   static constexpr std::uint64_t kFewEntries = 64;
   static constexpr std::uint64_t kMostEntries = 500;
   static constexpr std::uint64_t kFlow = 16;  // entries that are worked off in about kRecent
@@ -41,11 +42,16 @@ class QueueProgress {
   bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
     if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
-    return now - looked_ >= (flows_ || this->entries() < kFewEntries ? kLookEvery : kLookSoon);
+    const HostNanoseconds every = flows_ ? kLookSeldom : kLookEvery;
+    return now - looked_ >= (this->entries() < limit() ? every : kLookSoon);
   }
   // Whether there is room, by what was known at the last look.
-  [[nodiscard]] bool has_room() const noexcept {
-    return moves_ && entries() < (flows_ ? kMostEntries : kFewEntries);
+  [[nodiscard]] bool has_room() const noexcept { return moves_ && entries() < limit(); }
+  // Where there is room: adds up to `most` entries that are yet to be queued. Returns how many.
+  std::uint64_t reserve(std::uint64_t most) noexcept {
+    const std::uint64_t reserved = std::min(most, limit() - entries());
+    total_ += reserved;
+    return reserved;
   }
   // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
   [[nodiscard]] bool may_be_asked() const noexcept { return moves_; }
@@ -80,6 +86,7 @@ class QueueProgress {
 
   // The most entries of ours that the queue may hold.
   [[nodiscard]] std::uint64_t entries() const noexcept { return total_ - cleared_total_; }
+  [[nodiscard]] std::uint64_t limit() const noexcept { return flows_ ? kMostEntries : kFewEntries; }
   [[nodiscard]] std::uint64_t last_level() const noexcept {
     return level_count_ == 0 ? cleared_total_ : levels_[level_count_ - 1].total;
   }

@@ -210,7 +210,7 @@ class PyGraph {
   LaunchResult launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
     LaunchRequest request{on.handle, on.ordinal, replay, at, /*wait=*/false};
     const timing::QueuePlace place{on.handle, on.ordinal, &graph_->clock()};
-    timing::QueueCall call(place, graph_->queue_entries());
+    timing::QueueCall call(place, graph_->queue_entries(replay != nullptr));
     if (!switches.release_gil && !graph_->waits_for_host() && call.has_room()) {
       const LaunchResult done = graph_->launch(request);
       if (done != LaunchResult::kBusy) {

@@ -122,6 +122,19 @@ TEST(QueueProgress, ADeepQueueHasNoRoomWithTooManyEntriesOfOurs) {
   EXPECT_FALSE(host.queue.has_room());
 }
 
+TEST(QueueProgress, WhatIsReservedCountsAsQueuedAndEndsAtTheLimit) {
+  QueueProgress queue;
+  queue.add(0, 1);
+  std::uint64_t reserved = 0;
+  while (queue.has_room()) {
+    const std::uint64_t more = queue.reserve(10);
+    EXPECT_GE(more, 1U);
+    EXPECT_LE(more, 10U);
+    reserved += more;
+  }
+  EXPECT_EQ(reserved, QueueProgress::kFewEntries - 1);
+}
+
 TEST(QueueProgress, HasRoomAgainOnceTheStreamIsIdleOrMoves) {
   Host host;
   host.run(10 * kMillisecond, -1);
@@ -134,15 +147,15 @@ TEST(QueueProgress, HasRoomAgainOnceTheStreamIsIdleOrMoves) {
   EXPECT_TRUE(host.queue.has_room());
 }
 
-TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn50WithMoreThanAFewEntriesUnlessItFlows) {
+TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn400WhereItFlowsOrIn50WithMoreThanAFewEntries) {
   Host few;
-  few.every = 20 * kMicrosecond;
+  few.every = QueueProgress::kLookEvery;
   few.run(10 * kMillisecond, 0);
   EXPECT_EQ(few.looks, 50);
   Host flowing;
   flowing.run(10 * kMillisecond, 300 * kMicrosecond);
-  EXPECT_GE(flowing.looks, 50);
-  EXPECT_LE(flowing.looks, 60);
+  EXPECT_GE(flowing.looks, 25);
+  EXPECT_LE(flowing.looks, 35);
   Host many;
   for (int i = 0; i < 200; ++i) {
     many.queue.note_let_go();
@@ -287,6 +300,27 @@ TEST_F(QueuesTest, ManyStreamsAreForgottenAndAskedAgain) {
   Gate gate(*table_, streams.front());
   host_time += QueueProgress::kRecent;
   EXPECT_FALSE(has_room(streams.front()));
+}
+
+// With the real clock, where a thread reserves room for its next calls.
+TEST_F(QueuesTest, FastCallsOnAStreamThatStandsStillHaveRoomForAFewEntries) {
+  timing::host_clock = &timing::monotonic_now;
+  CUstream stream = make_stream();
+  EXPECT_TRUE(has_room(stream));
+  Gate gate(*table_, stream);
+  std::uint64_t room = 1;
+  for (int i = 0; i < 1'000; ++i) room += has_room(stream) ? 1 : 0;
+  EXPECT_LE(room, QueueProgress::kFewEntries);
+}
+
+TEST_F(QueuesTest, WhatIsReservedOnOneStreamIsNotOnAnother) {
+  timing::host_clock = &timing::monotonic_now;
+  CUstream stuck = make_stream();
+  CUstream idle = make_stream();
+  Gate gate(*table_, stuck);
+  for (int i = 0; i < 1'000; ++i) has_room(stuck);
+  EXPECT_TRUE(has_room(idle));
+  EXPECT_FALSE(has_room(stuck));
 }
 
 }  // namespace
