@@ -31,7 +31,7 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
-  static constexpr HostNanoseconds kLookSoon = 50'000;     // with as many entries as there may be
+  static constexpr HostNanoseconds kLookSoon = 50'000;     // with half of the entries there may be
   static constexpr HostNanoseconds kLookSeldom = 400'000;  // where the stream flows
   static constexpr std::uint64_t kFewEntries = 64;
   static constexpr std::uint64_t kMostEntries = 500;
@@ -43,7 +43,7 @@ class QueueProgress {
     if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
     const HostNanoseconds every = flows_ ? kLookSeldom : kLookEvery;
-    return now - looked_ >= (this->entries() < limit() ? every : kLookSoon);
+    return now - looked_ >= (this->entries() < limit() / 2 ? every : kLookSoon);
   }
   // Whether there is room, by what was known at the last look.
   [[nodiscard]] bool has_room() const noexcept { return moves_ && entries() < limit(); }
