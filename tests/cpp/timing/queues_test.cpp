@@ -320,7 +320,8 @@ TEST_F(QueuesTest, WhatIsReservedOnOneStreamIsNotOnAnother) {
   CUstream stuck = make_stream();
   CUstream idle = make_stream();
   Gate gate(*table_, stuck);
-  for (int i = 0; i < 1'000; ++i) has_room(stuck);
+  while (has_room(stuck)) {
+  }
   EXPECT_TRUE(has_room(idle));
   EXPECT_FALSE(has_room(stuck));
 }
