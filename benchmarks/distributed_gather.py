@@ -66,12 +66,12 @@ print(json.dumps({
 """
 
 
-def _times(own: random.Random, mean: float, count: int) -> gpuprof.Summary:
+def _times(own: random.Random, mean: float, count: int) -> gpuprof.results.Summary:
     """Return made-up times around a mean, in whole nanoseconds as clocks give them."""
     most = own.uniform(1.5, 3.0)
     p50, p90, p99 = (own.uniform(*within) for within in ((0.9, 1.0), (1.1, 1.3), (1.3, 1.5)))
     parts = (count, 1.0, own.uniform(0.7, 0.9), p50, p90, p99, most, most)
-    return gpuprof.Summary(count, *(round(mean * part, 6) for part in parts))
+    return gpuprof.results.Summary(count, *(round(mean * part, 6) for part in parts))
 
 
 def _stats(rank: int) -> gpuprof.Stats:
@@ -84,7 +84,7 @@ def _stats(rank: int) -> gpuprof.Stats:
         names = ("step",) if number == 0 else (*layer, inner)
         mean = 100.0 if number == 0 else own.uniform(0.1, 1.0)
         gpu, host = _times(own, mean, 1000), _times(own, mean / 3.0, 1000)
-        rows.append(gpuprof.Row("/".join(names), "cuda", gpu, host, names=names))
+        rows.append(gpuprof.results.Row("/".join(names), "cuda", gpu, host, names=names))
     return gpuprof.Stats(rows)
 
 

@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 # The public names of each module, of which .ci/stubs.py makes a type stub. Those before the bar are
 # the everyday ones, shown by `dir()`.
 _NAMES = {
-    "": "errors exporters nvtx | compat distributed integrations",
+    "": "errors exporters nvtx | compat distributed integrations results",
     "_core": "annotate mark push range_end range_start timer | Annotation GraphNode Sample Scope",
     "errors": (
         "| BaselineError CaptureError CaptureImplicitError CaptureInvalidatedError "
@@ -33,19 +33,14 @@ _NAMES = {
         "GraphMismatchError GraphUpdateError InvalidStateError NotReplayedError "
         "StreamMismatchError TraceError"
     ),
-    "_common.instructions": "| Instructions",
-    "_common.launches": "| Launches",
-    "_common.peaks": "| Peaks device_peaks set_peaks",
+    "_common.peaks": "| device_peaks set_peaks",
     "_probes": "| finish_probe_timer finish_probe_timer_traced start_probe_timer_if",
     "_timing.backends": "SyncBackend backends cuda_available | Backend",
-    "_timing.calibration": "calibrate | Calibration",
-    "_timing.memory": "| MemoryUse",
+    "_timing.calibration": "calibrate",
     "_timing.scope": "disable enable flush reset stats",
     "_timing.listeners": "on_sample | Listener",
-    "_timing.rows": "| Row Summary",
     "_timing.stats": "| Stats",
     "_timing.timer": "Timer",
-    "_timing.work": "| Work",
     "_trace.events": "counter | Counter name_stream",
     "_trace_tools.diff": "trace_diff",
     "_trace_tools.diff_results": "| TraceDiff",
@@ -56,32 +51,27 @@ _NAMES = {
     "_graphs.capture": (
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),
-    "_graphs.diff": "| GraphDiff NodeChange",
+    "_graphs.diff": "| GraphDiff",
     "_graphs.graph": "CapturedGraph",
     "_graphs.guard": "| GraphCaptureGuard",
-    "_graphs.signature": "| GraphSignature",
-    "_graphs.timings": "| GraphTimings SpanTiming",
-    "_graphs.types": "| CaptureInfo CaptureMode CaptureStatus GraphMemory OpenCapture",
+    "_graphs.timings": "| GraphTimings",
+    "_graphs.types": "| CaptureMode CaptureStatus",
     "_graphs.device_scalar": "DeviceScalar",
     "_graphs.pool": (
         "CapturePool | GraphPoolHandle capture_pool_for_handle graph_pool_handle "
         "release_graph_pool_handle"
     ),
     "_callable.api": "make_graphed_callable | GraphedCallable",
-    "_callable.stats": "| GraphCounts GraphedCallableStats",
     "_kernels.api": "kernels | Kernels",
-    "_kernels.rows": "| KernelRecord KernelRow KernelTotal KernelTotals",
     "_watch.api": "watch | ModuleWatch",
-    "_watch.tree": "| ModuleRow ModuleTimes PassTimes",
+    "_watch.tree": "| ModuleTimes",
     "_benchmark.api": "benchmark",
     "_benchmark.compare": "compare",
-    "_benchmark.sweep": "sweep | SweepPoint SweepResult",
+    "_benchmark.sweep": "sweep | SweepResult",
     "_report.html": "write_report",
-    "_results.comparison": "| CompareResult CompareRow",
-    "_results.change_point": "| HistoryChange",
-    "_results.decision": "| Decision Verdict",
+    "_results.comparison": "| CompareResult",
+    "_results.decision": "| Verdict",
     "_results.history": "history | History",
-    "_results.history_series": "| HistoryPoint HistorySeries",
     "_results.result": "| BenchResult",
     "_pytest.fixture": "| GpuBenchmark",
     "_cli.ipython": "| load_ipython_extension",

@@ -70,7 +70,7 @@ def test_a_result_on_the_cpus_clock_has_the_instructions_of_a_call(
 def test_a_counter_that_is_missing_leaves_the_reason(counter: Callable[..., FakeCounter]) -> None:
     counter(error=errno.ENOENT)
     result = gpuprof.benchmark(lambda: None, **QUICK)
-    assert result.instructions == gpuprof.Instructions(reason=reason_of(errno.ENOENT))
+    assert result.instructions == gpuprof.results.Instructions(reason=reason_of(errno.ENOENT))
     assert "instructions" not in str(result)
     assert not any("instructions" in text for text in result.warnings)
 
@@ -128,7 +128,7 @@ def test_comparisons_have_them_too(counter: Callable[..., FakeCounter]) -> None:
 
 
 def test_the_system_counts_or_says_why_not() -> None:
-    def counted(count: int) -> gpuprof.Instructions:
+    def counted(count: int) -> gpuprof.results.Instructions:
         found = gpuprof.benchmark(lambda: sum(range(count)), **QUICK).instructions
         assert found is not None
         return found

@@ -123,7 +123,7 @@ def test_what_cannot_be_captured_is_collected_in_a_call(monkeypatch: pytest.Monk
 
     for capture in (fails, None):
         found = launches.of_calls(work, capture, lambda: done.append("wait"))
-        assert found == gpuprof.Launches({"gemm": 1}, 1, 1, source="CUPTI")
+        assert found == gpuprof.results.Launches({"gemm": 1}, 1, 1, source="CUPTI")
     once = ["set up", "wait", "call"]
     assert done == ["set up", *once, *once, *once, *once]
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from gpuprof import Instructions, Launches
 from gpuprof._cli import ab, ab_processes
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.rows import EMPTY, Row, Summary
 from gpuprof._timing.stats import Stats
+from gpuprof.results import Instructions, Launches
 from tests.support.benchmark_results import answer, bench
 from tests.support.processes import environment
 

@@ -35,7 +35,7 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.Row]:
+def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.results.Row]:
     rows = [row("step", own + waiting), row("step/fwd", own / 2)]
     return rows + ([row("step/collective/all_reduce", waiting)] if waiting else [])
 
@@ -50,7 +50,7 @@ def remade(raw: bytes, **changes: Any) -> bytes:
 
 
 def gathered(
-    ranks: Ranks, store: MemoryStore, rows: Callable[[int], list[gpuprof.Row]], among: Any
+    ranks: Ranks, store: MemoryStore, rows: Callable[[int], list[gpuprof.results.Row]], among: Any
 ) -> distributed.RankStats:
     """Have the ranks of `among` leave their rows, and return what rank 0 makes of them."""
     for rank in among:
@@ -180,7 +180,7 @@ def test_what_another_thread_waits_for_is_found_by_its_path(
     ranks: Ranks, store: MemoryStore
 ) -> None:
     rows = [row("step", 10.0), row("step/bwd", 6.0)]
-    apart = gpuprof.Row(
+    apart = gpuprof.results.Row(
         "step/bwd/collective/ddp",
         "cpu",
         row("a", 1.0).gpu,

@@ -280,9 +280,15 @@ def test_of_many_nodes_the_kinds_are_counted() -> None:
 @pytest.mark.parametrize(
     ("shown", "words"),
     [
-        (gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 3), "OpenCapture(id=7, stream=2"),
-        (gpuprof.CaptureInfo(gpuprof.CaptureStatus.NONE, None, None, ()), "CaptureInfo(status="),
-        (gpuprof.SpanTiming((1.0, 2.0, None)), "countmsmean33.00001.5000"),
+        (
+            gpuprof.results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 3),
+            "OpenCapture(id=7, stream=2",
+        ),
+        (
+            gpuprof.results.CaptureInfo(gpuprof.CaptureStatus.NONE, None, None, ()),
+            "CaptureInfo(status=",
+        ),
+        (gpuprof.results.SpanTiming((1.0, 2.0, None)), "countmsmean33.00001.5000"),
     ],
 )
 def test_what_is_known_of_a_capture_is_shown_in_notebooks(shown: Any, words: str) -> None:

@@ -76,9 +76,9 @@ def test_upload_is_idempotent_and_done_by_a_launch_too(fake: FakeCuda, stream: i
 
 
 def test_memory_that_nobody_knows_is_none() -> None:
-    unknown = gpuprof.GraphMemory(None, None)
+    unknown = gpuprof.results.GraphMemory(None, None)
     assert unknown.total is None
-    assert gpuprof.GraphMemory(None, 4096).total == 4096
+    assert gpuprof.results.GraphMemory(None, 4096).total == 4096
     assert "None" in unknown._repr_html_()
 
 

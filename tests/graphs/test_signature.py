@@ -69,7 +69,9 @@ def test_digits_alone_do_not_tell_what_differs() -> None:
 def test_stored_launches_are_compared_with_those_of_a_graph() -> None:
     stored = json.dumps(signature_of(chain("gemm", "add")).launches.to_dict())
     now = signature_of(chain("gemm", "add", "add")).launches
-    assert gpuprof.Launches.from_dict(json.loads(stored)).diff(now) == "+1 add, 2 -> 3 kernels"
+    assert (
+        gpuprof.results.Launches.from_dict(json.loads(stored)).diff(now) == "+1 add, 2 -> 3 kernels"
+    )
 
 
 def test_a_captured_graph_has_one(fake: FakeCuda, stream: int) -> None:

@@ -320,7 +320,7 @@ def test_a_long_difference_is_cut_where_it_is_shown_and_whole_in_its_lines() -> 
 def test_a_differences_repr_is_its_text() -> None:
     found = diff(chain("a", "b"), chain("a", "c"))
     assert repr(found) == str(found) == "node 1 b: kernel b -> c"
-    assert repr(found.changed[0]) == "<gpuprof.NodeChange node 1 b: kernel b -> c>"
+    assert repr(found.changed[0]) == "<gpuprof.results.NodeChange node 1 b: kernel b -> c>"
     assert repr(diff(chain("a"), chain("a"))).startswith("no difference")
 
 
@@ -329,7 +329,9 @@ def test_a_change_with_many_differences_inside_has_a_short_repr() -> None:
         make(Spec(type="graph", children=chain(*[name] * 500))) for name in ("<a>", "<b>")
     )
     (change,) = diff(own, other).changed
-    assert repr(change).startswith("<gpuprof.NodeChange node 0 graph: in its child graph: node 0")
+    assert repr(change).startswith(
+        "<gpuprof.results.NodeChange node 0 graph: in its child graph: node 0"
+    )
     assert repr(change).endswith(", and more>")
     assert len(repr(change)) < 300
     assert "<a>" not in change._repr_html_()

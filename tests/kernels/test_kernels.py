@@ -18,7 +18,7 @@ from tests.support.processes import run_python
 COPY_NAME = "Memcpy HtoD (Pageable -> Device)"
 
 
-def row(k: gpuprof.Kernels, path: str) -> gpuprof.KernelRow:
+def row(k: gpuprof.Kernels, path: str) -> gpuprof.results.KernelRow:
     return next(each for each in k.rows if each.path == path)
 
 

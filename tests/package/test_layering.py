@@ -30,7 +30,7 @@ LAYERS = (
     {"_run"},
     {"_training"},
     {"_pytest", "_cli"},
-    {"_probes", "compat", "distributed", "exporters", "integrations"},
+    {"_probes", "compat", "distributed", "exporters", "integrations", "results"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -26,11 +26,18 @@ from tests.support.processes import check_python
 
 API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 PUBLIC = sorted(
-    {*gpuprof.__all__, *gpuprof._MODULE_OF}
-    - {"compat", "distributed", "errors", "exporters", "integrations", "nvtx"}
+    {*gpuprof.__all__, *gpuprof._MODULE_OF, *gpuprof.results.__all__}
+    - {"compat", "distributed", "errors", "exporters", "integrations", "nvtx", "results"}
     - {*errors.__all__}
 )
-FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
+
+
+def public(name: str) -> Any:
+    """Return what has a public name, here or in `gpuprof.results`."""
+    return getattr(gpuprof, name, None) or getattr(gpuprof.results, name)
+
+
+FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(public(name))]
 # Those that a user makes; the others are made by gpuprof.
 CONSTRUCTED = [
     "CapturePool",
@@ -41,25 +48,27 @@ CONSTRUCTED = [
     "capture",
 ]
 PER_THREAD_STREAM = 2  # the driver's handle
-STATS = gpuprof.GraphedCallableStats(
+STATS = gpuprof.results.GraphedCallableStats(
     captures=1,
-    graphs=(gpuprof.GraphCounts("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
+    graphs=(gpuprof.results.GraphCounts("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
 )
-KERNEL = gpuprof.KernelRecord(
+KERNEL = gpuprof.results.KernelRecord(
     "gemm", "kernel", ("step",), 5, 9, 0, 7, "cudaLaunchKernel", 1, 2, 77, 3, 0, 0, 0, 4, "unknown"
 )
-KERNELS = gpuprof.KernelTotals(
-    [gpuprof.KernelTotal("gemm", "kernel", 2, 3.0, 1.0, 2.0, 1.0)], "all"
+KERNELS = gpuprof.results.KernelTotals(
+    [gpuprof.results.KernelTotal("gemm", "kernel", 2, 3.0, 1.0, 2.0, 1.0)], "all"
 )
 TIMES = gpuprof.ModuleTimes(
     [
-        gpuprof.ModuleRow(
+        gpuprof.results.ModuleRow(
             path="",
             class_name="Net",
             depth=0,
-            forward=gpuprof.PassTimes(calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5),
-            recomputed=gpuprof.PassTimes(),
-            backward=gpuprof.PassTimes(),
+            forward=gpuprof.results.PassTimes(
+                calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5
+            ),
+            recomputed=gpuprof.results.PassTimes(),
+            backward=gpuprof.results.PassTimes(),
             share=None,
             parameters=8,
             parameter_bytes=32,
@@ -69,25 +78,28 @@ TIMES = gpuprof.ModuleTimes(
     ],
     clocks=("cuda",),
 )
-SERIES = gpuprof.HistorySeries(
+SERIES = gpuprof.results.HistorySeries(
     "test_a",
     "test_a",
     "main",
     "NVIDIA-H200",
-    tuple(gpuprof.HistoryPoint("2026-11-01", ms, ms, ms, "c1", "NVIDIA H200") for ms in (1.0, 2.0)),
-    gpuprof.HistoryChange(1, 0.001),
+    tuple(
+        gpuprof.results.HistoryPoint("2026-11-01", ms, ms, ms, "c1", "NVIDIA H200")
+        for ms in (1.0, 2.0)
+    ),
+    gpuprof.results.HistoryChange(1, 0.001),
     ("a note",),
 )
-OPEN = gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
+OPEN = gpuprof.results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
 
 
 def parameters_of(name: str) -> list[inspect.Parameter]:
-    return list(inspect.signature(getattr(gpuprof, name)).parameters.values())
+    return list(inspect.signature(public(name)).parameters.values())
 
 
 def sections(name: str) -> dict[str, str]:
     """Return the NumPy-style sections of a docstring; the text before them is ``''``."""
-    text = inspect.getdoc(getattr(gpuprof, name)) or ""
+    text = inspect.getdoc(public(name)) or ""
     parts = re.split(r"^(\w[\w ]*)\n-{3,}$", text, flags=re.M)
     return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
@@ -95,7 +107,7 @@ def sections(name: str) -> dict[str, str]:
 def test_dir_shows_the_everyday_names_before_and_after_they_are_used() -> None:
     assert dir(gpuprof) == sorted([*gpuprof.__all__, "__version__"])
     for name in PUBLIC:
-        getattr(gpuprof, name)
+        public(name)
     assert dir(gpuprof) == sorted([*gpuprof.__all__, "__version__"])
 
 
@@ -110,7 +122,7 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
 
 
 def test_no_module_hides_a_public_name() -> None:
-    assert not any(inspect.ismodule(getattr(gpuprof, name)) for name in PUBLIC)
+    assert not any(inspect.ismodule(public(name)) for name in PUBLIC)
 
 
 CLASSES = [name for name in PUBLIC if name not in FUNCTIONS]
@@ -118,13 +130,20 @@ CLASSES = [name for name in PUBLIC if name not in FUNCTIONS]
 
 @pytest.mark.parametrize("name", [*CLASSES, *errors.__all__])
 def test_tracebacks_and_pickles_show_a_class_by_its_public_name(name: str) -> None:
-    value = getattr(gpuprof, name, errors.cuda_error)
-    assert not inspect.isclass(value) or value.__module__ == "gpuprof"
+    value = errors.cuda_error if name == "cuda_error" else public(name)
+    module = "gpuprof.results" if name in gpuprof.results.__all__ else "gpuprof"
+    assert not inspect.isclass(value) or value.__module__ == module
+
+
+@pytest.mark.parametrize("name", gpuprof.results.__all__)
+def test_a_class_of_what_was_measured_has_one_public_name(name: str) -> None:
+    assert getattr(gpuprof.results, name).__module__ == "gpuprof.results"
+    assert not hasattr(gpuprof, name)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_record_takes_no_private_field(name: str) -> None:
-    kind = getattr(gpuprof, name)
+    kind = public(name)
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     assert [each.name for each in fields if each.init and each.name.startswith("_")] == []
 
@@ -143,7 +162,7 @@ def test_a_class_has_its_public_name_also_where_nobody_has_asked_for_it() -> Non
             print(type(error).__module__)
         """
     )
-    assert out.split() == ["gpuprof"] * 4
+    assert out.split() == ["gpuprof", "gpuprof.results", "gpuprof.results", "gpuprof"]
 
 
 def test_a_pickle_that_names_a_module_of_an_older_version_loads() -> None:
@@ -165,7 +184,9 @@ def test_the_version_is_the_extensions() -> None:
 
 def test_the_reference_documents_every_public_name_and_no_other() -> None:
     page = API_PAGE.read_text(encoding="utf-8")
-    documented = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", page, re.M)
+    documented = re.findall(
+        r"^\.\. auto(?:function|class):: (?:gpuprof\.results\.)?(\w+)$", page, re.M
+    )
     assert sorted(documented) == PUBLIC
     assert re.search(r"^\.\. automodule:: gpuprof\.errors\n +:members:", page, re.M)
 
@@ -186,7 +207,7 @@ def test_every_argument_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_a_function_returns_is_described(name: str) -> None:
-    signature = inspect.signature(getattr(gpuprof, name))
+    signature = inspect.signature(public(name))
     returns_nothing = signature.return_annotation in {None, "None"}
     flat = "Return" in sections(name)[""]  # a sentence is enough where there are no arguments
     has_section = "Returns" in sections(name)
@@ -203,7 +224,7 @@ def test_what_is_raised_is_described_where_more_than_a_flag_is_given(name: str) 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_public_members_have_docstrings(name: str) -> None:
-    kind = getattr(gpuprof, name)
+    kind = public(name)
     silent = [
         member
         for member, value in vars(kind).items()
@@ -254,11 +275,11 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Annotation": (lambda: gpuprof.annotate("pickled"), id),
     "Backend": (lambda: gpuprof.backends()["cpu"], lambda b: (b.available, b.reason)),
     "Calibration": (
-        lambda: gpuprof.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
+        lambda: gpuprof.results.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
         lambda c: c.to_dict(),
     ),
     "CaptureInfo": (
-        lambda: gpuprof.CaptureInfo(gpuprof.CaptureStatus.ACTIVE, 7, 2, (OPEN,)),
+        lambda: gpuprof.results.CaptureInfo(gpuprof.CaptureStatus.ACTIVE, 7, 2, (OPEN,)),
         lambda info: info.to_dict(),
     ),
     "CaptureMode": (lambda: gpuprof.CaptureMode.RELAXED, id),
@@ -268,7 +289,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: diff.compare(nodes_of_a_graph(), chain("first")),
         lambda diff: (str(diff), diff.to_dict()),
     ),
-    "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
+    "GraphMemory": (lambda: gpuprof.results.GraphMemory(4096, None), lambda m: m.to_dict()),
     "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
     "GraphCounts": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
@@ -277,11 +298,20 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: signature_of(nodes_of_a_graph()),
         lambda signature: (str(signature), signature.launches),
     ),
-    "Instructions": (lambda: gpuprof.Instructions((1.0, 2.0)), lambda found: found.to_dict()),
-    "Launches": (lambda: gpuprof.Launches({"k": 2}, 1), lambda launches: launches.to_dict()),
-    "MemoryUse": (lambda: gpuprof.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
+    "Instructions": (
+        lambda: gpuprof.results.Instructions((1.0, 2.0)),
+        lambda found: found.to_dict(),
+    ),
+    "Launches": (
+        lambda: gpuprof.results.Launches({"k": 2}, 1),
+        lambda launches: launches.to_dict(),
+    ),
+    "MemoryUse": (lambda: gpuprof.results.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
     "KernelRecord": (lambda: KERNEL, tuple),
-    "KernelRow": (lambda: gpuprof.KernelRow(("step", "a/b"), 2, 1, 1), lambda row: row.to_dict()),
+    "KernelRow": (
+        lambda: gpuprof.results.KernelRow(("step", "a/b"), 2, 1, 1),
+        lambda row: row.to_dict(),
+    ),
     "KernelTotal": (lambda: KERNELS[0], lambda total: total.to_dict()),
     "KernelTotals": (lambda: KERNELS, lambda totals: totals.to_dict()),
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
@@ -292,11 +322,14 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
     "PassTimes": (lambda: TIMES[""].forward, lambda times: times.to_dict()),
-    "Peaks": (lambda: gpuprof.Peaks({"float16": 1e15}, 4e12), lambda peaks: peaks.to_dict()),
+    "Peaks": (
+        lambda: gpuprof.results.Peaks({"float16": 1e15}, 4e12),
+        lambda peaks: peaks.to_dict(),
+    ),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
     "Sample": (cpu_sample, lambda s: s.to_dict()),
     "Scope": (lambda: gpuprof.timer("pickled"), id),
-    "SpanTiming": (lambda: gpuprof.SpanTiming((1.0, None)), lambda s: s.to_dict()),
+    "SpanTiming": (lambda: gpuprof.results.SpanTiming((1.0, None)), lambda s: s.to_dict()),
     "Stats": (cpu_stats, lambda s: s.to_dict()),
     "Summary": (lambda: cpu_stats()["pickled"].host, lambda s: s.to_dict()),
     "SyncBackend": (
@@ -305,7 +338,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "BenchResult": (lambda: RESULT, lambda r: r),
     "History": (lambda: gpuprof.History([SERIES]), lambda history: history.to_dict()),
-    "HistoryChange": (lambda: gpuprof.HistoryChange(1, 0.001), lambda change: change),
+    "HistoryChange": (lambda: gpuprof.results.HistoryChange(1, 0.001), lambda change: change),
     "HistoryPoint": (lambda: SERIES.points[0], lambda point: point),
     "HistorySeries": (lambda: SERIES, lambda series: series),
     "CompareResult": (
@@ -316,7 +349,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0)["b"],
         lambda row: row.to_dict(),
     ),
-    "SweepPoint": (lambda: gpuprof.SweepPoint({"n": 1}, RESULT), lambda p: p.to_dict()),
+    "SweepPoint": (lambda: gpuprof.results.SweepPoint({"n": 1}, RESULT), lambda p: p.to_dict()),
     "SweepResult": (
         lambda: gpuprof.sweep(lambda **_: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
         lambda s: s.to_dict(),
@@ -324,10 +357,15 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "TraceDiff": (traces_compared, lambda diff: (str(diff), diff.to_dict())),
     "Verdict": (lambda: gpuprof.Verdict.SLOW, lambda v: v),
     "Decision": (
-        lambda: gpuprof.Decision(gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"),
+        lambda: gpuprof.results.Decision(
+            gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"
+        ),
         lambda d: d,
     ),
-    "Work": (lambda: gpuprof.Work(2, flops=1e9, flops_per_s=1e12), lambda work: work.to_dict()),
+    "Work": (
+        lambda: gpuprof.results.Work(2, flops=1e9, flops_per_s=1e12),
+        lambda work: work.to_dict(),
+    ),
     # What was asked for, as long as it is not entered.
     "capture": (lambda: gpuprof.capture(2, name="pickled"), lambda c: c._settings),
 }
@@ -405,7 +443,7 @@ def test_a_class_that_pickles_comes_back_as_it_was(name: str, protocol: int) -> 
     make, essence = PICKLING[name]
     before = make()
     after = pickle.loads(pickle.dumps(before, protocol))
-    assert type(after) is type(before) is getattr(gpuprof, name)
+    assert type(after) is type(before) is public(name)
     assert essence(after) == essence(before)
 
 

@@ -304,7 +304,7 @@ def test_an_assertion_on_two_signatures_or_counts_says_the_difference(project: P
         from gpuprof._graphs.signature import signature_of
 
         def test_counts():
-            assert gpuprof.Launches({"a": 1, "b": 2}) == gpuprof.Launches({"a": 1})
+            assert gpuprof.results.Launches({"a": 1, "b": 2}) == gpuprof.results.Launches({"a": 1})
 
         def test_signatures():
             assert signature_of(chain("a", "a")) == signature_of(chain("a"))

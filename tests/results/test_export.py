@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof import BenchResult, CompareResult, Instructions, Launches, Verdict
+from gpuprof import BenchResult, CompareResult, Verdict
+from gpuprof.results import Instructions, Launches
 from tests.support.benchmark_results import bench, wavering
 
 HOSTILE = 'x,"y"\r\n=z'

@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Baselines:
     return Baselines(tmp_path / "kept")
 
 
-def only(found: gpuprof.History) -> gpuprof.HistorySeries:
+def only(found: gpuprof.History) -> gpuprof.results.HistorySeries:
     (series,) = found.series
     return series
 

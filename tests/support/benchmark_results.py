@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuprof import Decision, Verdict
+from gpuprof import Verdict
 from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.result import BenchResult
+from gpuprof.results import Decision
 
 
 def bench(name: str, samples: Sequence[float], **changes: Any) -> BenchResult:

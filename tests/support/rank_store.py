@@ -59,7 +59,7 @@ class Ranks:
         make = sys.modules["gpuprof._distributed.world"].Connection
         return self._connections.setdefault((self._rank, id(store)), make(store))
 
-    def be(self, rank: int, rows: Sequence[gpuprof.Row] = ()) -> None:
+    def be(self, rank: int, rows: Sequence[gpuprof.results.Row] = ()) -> None:
         """Go on as a rank that has measured these rows."""
         self._rank = rank
         self._patch.setenv("RANK", str(rank))
@@ -68,22 +68,24 @@ class Ranks:
         self._patch.setattr("gpuprof._distributed.gather.own_stats", lambda **_: own)
 
 
-def summary(mean: float, count: int = 10) -> gpuprof.Summary:
+def summary(mean: float, count: int = 10) -> gpuprof.results.Summary:
     """Return the summary of samples that all took the same time."""
-    return gpuprof.Summary(count, mean * count, *[mean] * 7)
+    return gpuprof.results.Summary(count, mean * count, *[mean] * 7)
 
 
-def row(path: str, mean: float, count: int = 10, **more: Any) -> gpuprof.Row:
+def row(path: str, mean: float, count: int = 10, **more: Any) -> gpuprof.results.Row:
     """Return a row of the host's clock; a collective's name has its slash inside."""
     names = tuple(path.replace("collective/", "collective:").split("/"))
     names = tuple(name.replace("collective:", "collective/") for name in names)
-    empty = gpuprof.Summary(0, 0.0, *[float("nan")] * 7)
-    return gpuprof.Row("/".join(names), "cpu", empty, summary(mean, count), names=names, **more)
+    empty = gpuprof.results.Summary(0, 0.0, *[float("nan")] * 7)
+    return gpuprof.results.Row(
+        "/".join(names), "cpu", empty, summary(mean, count), names=names, **more
+    )
 
 
-def gpu_row(path: str, gpu: float, host: float, count: int = 10) -> gpuprof.Row:
+def gpu_row(path: str, gpu: float, host: float, count: int = 10) -> gpuprof.results.Row:
     """Return a row of the GPU's clock."""
     names = row(path, 1.0).names
-    return gpuprof.Row(
+    return gpuprof.results.Row(
         "/".join(names), "cuda", summary(gpu, count), summary(host, count), names=names
     )

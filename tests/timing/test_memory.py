@@ -31,7 +31,7 @@ def use_of(sample: gpuprof.Sample) -> tuple[float, float, float]:
     return memory.peak, memory.absolute_peak, memory.change
 
 
-def row_of(path: str) -> gpuprof.MemoryUse:
+def row_of(path: str) -> gpuprof.results.MemoryUse:
     memory = gpuprof.stats()[path].memory
     assert memory is not None
     return memory
@@ -43,7 +43,7 @@ def test_a_sample_has_the_peak_and_the_change(torch: TorchMemory, stream: int) -
         assert sample.memory is None
         torch.use(30)
         torch.allocate(10)
-    assert sample.memory == gpuprof.MemoryUse(1, peak=30, absolute_peak=130, change=10)
+    assert sample.memory == gpuprof.results.MemoryUse(1, peak=30, absolute_peak=130, change=10)
     assert json.loads(json.dumps(sample.to_dict()))["memory"] == {
         "count": 1,
         "peak": 30,
@@ -60,7 +60,7 @@ def test_a_row_has_the_largest_peak_and_the_mean_change(torch: TorchMemory, stre
         with scope:
             torch.use(size)
             torch.allocate(3)
-    assert row_of("step") == gpuprof.MemoryUse(3, peak=50, absolute_peak=53, change=3)
+    assert row_of("step") == gpuprof.results.MemoryUse(3, peak=50, absolute_peak=53, change=3)
     with gpuprof.timer("step", stream=stream):  # does not ask
         torch.use(500)
     assert row_of("step").count == 3

@@ -32,7 +32,7 @@ def measure(name: str, amounts: list[int]) -> list[float]:
     return read
 
 
-def summary(path: str) -> gpuprof.Summary:
+def summary(path: str) -> gpuprof.results.Summary:
     host = gpuprof.stats()[path].host
     assert host is not None
     return host

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuprof
-from gpuprof import MemoryUse, Row, Stats, Summary, Work
+from gpuprof import Stats
+from gpuprof.results import MemoryUse, Row, Summary, Work
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
 

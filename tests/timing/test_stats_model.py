@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import Row, Stats, Summary
+from gpuprof import Stats
 from gpuprof._frameworks.torch import note_reset, torch_memory
+from gpuprof.results import Row, Summary
 
 
 def summary(count: int, ms: float, first: float | None = None) -> Summary:

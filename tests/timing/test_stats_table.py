@@ -14,9 +14,10 @@ import pytest
 from rich.cells import cell_len
 
 import gpuprof
-from gpuprof import Row, Stats, Summary
+from gpuprof import Stats
 from gpuprof._common.text import shown_text
 from gpuprof._display.tree import tree_lines
+from gpuprof.results import Row, Summary
 from tests.support.processes import check_python
 
 HOSTILE = "a\x1b[31m\n\x85\u202e|`<b>&\"'[red]$x$"

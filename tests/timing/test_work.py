@@ -22,7 +22,7 @@ def peaks() -> Iterator[None]:
     gpuprof.set_peaks()
 
 
-def work_of(path: str, clock: str = "cuda") -> gpuprof.Work:
+def work_of(path: str, clock: str = "cuda") -> gpuprof.results.Work:
     work = gpuprof.stats()[path, clock].work
     assert work is not None
     return work

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
-from gpuprof._common.records import Document, Record, head, now
+from gpuprof._common.records import Document, Record, head, in_results, now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
@@ -23,6 +23,7 @@ from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 _MAX_ERROR = 500
 
 
+@in_results
 @dataclass(frozen=True, repr=False)
 class SweepPoint(Record):
     """One point of a sweep: its parameters, and the result or why there is none.
@@ -36,8 +37,6 @@ class SweepPoint(Record):
     error : str or None
         The type and text of the exception that the point failed with.
     """
-
-    __module__ = "gpuprof"
 
     params: Mapping[str, Any]
     result: BenchResult | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuprof._callable.leaves import Leaf
-from gpuprof._common.records import Document, Record
+from gpuprof._common.records import Document, Record, in_results
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.shown import Shown
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MAX_ARGUMENTS = 4  # of a graph in a text
 
 
+@in_results
 @dataclass(frozen=True, repr=False)
 class GraphCounts(Shown, Record):
     """One captured graph of a graphed callable.
@@ -42,8 +43,6 @@ class GraphCounts(Shown, Record):
     capture_s : float
         What making it took on the host, in seconds: warm-up, capture and instantiation.
     """
-
-    __module__ = "gpuprof"
 
     name: str
     arguments: str
@@ -66,6 +65,7 @@ class GraphCounts(Shown, Record):
         return _table([self])
 
 
+@in_results
 @dataclass(frozen=True, repr=False)
 class GraphedCallableStats(Shown, Document):
     """What a graphed callable did since it was made.
@@ -97,8 +97,6 @@ class GraphedCallableStats(Shown, Document):
     graphs : tuple of GraphCounts
         The graphs that there are now.
     """
-
-    __module__ = "gpuprof"
 
     captures: int = 0
     replays: int = 0

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from gpuprof._common import checks
 from gpuprof._common.quantiles import quantile
-from gpuprof._common.records import Record, each_of
+from gpuprof._common.records import Record, each_of, in_results
 from gpuprof._common.units import percent
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -24,6 +24,7 @@ ALLOWED_PARANOID = 2  # up to which the system lets anybody count in user space
 _MOST = 1e18
 
 
+@in_results
 @dataclass(frozen=True)
 class Instructions(Record):
     """The instructions that a call takes on the CPU.
@@ -35,8 +36,6 @@ class Instructions(Record):
     reason : str
         Why they were not counted; empty if they were.
     """
-
-    __module__ = "gpuprof"
 
     per_call: tuple[float, ...] = ()
     reason: str = ""

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.records import Record, by_name
+from gpuprof._common.records import Record, by_name, in_results
 from gpuprof._common.text import MAX_TEXT_BYTES, output_text
 
 UNNAMED = "(kernel without a name)"
@@ -30,6 +30,7 @@ _PLURALS = {COPY: "memory copies", MEMSET: "memsets", "kernel": "kernels"}
 _count_of = partial(checks.whole, least=0, most=_MOST)
 
 
+@in_results
 @dataclass(frozen=True)
 class Launches(Record):
     """What one call, or one replay of a graph, launches on the GPU.
@@ -50,8 +51,6 @@ class Launches(Record):
     versions : mapping of str to str
         What chooses kernels: the GPU and the versions of the libraries, as far as they are known.
     """
-
-    __module__ = "gpuprof"
 
     kernels: Mapping[str, int] = field(default_factory=dict)
     copies: int = 0
@@ -133,7 +132,7 @@ class Launches(Record):
         shown = _telling(self._counts())
         most = sorted(self._counts().items(), key=lambda each: (-each[1], each[0]))
         lines = [f"{count:>6,}  {shown[key]}" for key, count in most]
-        return "\n".join([f"<gpuprof.Launches: {self}>", *lines])
+        return "\n".join([f"<gpuprof.results.Launches: {self}>", *lines])
 
     def _counts(self) -> dict[Key, int]:
         counts: dict[Key, int] = {("kernel", name): count for name, count in self.kernels.items()}

@@ -18,7 +18,7 @@ from typing import Any
 
 from gpuprof._common import checks, machine
 from gpuprof._common.files import FileLock, open_regular, replace_file
-from gpuprof._common.records import Document, Record, by_name, head, now, or_none
+from gpuprof._common.records import Document, Record, by_name, head, in_results, now, or_none
 from gpuprof._common.text import shown_text
 
 FORMAT = "gpuprof-peaks"
@@ -45,6 +45,7 @@ _read: dict[Path, tuple[tuple[int, ...], dict[str, Peaks]]] = {}  # by a file's 
 _warned: set[Path] = set()
 
 
+@in_results
 @dataclass(frozen=True)
 class Peaks(Record):
     """The most that a device does.
@@ -65,8 +66,6 @@ class Peaks(Record):
     key : str
         The GPU's model, memory and driver, by which they are stored; empty if they were given.
     """
-
-    __module__ = "gpuprof"
 
     flops: Mapping[str, float] = field(default_factory=dict)
     bytes_per_s: float | None = None

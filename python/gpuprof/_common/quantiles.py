@@ -26,7 +26,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def quantile_of_bins(bins: Sequence[tuple[int, int]], q: float) -> float:
-    """Return the quantile of what is in bins, as `gpuprof.Summary` has them; NaN of nothing."""
+    """Return the quantile of what is in bins, as a `Summary` has them; NaN of nothing."""
     upto = [*accumulate(count for _, count in bins)]
 
     def at(rank: int) -> float:

@@ -18,7 +18,17 @@ from functools import cache
 from itertools import chain
 from math import isfinite, nan
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union, cast, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 from typing import get_type_hints as type_hints
 
 from gpuprof._common import checks
@@ -28,7 +38,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LARGEST = 2**63
+_Kind = TypeVar("_Kind", bound=type)
 Check: TypeAlias = "Callable[[str, Any], Any]"  # takes a name and a value; returns the value
+
+
+def in_results(kind: _Kind) -> _Kind:
+    """Show a class as one of `gpuprof.results`, in tracebacks and in pickles.
+
+    A decorator: while a dataclass is made, its module must have been imported.
+    """
+    kind.__module__ = "gpuprof.results"
+    return kind
 
 
 class Plain:

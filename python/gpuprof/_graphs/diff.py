@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gpuprof._common.records import in_results
 from gpuprof._common.text import plural, shown_text
 from gpuprof._display.shown import ShownAsCode
 from gpuprof._graphs.signature import FIELDS, Nodes, digits, facts, in_order
@@ -34,6 +35,7 @@ NO_SCOPE = "(none)"
 NO_DIFFERENCE = "no difference (kernel arguments, addresses and events are not compared)"
 
 
+@in_results
 @dataclass(frozen=True, repr=False)
 class NodeChange(ShownAsCode):
     """A node that both graphs have and that differs.
@@ -48,8 +50,6 @@ class NodeChange(ShownAsCode):
         How the child graphs of the two differ; None if they do not.
     """
 
-    __module__ = "gpuprof"
-
     node: GraphNode
     other: GraphNode
     fields: dict[str, tuple[Any, Any]]
@@ -58,7 +58,7 @@ class NodeChange(ShownAsCode):
     def __repr__(self) -> str:
         lines = [*islice(self.lines(), 2)]
         more = ", and more" if len(lines) > 1 else ""
-        return f"<gpuprof.NodeChange {lines[0] if lines else 'of nothing'}{more}>"
+        return f"<gpuprof.results.NodeChange {lines[0] if lines else 'of nothing'}{more}>"
 
     def lines(self) -> Iterator[str]:
         """Yield what changed, one difference a line."""

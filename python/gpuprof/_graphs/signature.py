@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common.launches import Launches, counted
+from gpuprof._common.records import in_results
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,6 +25,7 @@ _ELSEWHERE = (
 )
 
 
+@in_results
 class GraphSignature(str):
     """16 hexadecimal digits that are equal for graphs that do the same; text in every respect.
 
@@ -33,7 +35,6 @@ class GraphSignature(str):
         What a replay launches: kernels by name, copies, memsets.
     """
 
-    __module__ = "gpuprof"
     __slots__ = ("launches",)
     launches: Launches
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gpuprof._common.records import Plain
+from gpuprof._common.records import Plain, in_results
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
@@ -17,6 +17,7 @@ Names: TypeAlias = tuple[str, ...]
 _HEAD = ("count", "ms", "mean")
 
 
+@in_results
 @dataclass(frozen=True)
 class SpanTiming(Plain, Shown):
     """What the scopes of one path took in the last replay.
@@ -27,8 +28,6 @@ class SpanTiming(Plain, Shown):
         Milliseconds, one for each time that the scope was entered in the capture, in that order;
         None where the replay has not come that far.
     """
-
-    __module__ = "gpuprof"
 
     values: tuple[float | None, ...]
     _MEMBERS = ("count", "ms", "mean_ms", "values")

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Literal, TypeAlias
 
 from gpuprof._common import checks
-from gpuprof._common.records import Plain
+from gpuprof._common.records import Plain, in_results
 from gpuprof._display.shown import ShownAsCode
 
 
@@ -55,6 +55,7 @@ _SHOWN = 80  # characters of a name in a text
 _MODES = {mode.name.lower(): mode for mode in CaptureMode}
 
 
+@in_results
 @dataclass(frozen=True)
 class OpenCapture(ShownAsCode):
     """One open capture of this process that gpuprof began.
@@ -71,8 +72,6 @@ class OpenCapture(ShownAsCode):
         How many nodes it had when last seen; None if nobody has looked.
     """
 
-    __module__ = "gpuprof"
-
     id: int
     stream: int
     mode: CaptureMode
@@ -84,6 +83,7 @@ class OpenCapture(ShownAsCode):
         return asdict(self) | {"mode": self.mode.name.lower()}
 
 
+@in_results
 @dataclass(frozen=True)
 class CaptureInfo(ShownAsCode):
     """What `capture_info` knows of a stream.
@@ -98,8 +98,6 @@ class CaptureInfo(ShownAsCode):
     open_captures : tuple of OpenCapture
         Every open capture of this process that gpuprof began, on whichever stream.
     """
-
-    __module__ = "gpuprof"
 
     status: CaptureStatus
     id: int | None
@@ -116,6 +114,7 @@ class CaptureInfo(ShownAsCode):
         }
 
 
+@in_results
 @dataclass(frozen=True)
 class GraphMemory(Plain, ShownAsCode):
     """Device memory that a graph took, in bytes.
@@ -129,10 +128,8 @@ class GraphMemory(Plain, ShownAsCode):
         Taken by the executable graph, found by making a second one; None where that cannot be
         found, as for a graph that allocates memory itself.
     upload : int or None
-        Taken by `CapturedGraph.upload`; None where it was not called.
+        Taken by `gpuprof.CapturedGraph.upload`; None where it was not called.
     """
-
-    __module__ = "gpuprof"
 
     instantiate: int | None
     upload: int | None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
-from gpuprof._common.records import Plain
+from gpuprof._common.records import Plain, in_results
 from gpuprof._common.units import NOTHING, byte_size, duration
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
@@ -15,6 +15,7 @@ from gpuprof._display.table import Table
 NO_SCOPE_TEXT = "(no scope)"
 
 
+@in_results
 @dataclass(frozen=True)
 class KernelRow(Plain):
     """What one scope launched, with all that is inside it. Times are milliseconds.
@@ -36,8 +37,6 @@ class KernelRow(Plain):
     host_bound_ms, dependency_ms, launch_gap_ms, unknown_ms : float
         How long streams had nothing to do before work of this scope, by cause.
     """
-
-    __module__ = "gpuprof"
 
     names: tuple[str, ...]
     count: int = 0
@@ -78,6 +77,7 @@ class KernelRow(Plain):
         }
 
 
+@in_results
 @dataclass(frozen=True)
 class KernelTotal(Plain):
     """All work of one name.
@@ -97,8 +97,6 @@ class KernelTotal(Plain):
         How many bytes were copied or set; 0 where that is not known.
     """
 
-    __module__ = "gpuprof"
-
     name: str
     kind: str
     count: int
@@ -115,10 +113,9 @@ class KernelTotal(Plain):
         return self.total_ms / self.count
 
 
+@in_results
 class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
-    """Work by name, the largest total first, as `Kernels.by_kernel` returns it."""
-
-    __module__ = "gpuprof"
+    """Work by name, the largest total first, as `gpuprof.Kernels.by_kernel` returns it."""
 
     def __init__(self, totals: Sequence[KernelTotal], title: str) -> None:
         self._totals = tuple(totals)
@@ -158,6 +155,7 @@ class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
         return Table.of(lines, left={"name"}, title=self._title)
 
 
+@in_results
 class KernelRecord(NamedTuple):
     """One kernel, copy or memset. Times are nanoseconds of ``time.monotonic_ns()``.
 
@@ -208,9 +206,6 @@ class KernelRecord(NamedTuple):
     nbytes: int
     idle_ns: int
     idle_cause: str
-
-
-KernelRecord.__module__ = "gpuprof"  # which the class body cannot say of a named tuple
 
 
 def _time(ms: float) -> str:

@@ -48,7 +48,7 @@ class GpuBenchmark:
     ----------
     result : gpuprof.BenchResult or None
         What was measured; None before, and where benchmarks are switched off.
-    decision : gpuprof.Decision or None
+    decision : gpuprof.results.Decision or None
         What the comparison with the baseline says; None without one.
     """
 

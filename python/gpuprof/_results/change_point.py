@@ -26,7 +26,7 @@ from functools import partial
 from types import MappingProxyType
 
 from gpuprof._common import checks
-from gpuprof._common.records import Record
+from gpuprof._common.records import Record, in_results
 
 P_LIMIT = 0.01
 MIN_SEGMENT = 3  # runs before the change, and from it on
@@ -35,6 +35,7 @@ _ENOUGH = 20  # orders that are as extreme, after which p is surely above the li
 _SEED = 1
 
 
+@in_results
 @dataclass(frozen=True)
 class HistoryChange(Record):
     """Where a series changed.
@@ -46,8 +47,6 @@ class HistoryChange(Record):
     p : float
         The share of random orders of the points that look as much like a change.
     """
-
-    __module__ = "gpuprof"
 
     index: int
     p: float

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from gpuprof._common.records import Document, Record, head, now
+from gpuprof._common.records import Document, Record, head, in_results, now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.records import Cell, Records
@@ -23,6 +23,7 @@ from gpuprof._results.export import records_of
 from gpuprof._results.result import LEFT, BenchResult, cells, headline, how, warnings_of
 
 
+@in_results
 @dataclass(frozen=True, repr=False)
 class CompareRow(Record):
     """One function of a comparison.
@@ -40,8 +41,6 @@ class CompareRow(Record):
     decision : Decision or None
         The verdict and what it rests on; None for the first function.
     """
-
-    __module__ = "gpuprof"
 
     result: BenchResult
     ratio: float

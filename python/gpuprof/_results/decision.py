@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.records import Check, Record
+from gpuprof._common.records import Check, Record, in_results
 
 
 class Verdict(str, Enum):
@@ -95,6 +95,7 @@ def _of(kind: str) -> Check:
     return check
 
 
+@in_results
 @dataclass(frozen=True)
 class Decision(Record):
     """A verdict, and what it rests on.
@@ -131,8 +132,6 @@ class Decision(Record):
     changes : str
         What differs in the launches, such as ``"+2 elementwise_kernel, 14 -> 16 kernels"``.
     """
-
-    __module__ = "gpuprof"
 
     verdict: Verdict
     base: float | None = None

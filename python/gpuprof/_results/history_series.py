@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from gpuprof._common import checks
-from gpuprof._common.records import Record
+from gpuprof._common.records import Record, in_results
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration, interval_text, percent_change
 from gpuprof._display import series_plot
@@ -19,6 +19,7 @@ DIRTY = "-dirty"  # ends the commit of a run with changed files
 _COMMIT_CHARACTERS = 10
 
 
+@in_results
 @dataclass(frozen=True)
 class HistoryPoint(Record):
     """One run of a benchmark.
@@ -40,8 +41,6 @@ class HistoryPoint(Record):
         for among them.
     """
 
-    __module__ = "gpuprof"
-
     time: str
     value: float
     low: float
@@ -59,6 +58,7 @@ class HistoryPoint(Record):
     )
 
 
+@in_results
 @dataclass(frozen=True)
 class HistorySeries(Record):
     """The runs of one benchmark in one baseline on one kind of machine.
@@ -82,8 +82,6 @@ class HistorySeries(Record):
     unit : str
         Of the values: ``"ms"``.
     """
-
-    __module__ = "gpuprof"
 
     name: str
     benchmark: str

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.records import Record
+from gpuprof._common.records import Record, in_results
 from gpuprof._display.shown import Shown
 
 if TYPE_CHECKING:
     from gpuprof._display.table import Table
 
 
+@in_results
 @dataclass(frozen=True)
 class Calibration(Shown, Record):
     """What an empty interval reads on a device.
@@ -34,8 +35,6 @@ class Calibration(Shown, Record):
     method : str
         How it was measured, in words.
     """
-
-    __module__ = "gpuprof"
 
     device: int
     tick_ns: float

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprof._common.records import Record
+from gpuprof._common.records import Record, in_results
 from gpuprof._frameworks import memory as allocators
 
 # By `MemoryNote` of src/timing/work.hpp.
@@ -23,6 +23,7 @@ _NOTES = (
 )
 
 
+@in_results
 @dataclass(frozen=True, slots=True)
 class MemoryUse(Record):
     """What the allocators of torch and CuPy did in a scope, or in the scopes of a row.
@@ -40,8 +41,6 @@ class MemoryUse(Record):
     note : str
         Why figures are NaN, or how they are to be read; empty where there is nothing to say.
     """
-
-    __module__ = "gpuprof"
 
     count: int
     peak: float

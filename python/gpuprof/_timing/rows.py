@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gpuprof._common.records import Record
+from gpuprof._common.records import Record, in_results
 
 if TYPE_CHECKING:
     from gpuprof._timing.memory import MemoryUse
@@ -21,6 +21,7 @@ Names: TypeAlias = tuple[str, ...]
 Bins: TypeAlias = tuple[tuple[int, int], ...]
 
 
+@in_results
 @dataclass(frozen=True, slots=True)
 class Summary(Record):
     """What a series of times adds up to, in milliseconds.
@@ -32,8 +33,6 @@ class Summary(Record):
     its count, the lowest first. Bin b begins at ``2 ** (b // 64 - 30) * (1 + b % 64 / 64)``
     milliseconds and ends where the next one begins. None where that was not asked for.
     """
-
-    __module__ = "gpuprof"
 
     count: int
     total_ms: float
@@ -77,6 +76,7 @@ _NO_TIMES: list[Any] = [math.nan] * 7
 EMPTY = Summary(0, 0.0, *_NO_TIMES)
 
 
+@in_results
 @dataclass(frozen=True, slots=True)
 class Row(Record):
     """The samples of one path on one clock.
@@ -93,8 +93,6 @@ class Row(Record):
     `work` is what samples were told of their work, with `flops=` and `nbytes=`, and `memory` what
     the allocators did in scopes with `memory=True`; None where there is none.
     """
-
-    __module__ = "gpuprof"
 
     path: str
     clock: str

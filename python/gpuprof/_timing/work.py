@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.records import Record
+from gpuprof._common.records import Record, in_results
 
 if TYPE_CHECKING:
     from gpuprof._common.peaks import Peaks
 
 
+@in_results
 @dataclass(frozen=True, slots=True)
 class Work(Record):
     """The work of a row's samples that were told it, and its rates.
@@ -33,8 +34,6 @@ class Work(Record):
     peak_dtype : str
         The data type of whose peak `flops_share` is: the fastest of the device.
     """
-
-    __module__ = "gpuprof"
 
     count: int
     flops: float | None = None

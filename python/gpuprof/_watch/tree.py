@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._common.records import Plain
+from gpuprof._common.records import Plain, in_results
 from gpuprof._common.units import NOTHING, byte_size, duration
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
@@ -141,6 +141,7 @@ def _add(ms: float, waiting: Waiting) -> None:
             of.inside_ms += ms
 
 
+@in_results
 @dataclass(frozen=True)
 class PassTimes(Plain, Shown):
     """The passes of one module in one direction. Times are milliseconds.
@@ -168,8 +169,6 @@ class PassTimes(Plain, Shown):
         that gpuprof did not open, or the GPU is not done with them.
     """
 
-    __module__ = "gpuprof"
-
     calls: int = 0
     timed: int = 0
     total_ms: float = 0.0
@@ -191,6 +190,7 @@ class PassTimes(Plain, Shown):
         return Table(("figure", "value"), [(k, str(v)) for k, v in asdict(self).items()])
 
 
+@in_results
 @dataclass(frozen=True)
 class ModuleRow(Plain, Shown):
     """One module of a watched model.
@@ -216,8 +216,6 @@ class ModuleRow(Plain, Shown):
     also : tuple of str
         Other paths of the same module, whose calls are counted here.
     """
-
-    __module__ = "gpuprof"
 
     path: str
     class_name: str

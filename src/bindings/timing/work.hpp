@@ -26,7 +26,7 @@ int set_amount(timing::Sample& sample, PyObject* value, void* closure);
 extern int flops_closure;
 extern int nbytes_closure;
 
-// A gpuprof.MemoryUse, or None where the memory was not asked for or is not read.
+// A gpuprof.results.MemoryUse, or None where the memory was not asked for or is not read.
 PyObject* memory_of(const timing::Sample& sample);
 
 // Reads the allocators before a scope is entered: an object for end_memory(). Only an interrupt

@@ -49,13 +49,13 @@ def measure(function: Callable[[], Any], **options: Any) -> gpuprof.BenchResult:
     return gpuprof.benchmark(function, **{**QUICK, **options})
 
 
-def counted(function: Callable[[], Any], **options: Any) -> gpuprof.Launches:
+def counted(function: Callable[[], Any], **options: Any) -> gpuprof.results.Launches:
     found = measure(function, launches=True, **options).launches
     assert found is not None
     return found
 
 
-def judged(base: gpuprof.BenchResult, new: gpuprof.BenchResult) -> gpuprof.Decision:
+def judged(base: gpuprof.BenchResult, new: gpuprof.BenchResult) -> gpuprof.results.Decision:
     found = judge_launches([base], [new])
     assert found is not None
     return found

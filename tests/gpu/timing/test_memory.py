@@ -44,7 +44,7 @@ def hooks(cupy: Any) -> dict[str, Any]:
     return found
 
 
-def use_of(sample: gpuprof.Sample) -> gpuprof.MemoryUse:
+def use_of(sample: gpuprof.Sample) -> gpuprof.results.MemoryUse:
     assert sample.clock == "cuda"
     memory = sample.memory
     assert memory is not None
@@ -62,7 +62,7 @@ def of_torch(torch: Any, work: Callable[[], object]) -> tuple[int, int, int]:
     return peak - before, peak, after - before
 
 
-def figures(memory: gpuprof.MemoryUse) -> tuple[float, float, float]:
+def figures(memory: gpuprof.results.MemoryUse) -> tuple[float, float, float]:
     return memory.peak, memory.absolute_peak, memory.change
 
 
