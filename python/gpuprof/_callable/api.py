@@ -305,7 +305,7 @@ class GraphedCallable(CapturingCalls):
         return self.graph.timings(wait=wait)
 
     def stats(self) -> GraphedCallableStats:
-        """Return what the callable did since it was made or reset; see `results.GraphedCallableStats`."""
+        """Return what the callable did since it was made or reset."""
         captured = [each for each in map(self._of_entry, self._entries) if each is not None]
         graphs = tuple(self._stats_of(each) for each in captured)
         sizes = [each.memory_bytes for each in graphs]

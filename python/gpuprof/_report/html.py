@@ -44,8 +44,8 @@ def write_report(
     stats : Stats, optional
         Statistics of scopes; several as a list, or as a dict whose keys are their headings.
     results : BenchResult, CompareResult or SweepResult, optional
-        What benchmarks found; several as a list or a dict. A pair of a result and its `results.Decision`
-        is shown with the verdict.
+        What benchmarks found; several as a list or a dict. A pair of a result and its
+        `results.Decision` is shown with the verdict.
     graphs : CapturedGraph, optional
         Graphs to be drawn; several as a list or a dict.
     history : History, optional

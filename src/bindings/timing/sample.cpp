@@ -377,7 +377,8 @@ PyGetSetDef sample_getset[] = {
     {"nbytes", get_work, set_work,
      "Bytes that this entry reads and writes, or None. Set it inside the scope.", &nbytes_closure},
     {"memory", get_memory, nullptr,
-     "What the allocators did, a `results.MemoryUse`. None without `memory=True`, inside the scope, and on "
+     "What the allocators did, a `results.MemoryUse`. None without `memory=True`, inside the "
+     "scope, and on "
      "other clocks than 'cuda'.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
