@@ -106,6 +106,12 @@ def all_examples() -> list[Example]:
     ]
 
 
+def of_integration(name: str) -> list[Example]:
+    """Return the Python blocks of a page on an integration; the first may be one to copy."""
+    page = ROOT / "docs" / "integrations" / f"{name}.md"
+    return examples(page.read_text(encoding="utf-8"), name_of(page))
+
+
 def run(
     *arguments: str, folder: str | Path = ROOT, visible: str = ""
 ) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Scopes on JAX's work, on JAX for the CPU, each test in a process of its own.
+"""The recipe for scopes on JAX's work, on JAX for the CPU, each test in a process of its own.
 
 JAX starts threads and warns of every later fork, so it is kept out of the process of the tests.
 """
@@ -9,16 +9,15 @@ import importlib.util
 
 import pytest
 
-from tests.support.processes import check_python, run_python
+from tests.docs.examples import of_integration
+from tests.support.processes import check_python
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="JAX is not installed"
 )
 
 SETUP = """
-import gpuprof, jax
 import jax.numpy as jnp
-from gpuprof.integrations.jax import backend, blocking, timer
 
 @jax.jit
 def work(x):  # some ten milliseconds, which JAX queues
@@ -33,7 +32,7 @@ gpuprof.reset()
 
 
 def check(body: str) -> str:
-    return check_python(SETUP + body, JAX_PLATFORMS="cpu")
+    return check_python(of_integration("jax")[0].script + SETUP + body, JAX_PLATFORMS="cpu")
 
 
 def test_a_scope_on_the_backend_ends_when_the_work_has() -> None:
@@ -43,7 +42,7 @@ with gpuprof.timer("queued") as queued:
 assert not y.is_ready()  # which is why a scope on the host's clock says too little
 y.block_until_ready()
 
-with gpuprof.timer("step", backend=backend()) as sample:
+with gpuprof.timer("step", backend=BACKEND) as sample:
     y = work(x)
     assert not y.is_ready()
 assert y.is_ready()
@@ -57,7 +56,7 @@ def test_a_scope_on_the_backend_begins_when_earlier_work_is_over() -> None:
     check("""
 earlier = work(x)
 assert not earlier.is_ready()
-with gpuprof.timer("step", backend=backend()):
+with gpuprof.timer("step", backend=BACKEND):
     assert earlier.is_ready()
 """)
 
@@ -79,27 +78,12 @@ row = gpuprof.stats()["step"]
 assert (row.clock, row.time.count) == ("jax", 2)
 
 class Model:
-    @timer()
+    @timer("Model.call")
     def call(self, x, how="plain"):
         return x
 
 assert Model().call(y, how="other") is y
 assert gpuprof.stats()["Model.call"].time.count == 1
-""")
-
-
-def test_dicts_whose_keys_jax_cannot_sort_are_waited_for() -> None:
-    check("""
-@timer("step")
-def step(x):
-    return {1: work(x["given"]), "rest": [{None: work(x[0])}]}
-
-found = step({"given": x, 0: work(x)})
-assert found[1].is_ready() and found["rest"][0][None].is_ready()
-traced = jax.jit(lambda x: step({"given": x, 0: x})[1])(x)
-assert gpuprof.stats()["step"].time.count == 1
-found = blocking(step.__wrapped__)({"given": x, 0: x})
-assert found[1].is_ready()
 """)
 
 
@@ -126,7 +110,7 @@ def test_a_jitted_function_under_a_scope_is_in_the_trace(tmp_path: object) -> No
 import json
 path = {str(tmp_path)!r} + "/run.json"
 step = timer("step")(work)
-with gpuprof.trace(path), gpuprof.timer("epoch", backend=backend()):
+with gpuprof.trace(path), gpuprof.timer("epoch", backend=BACKEND):
     jax.block_until_ready(step(step(x)))
 events = json.load(open(path))["traceEvents"]
 spans = [event for event in events if event["ph"] == "X" and event["name"] in ("step", "epoch")]
@@ -150,7 +134,7 @@ def fail(value):
 failing = jax.jit(
     lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 )
-with gpuprof.timer("step", backend=backend()) as sample:
+with gpuprof.timer("step", backend=BACKEND) as sample:
     taken = take(given)
     try:
         bad = failing(taken)  # raises here or where the result is used
@@ -204,38 +188,8 @@ assert blocking(work).__name__ == "work"
 """)
 
 
-def test_what_cannot_be_measured_is_refused_where_it_is_decorated() -> None:
+def test_a_jitted_function_keeps_its_static_arguments() -> None:
     check("""
-import pytest
-
-def generator():
-    yield x
-
-async def later():
-    return x
-
-for wrong in (generator, later):
-    with pytest.raises(TypeError, match="returns before its body runs; use gpuprof.timer"):
-        timer("step")(wrong)
-    with pytest.raises(TypeError, match="returns before its body runs"):
-        blocking(wrong)
-with pytest.raises(TypeError, match="expected a function of JAX arrays, got 5"):
-    timer("step")(5)
-with pytest.raises(TypeError, match="name: expected a str or None, got .*; write @timer"):
-    @timer
-    def step(x):
-        return x
-
 static = timer("static")(jax.jit(lambda x, how, n=1: how(x) * n, static_argnames=("how", "n")))
 assert static(jnp.zeros(1), jnp.cos, n=2).tolist() == [2.0]
 """)
-
-
-def test_without_jax_the_error_says_what_to_install() -> None:
-    done = run_python("""
-import sys
-sys.modules["jax"] = None
-import gpuprof.integrations.jax as integration
-integration.backend()
-""")
-    assert "needs jax, which is not installed: pip install jax" in done.stderr

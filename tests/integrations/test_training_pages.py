@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import all_examples, without_figures
+from tests.docs.examples import of_integration, without_figures
 from tests.support.training_loops import framework
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -25,7 +25,7 @@ def test_the_script_of_a_page_prints_the_table_that_the_page_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     framework(FRAMEWORKS[name], name)
-    (example,) = (each for each in all_examples() if Path(each.page).stem == name)
+    example = of_integration(name)[-1]
     monkeypatch.chdir(tmp_path)
     exec(compile(example.script, example.page, "exec"), {"__name__": "__main__"})
     printed = without_figures(capsys.readouterr().out)

@@ -1,8 +1,6 @@
 """gpuprof inside of other frameworks, a module for each.
 
-- `accelerate`: the parts of a loop with an `Accelerator`
 - `dataloader`: waits for batches of torch's `DataLoader`, and what its workers do
-- `jax`: clocks that wait for JAX's work
 - `lightning`: a callback for PyTorch Lightning
 - `ray`: the statistics of actors as one table, and their traces as one file
 - `transformers`: a callback for the Trainer of Hugging Face

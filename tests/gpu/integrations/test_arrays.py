@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpuprof
+from tests.docs.examples import of_integration
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
 from tests.support.processes import run_python
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
 
-PAGES = Path(__file__).resolve().parents[3] / "docs" / "integrations"
-_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
-
 # A newer NumPy has it no more, but numba-cuda 0.x names it.
 _NUMPY = "import numpy\nif not hasattr(numpy, 'row_stack'): numpy.row_stack = numpy.vstack\n"
 
 JAX = """
 import sys, time
-import gpuprof, jax
 import jax.numpy as jnp
-from gpuprof.integrations.jax import backend, blocking, timer
 
 if jax.default_backend() != "gpu":
     sys.exit(77)
@@ -51,16 +45,9 @@ gpuprof.reset()
 """
 
 
-def script_of(page: str) -> str:
-    """Return the first script of a page."""
-    found = _BLOCK.search((PAGES / page).read_text(encoding="utf-8"))
-    assert found is not None
-    return found[1]
-
-
 def run_script(page: str, name: str, more: str) -> str:
     """Run a page's script in a process of its own, then `more`; return what it printed."""
-    done = run_python(f"{_NUMPY}{script_of(page)}\n{more}", timeout=300)
+    done = run_python(f"{_NUMPY}{of_integration(page)[0].script}\n{more}", timeout=300)
     assert done.returncode == 0, f"{name}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -69,7 +56,7 @@ def check_jax(body: str) -> None:
     if importlib.util.find_spec("jax") is None:
         pytest.skip("JAX is not installed")
     variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = run_python(JAX + body, timeout=300, **variables)
+    done = run_python(of_integration("jax")[0].script + JAX + body, timeout=300, **variables)
     if done.returncode == 77:
         pytest.skip("JAX finds no GPU")
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
@@ -82,7 +69,7 @@ with gpuprof.timer("events", backend="cuda") as events:
 y.block_until_ready()
 assert events.ms < whole / 2, (events.ms, whole)
 
-with gpuprof.timer("backend", backend=backend()) as sample:
+with gpuprof.timer("backend", backend=BACKEND) as sample:
     y = work(x)
 assert y.is_ready()
 assert 0.8 * whole < sample.ms < 3 * whole + 5, (sample.ms, whole)
@@ -117,7 +104,7 @@ with gpuprof.timer("torch") as of_torch:
     for _ in range(10):
         b = a @ a
 y = work(x)
-with gpuprof.timer("both", backend=backend()):
+with gpuprof.timer("both", backend=BACKEND):
     b = a @ a
     y = work(y)
 assert y.is_ready()
@@ -126,13 +113,13 @@ assert of_torch.clock == "cuda" and of_torch.ms > 0.0
 
 
 def test_the_script_of_the_page_on_jax_runs() -> None:
-    check_jax(f"gpuprof.reset()\n{script_of('jax.md')}")
+    check_jax(f"gpuprof.reset()\n{of_integration('jax')[-1].script}")
 
 
 def test_the_script_of_the_page_on_cupy_runs() -> None:
     cupy_or_skip()
     shown = run_script(
-        "cupy.md",
+        "cupy",
         "CuPy",
         """
 cupy.cuda.Device().synchronize()
@@ -150,7 +137,7 @@ assert fast.stats().captures == 1
 def test_the_script_of_the_page_on_numba_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     numba_cuda_or_skip(monkeypatch)
     shown = run_script(
-        "numba.md",
+        "numba",
         "Numba",
         """
 assert result.copy_to_host().tolist()[:3] == [2.0] * 3

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.docs.examples import of_integration
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.training_loops import (
     batches,
@@ -83,22 +84,16 @@ def test_the_trainer_of_hugging_face(torch: Any, tmp_path: Path) -> None:
 
 def test_a_loop_with_an_accelerator(torch: Any, tmp_path: Path) -> None:
     accelerate = framework("accelerate", "accelerate")
-    from gpuprof.integrations.accelerate import measure
-
+    recipe: dict[str, Any] = {}
+    exec(compile(of_integration("accelerate")[0].script, "accelerate.md", "exec"), recipe)
     accelerator = accelerate.Accelerator(mixed_precision="fp16")
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer, loader = accelerator.prepare(model, optimizer, batches(torch))
-    with measure(accelerator, tmp_path / "run.json") as run:
+    with recipe["measured"](accelerator, tmp_path / "run.json"):
         for (x,) in loader:
-            with run.step():
-                accelerator.backward(model(x).square().mean())
-                optimizer.step()
-                optimizer.zero_grad()
-    steps = run.stats["train_step/optimizer.step"].gpu.count
-    assert 1 <= steps <= 8  # the scaler leaves out those whose gradients are too large
-    assert run.stats["train_step/forward"].gpu.count == 8
-    assert run.stats["train_step/backward"].gpu.total_ms > 0
+            recipe["train_step"](accelerator, model, optimizer, x)
+    assert_on_the_gpu(gpuprof.stats(), 8, 8)
     assert spans(tmp_path / "run.json").count("train_step") == 8
 
 
