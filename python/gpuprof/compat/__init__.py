@@ -39,29 +39,18 @@ __all__ = [
     "triton",
 ]
 
-_MODULE_OF = {
-    "CUDAGraph": "torch",
-    "Event": "torch",
-    "annotate": "nvtx",
-    "do_bench": "triton",
-    "do_bench_cudagraph": "triton",
-    "graph": "torch",
-    "graph_pool_handle": "torch",
-    "make_graphed_callables": "torch",
-}
-_MODULES = frozenset({"nvtx", "torch", "triton"})
+_MODULES = ("triton", "torch", "nvtx")
 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"gpuprof.compat.{name}")
-    module = _MODULE_OF.get(name)
-    if module is None:
+    if name not in __all__:
         message = f"module 'gpuprof.compat' has no attribute {name!r}; it has {', '.join(__all__)}"
         raise AttributeError(message)
-    value = getattr(importlib.import_module(f"gpuprof.compat.{module}"), name)
-    globals()[name] = value
-    return value
+    modules = (importlib.import_module(f"gpuprof.compat.{each}") for each in _MODULES)
+    found = next(module for module in modules if name in module.__all__)
+    return globals().setdefault(name, getattr(found, name))
 
 
 def __dir__() -> list[str]:

@@ -7,10 +7,12 @@ otherwise; ``NVTX_DISABLE`` switches these functions off, as in the package.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import gpuprof._core as _core
@@ -55,13 +57,6 @@ def enabled() -> bool:
     return _ENABLED
 
 
-class _Entered(threading.local):
-    """What this thread entered of an `annotate` whose entries have one annotation each."""
-
-    def __init__(self) -> None:
-        self.annotations: list[_core.Annotation] = []
-
-
 class annotate:  # the name of the package's
     """A range around a ``with`` block or a function.
 
@@ -92,28 +87,21 @@ class annotate:  # the name of the package's
         self._message = message
         self._is_mutable = payload is not None and not isinstance(payload, _IMMUTABLE)
         self._annotation = self._made() if message is not None else None
-        self._entered = _Entered()
+        self._entered = threading.local()
 
-    def _made(self) -> _core.Annotation:
-        annotation: _core.Annotation = _core.annotate(self._message, **self._options)
-        return annotation
+    def _made(self) -> Any:
+        return _core.annotate(self._message, **self._options)
 
     def __enter__(self) -> Self:
-        if not _ENABLED or self._annotation is None:
-            return self
-        if self._is_mutable:
-            made = self._made()
-            made.__enter__()
-            self._entered.annotations.append(made)
-        else:
-            self._annotation.__enter__()
+        if _ENABLED and self._annotation is not None:
+            annotation = self._made() if self._is_mutable else self._annotation
+            annotation.__enter__()
+            self._entered.__dict__.setdefault("annotations", []).append(annotation)
         return self
 
     def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
-        if not _ENABLED or self._annotation is None:
-            return
-        annotation = self._entered.annotations.pop() if self._is_mutable else self._annotation
-        annotation.__exit__(None, None, None)
+        if _ENABLED and self._annotation is not None:
+            self._entered.annotations.pop().__exit__(None, None, None)
 
     def __call__(self, func: _Function) -> _Function:
         if not _ENABLED:
@@ -122,7 +110,7 @@ class annotate:  # the name of the package's
             self._message = func.__name__
             self._annotation = self._made()
         if not self._is_mutable:
-            decorated: _Function = self._annotation(func)  # type: ignore[misc]
+            decorated: _Function = self._annotation(func)
             return decorated
 
         @functools.wraps(func)
@@ -191,29 +179,15 @@ def end_range(range_id: tuple[int, int] | None) -> None:
         _core.range_end(range_id[0])
 
 
+@dataclass(eq=False)
 class EventAttributes:
     """What a range of a `Domain` shows, to be used again: see `Domain.get_event_attributes`."""
 
-    def __init__(
-        self,
-        domain: Domain,
-        message: str | None = None,
-        color: str | int | None = None,
-        category: str | int | None = None,
-        payload: Any = None,
-    ) -> None:
-        self.domain = domain
-        self.message = message
-        self.color = color
-        self.category = category
-        self.payload = payload
-
-    def _changed(self, **changes: Any) -> None:
-        for name, value in changes.items():
-            if name not in {"message", "color", "category", "payload"}:
-                message = f"{name}: no such attribute; message, color, category and payload are"
-                raise TypeError(message)
-            setattr(self, name, value)
+    domain: Domain
+    message: str | None = None
+    color: str | int | None = None
+    category: str | int | None = None
+    payload: Any = None
 
 
 class Domain:
@@ -248,13 +222,11 @@ class Domain:
 
     def mark(self, attributes: EventAttributes | None = None, **kwargs: Any) -> None:
         """Note a moment."""
-        given = self._given(attributes, kwargs)
-        mark(given.message, given.color, self.name, given.category, given.payload)
+        mark(*self._given(attributes, kwargs))
 
     def push_range(self, attributes: EventAttributes | None = None, **kwargs: Any) -> None:
         """Open a range on this thread."""
-        given = self._given(attributes, kwargs)
-        push_range(given.message, given.color, self.name, given.category, given.payload)
+        push_range(*self._given(attributes, kwargs))
 
     def pop_range(self) -> None:
         """Close the range that this thread pushed last in this domain."""
@@ -262,17 +234,20 @@ class Domain:
 
     def start_range(self, attributes: EventAttributes | None = None, **kwargs: Any) -> int:
         """Start a range of the process; return what `end_range` takes."""
-        given = self._given(attributes, kwargs)
-        return start_range(given.message, given.color, self.name, given.category, given.payload)[0]
+        return start_range(*self._given(attributes, kwargs))[0]
 
     def end_range(self, range_id: int) -> None:
         """End a range of `start_range`."""
         end_range((range_id, 0))
 
-    def _given(self, attributes: EventAttributes | None, kwargs: dict[str, Any]) -> EventAttributes:
+    def _given(self, attributes: EventAttributes | None, changes: dict[str, Any]) -> Any:
         given = self.get_event_attributes() if attributes is None else attributes
-        given._changed(**kwargs)
-        return given
+        for name, value in changes.items():
+            if name not in {"message", "color", "category", "payload"}:
+                message = f"{name}: no such attribute; message, color, category and payload are"
+                raise TypeError(message)
+            setattr(given, name, value)
+        return given.message, given.color, self.name, given.category, given.payload
 
 
 @functools.cache
@@ -295,26 +270,19 @@ def _options(
 @functools.cache
 def _known_color(color: str | int | None) -> str | int | None:
     """Return a colour that gpuprof knows, by matplotlib's table where it has no name for it."""
-    if color is None:
-        return "blue"
     if not isinstance(color, str):
+        return "blue" if color is None else color
+    with contextlib.suppress(ValueError):
+        _core.annotate("color", color=color)
         return color
     try:
-        _core.annotate("color", color=color)
+        from matplotlib import colors
+
+        rgba = colors.to_hex(color, keep_alpha=True)
+    except ImportError:
+        message = f"color: {color!r} is unknown; pip install matplotlib for more names"
+        raise TypeError(message) from None
     except ValueError:
-        try:
-            from matplotlib import colors
-        except ImportError:
-            message = f"color: {color!r} is unknown; pip install matplotlib for more names"
-            raise TypeError(message) from None
-        try:
-            return "#" + _argb(colors.to_hex(color, keep_alpha=True))
-        except ValueError:
-            message = f"color: {color!r} is a name neither of gpuprof nor of matplotlib"
-            raise ValueError(message) from None
-    return color
-
-
-def _argb(rgba: str) -> str:
-    """Return ``aarrggbb`` of ``#rrggbbaa``."""
-    return rgba[7:9] + rgba[1:7]
+        message = f"color: {color!r} is a name neither of gpuprof nor of matplotlib"
+        raise ValueError(message) from None
+    return f"#{rgba[7:]}{rgba[1:7]}"

@@ -7,6 +7,8 @@ where the process does not use CUDA.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -26,8 +28,6 @@ from gpuprof.compat import torch_nvtx as nvtx
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from gpuprof._graphs.graph import CapturedGraph
 
 __all__ = [
@@ -238,6 +238,13 @@ class CUDAGraph:
             raise InvalidStateError(message)
         self._pool = _pool_of(pool)
 
+    @contextmanager
+    def _captured(self, pool: object, stream: object, mode: str) -> Iterator[None]:
+        self._begin(pool)
+        with capture(stream, mode=capture_mode(mode), pool=self._pool, allow_empty=True) as guard:
+            yield
+        self._graph = guard.graph
+
     def capture_end(self) -> None:
         """End the capture that `capture_begin` began.
 
@@ -306,7 +313,14 @@ class CUDAGraph:
         return f"<gpuprof.compat.CUDAGraph, {self._graph if self._graph else 'not captured'}>"
 
 
-class graph:  # the name of torch's
+def graph(
+    cuda_graph: CUDAGraph,
+    pool: object = None,
+    stream: object = None,
+    capture_error_mode: str = "global",
+    enable_annotations: bool = False,
+    check_input_liveness: bool = False,
+) -> AbstractContextManager[None]:
     """Capture a ``with`` block into a `CUDAGraph`: ``torch.cuda.graph``.
 
     An exception in the block discards the capture and propagates unchanged.
@@ -331,51 +345,12 @@ class graph:  # the name of torch's
     ------
     As `gpuprof.capture`.
     """
-
-    def __init__(
-        self,
-        cuda_graph: CUDAGraph,
-        pool: object = None,
-        stream: object = None,
-        capture_error_mode: str = "global",
-        enable_annotations: bool = False,
-        check_input_liveness: bool = False,
-    ) -> None:
-        _check_type("cuda_graph", cuda_graph, CUDAGraph)
-        if enable_annotations:
-            _refuse("enable_annotations", "open gpuprof.timer scopes in the block to label kernels")
-        if check_input_liveness:
-            _refuse("check_input_liveness", "keep the inputs with gpuprof.capture(keep_alive=...)")
-        self.cuda_graph = cuda_graph
-        self.pool = pool
-        self.capture_stream = stream
-        self.capture_error_mode = capture_error_mode
-        self._block: capture | None = None
-        self._guard: GraphCaptureGuard | None = None
-
-    def __enter__(self) -> None:
-        self.cuda_graph._begin(self.pool)
-        self._block = capture(
-            self.capture_stream,
-            mode=capture_mode(self.capture_error_mode),
-            pool=self.cuda_graph._pool,
-            allow_empty=True,
-        )
-        self._guard = self._block.__enter__()
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        block, self._block = self._block, None
-        guard, self._guard = self._guard, None
-        if block is None or guard is None:
-            return
-        block.__exit__(exc_type, exc_value, traceback)
-        if exc_type is None:
-            self.cuda_graph._graph = guard.graph
+    _check_type("cuda_graph", cuda_graph, CUDAGraph)
+    if enable_annotations:
+        _refuse("enable_annotations", "open gpuprof.timer scopes in the block to label kernels")
+    if check_input_liveness:
+        _refuse("check_input_liveness", "keep the inputs with gpuprof.capture(keep_alive=...)")
+    return cuda_graph._captured(pool, stream, capture_error_mode)
 
 
 def make_graphed_callables(

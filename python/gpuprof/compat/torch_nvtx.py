@@ -21,13 +21,8 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 UNNAMED = ""  # the domain of ranges that name none
 
 
-def follow_tool() -> None:
-    """Switch NVTX on where a tool listens and the environment leaves that open."""
-    if not os.environ.get("GPUPROF_NVTX", "").strip() and _core.nvtx_tool_listens():
-        enable_nvtx()
-
-
-follow_tool()
+if not os.environ.get("GPUPROF_NVTX", "").strip() and _core.nvtx_tool_listens():
+    enable_nvtx()
 
 
 def range_push(msg: str) -> int:

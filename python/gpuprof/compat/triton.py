@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import gpuprof._core as _core
 from gpuprof._benchmark.api import benchmark
 from gpuprof._common import checks
 from gpuprof._common.quantiles import quantile
@@ -114,28 +115,14 @@ def do_bench_cudagraph(
     """
     _check(return_mode, quantiles, rep=rep)
     forget = _forget_gradients(grad_to_none)
-    measured = fn
-    if forget is not None:
-        forget_gradients = forget  # for the closure: never None
-
-        def measured() -> Any:
-            forget_gradients()
-            return fn()
-
     result = benchmark(
-        measured,
-        mode="graph" if _uses_cuda() else "auto",
+        fn if forget is None else lambda: (forget(), fn()),
+        mode="graph" if _core.cuda_in_use() else "auto",
         min_samples=1,
         min_time_s=rep / 1e3,
         progress=False,
     )
     return _summary(result.samples_ms, quantiles, return_mode)
-
-
-def _uses_cuda() -> bool:
-    import gpuprof._core as _core
-
-    return _core.cuda_in_use()
 
 
 def _check(return_mode: object, quantiles: object, **milliseconds: object) -> None:
