@@ -6,8 +6,8 @@ the array's own library, on its current stream: to make the static arrays, to fi
 a call's array as they are laid out, to compare, to pad and to cut.
 
 No library is imported here: an array can be theirs only if theirs is imported already. All methods
-leave their arguments as they are, other than `fill`, and may be called on any thread; `same_bytes`,
-`all_same_bytes` and `elements` alone wait for the GPU. Errors are those of the library.
+leave their arguments as they are, other than `fill`, and may be called on any thread; `elements`
+and the truth of what `same_bytes` returns alone wait for the GPU. Errors are those of the library.
 """
 
 from __future__ import annotations
@@ -64,12 +64,8 @@ class Arrays(ABC):
         return array if is_dense(array.shape, steps) else self.stage(array, array)
 
     @abstractmethod
-    def same_bytes(self, a: Any, b: Any) -> bool:
-        """Wait, and return whether two arrays of one shape and dtype hold the same bits."""
-
-    def all_same_bytes(self, pairs: Sequence[tuple[Any, Any]]) -> list[bool]:
-        """Wait, and return for each pair whether it holds the same bits."""
-        return [self.same_bytes(*pair) for pair in pairs]
+    def same_bytes(self, a: Any, b: Any) -> Any:
+        """Return what is true if two arrays of one shape and dtype hold the same bits."""
 
     @abstractmethod
     def elements(self, array: Any) -> Any:
@@ -92,7 +88,7 @@ class Arrays(ABC):
 
     def nbytes(self, array: Any) -> int:
         """Return how many bytes the elements have."""
-        return int(array.size) * int(array.dtype.itemsize)
+        return math.prod(array.shape) * int(array.dtype.itemsize)
 
 
 def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
@@ -187,13 +183,8 @@ class TorchArrays(Arrays):
             return array
         return self.stage(array.detach(), array)
 
-    def same_bytes(self, a: Any, b: Any) -> bool:
-        return self.all_same_bytes([(a, b)])[0]
-
-    def all_same_bytes(self, pairs: Sequence[tuple[Any, Any]]) -> list[bool]:
-        # All are enqueued before the first is waited for.
-        flat = [[self.bits(self.elements(each)) for each in pair] for pair in pairs]
-        return [bool(flag) for flag in [(a == b).all() for a, b in flat]]
+    def same_bytes(self, a: Any, b: Any) -> Any:
+        return (self.bits(self.elements(a)) == self.bits(self.elements(b))).all()
 
     def elements(self, array: Any) -> Any:
         return array.detach().resolve_conj().resolve_neg().reshape(-1).contiguous()
@@ -201,18 +192,12 @@ class TorchArrays(Arrays):
     def bits(self, elements: Any) -> Any:
         return elements.view(self._bits.get(elements.element_size(), self._torch.int64))
 
-    def slice(self, array: Any, dim: int, size: int) -> Any:
-        return array.narrow(dim, 0, size)
-
     def padded(self, array: Any, dim: int, size: int) -> Any:
         # By torch's operator, for gradients flow back through it, on dimensions in memory's order.
         order, back = memory_order(array.stride())
         after = len(order) - 1 - order.index(dim)
         pads = [0, 0] * after + [0, size - array.shape[dim]]
         return self._torch.constant_pad_nd(array.permute(order), pads).permute(back)
-
-    def nbytes(self, array: Any) -> int:
-        return int(array.numel()) * int(array.element_size())
 
 
 class CupyArrays(Arrays):
@@ -236,9 +221,9 @@ class CupyArrays(Arrays):
     def fill(self, static: Any, array: Any) -> None:
         static[...] = array
 
-    def same_bytes(self, a: Any, b: Any) -> bool:
+    def same_bytes(self, a: Any, b: Any) -> Any:
         raw = [self._cupy.ascontiguousarray(each).reshape(-1).view("u1") for each in (a, b)]
-        return bool((raw[0] == raw[1]).all())
+        return (raw[0] == raw[1]).all()
 
     def elements(self, array: Any) -> Any:
         return self._cupy.asnumpy(array).reshape(-1)
@@ -273,9 +258,9 @@ class NumbaArrays(Arrays):
             whole = (slice(None),) * len(array.shape)
             static.setitem(whole, array, stream=self._stream())
 
-    def same_bytes(self, a: Any, b: Any) -> bool:
+    def same_bytes(self, a: Any, b: Any) -> Any:
         on_host = self._on_host(a, b)
-        return bool(on_host[0].tobytes() == on_host[1].tobytes())
+        return on_host[0].tobytes() == on_host[1].tobytes()
 
     def elements(self, array: Any) -> Any:
         return loaded.numpy().asarray(*self._on_host(array)).reshape(-1)
@@ -309,17 +294,13 @@ class _InPlaceArrays(Arrays):
     in_place = True
 
     def __init__(self, kind: type) -> None:
-        super().__init__((kind,), _itself)
+        super().__init__((kind,), lambda array: array)
 
     def fill(self, static: Any, array: Any) -> None:
         """Do nothing: a call's array is the static one, or does not match."""
 
     def dense(self, array: Any) -> Any:
         return array
-
-    def same_bytes(self, a: Any, b: Any) -> bool:
-        first, second = (int(each.__cuda_array_interface__["data"][0]) for each in (a, b))
-        return first == second
 
     def nbytes(self, array: Any) -> int:
         interface = array.__cuda_array_interface__
@@ -334,7 +315,7 @@ class _InPlaceArrays(Arrays):
         )
         raise TypeError(message)
 
-    stage = elements = slice = padded = _refuse
+    stage = same_bytes = elements = slice = padded = _refuse
 
 
 # One library each is kept: a process has no more.
@@ -384,10 +365,6 @@ def memory_order(strides: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the dimensions in the order of the memory, and the permutation that leads back."""
     order = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
     return order, sorted(range(len(order)), key=order.__getitem__)
-
-
-def _itself(array: Any) -> Any:
-    return array
 
 
 def _along(array: Any, dim: int, index: slice) -> tuple[slice, ...]:

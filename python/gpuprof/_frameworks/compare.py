@@ -107,7 +107,8 @@ def differences(
                 entry = (len(results) - 1, arrays, path, expected, found)
                 comparable.setdefault(arrays.name, []).append(entry)
     for entries in comparable.values():
-        same = entries[0][1].all_same_bytes([(entry[3], entry[4]) for entry in entries])
+        # All are enqueued before the first is waited for.
+        same = [arrays.same_bytes(*pair) for _, arrays, _, *pair in entries]
         for (at, arrays, path, expected, found), equal in zip(entries, same, strict=True):
             if not equal:
                 results[at] = _compared(arrays, path, expected, found, least)

@@ -14,23 +14,6 @@ from typing import Any, TypedDict
 
 from gpuprof._frameworks import loaded
 
-__all__ = [
-    "TorchMemory",
-    "at_versions",
-    "compiled",
-    "fresh_autocast_cache",
-    "has_ddp",
-    "in_ddp_forward",
-    "kept_random_state",
-    "leaves_of",
-    "note_reset",
-    "overwritten_peaks",
-    "own_parameters",
-    "random_state_kept",
-    "torch_memory",
-    "without_hooks",
-]
-
 
 class TorchMemory(TypedDict):
     """The caching allocator of one device: its peak, and what was added since the last reset."""

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import gpuprof._core as _core
 from gpuprof._common.imports import when_imported
 from gpuprof._frameworks import loaded
 
@@ -137,16 +138,12 @@ def _say_once() -> bool:
 
 def prepare() -> None:
     """Have scopes and annotations traced out, and shown in the profiler, once torch is imported."""
-    import gpuprof._core as _core
-
     when_imported("torch._dynamo", _map)
     when_imported("torch.autograd.profiler", _core._look_for_torch)
 
 
 def _map() -> None:
     """Tell torch what to trace. Torch before 2.5 cannot be told, and breaks its graphs."""
-    import gpuprof._core as _core
-
     _core._keep_exact_functions()
     with contextlib.suppress(Exception):  # torch's own import must not fail for it
         compiler = loaded.torch().compiler

@@ -151,7 +151,7 @@ class Collection:
                 each.correlation_id(),
                 each.device_index(),
                 each.device_resource_id(),
-                _metadata(each) if is_gpu else "",
+                getattr(each, "metadata_json", str)() if is_gpu else "",
             )
 
     def stopped_early(self) -> str | None:
@@ -179,11 +179,6 @@ def _config(torch: Any) -> Any:
     make = torch._C._profiler._ExperimentalConfig
     known = make.__init__.__doc__ or ""
     return make(**{name: value for name, value in _WISHES.items() if name in known})
-
-
-def _metadata(event: Any) -> str:
-    read = getattr(event, "metadata_json", None)
-    return read() if read is not None else ""
 
 
 def _is_call(name: str) -> bool:

@@ -155,7 +155,7 @@ class TrainingLoop:
             self._warn(f"{self.what} writes no trace: {error}")
             return None
 
-    def watch_forward(self, model: Any, evaluation: str | None = None) -> None:
+    def watch_forward(self, model: Any, evaluation: str) -> None:
         """Make the calls of a model scopes, except where torch.compile traces them.
 
         `evaluation` is the scope around a call in evaluation mode that no other scope is around.
@@ -172,8 +172,8 @@ class TrainingLoop:
                 inner += 1
                 return
             inner, handled = 0, sys.exc_info()[1]
-            is_alone = evaluation and not self._open and not model.training
-            self.enter(*([evaluation, "forward"] if is_alone else ["forward"]))
+            is_alone = not self._open and not model.training
+            self.enter(*([evaluation] if is_alone else []), "forward")
 
         def after(*_arguments: Any) -> None:
             nonlocal inner

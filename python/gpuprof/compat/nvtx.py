@@ -86,7 +86,7 @@ class annotate:  # the name of the package's
         self._options = _options(color, domain, category, payload)
         self._message = message
         self._is_mutable = payload is not None and not isinstance(payload, _IMMUTABLE)
-        self._annotation = self._made() if message is not None else None
+        self._annotation: Any = self._made() if message is not None else None
         self._entered = threading.local()
 
     def _made(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections import defaultdict
 from typing import Any
 
 import gpuprof._core as _core
@@ -14,7 +15,7 @@ class _Pushed(threading.local):
     """What this thread has pushed and not popped, by domain."""
 
     def __init__(self) -> None:
-        self.of: dict[str | None, list[_core.Annotation]] = {}
+        self.of: defaultdict[str | None, list[_core.Annotation]] = defaultdict(list)
 
 
 _pushed = _Pushed()
@@ -60,18 +61,15 @@ def push(
     TypeError, ValueError
         An argument is not what `gpuprof.annotate` takes.
     """
-    if type(name) is not str:
-        checks.text("name", name)
+    checks.text("name", name)
     if color is None and category is None and payload is None and domain is None and args is None:
         annotation = _core.annotate(name)  # one object for each name
     else:
         annotation = _core.annotate(
             name, color=color, category=category, payload=payload, domain=domain, args=args
         )
-    ranges = _pushed.of.get(domain)
-    if ranges is None:
-        ranges = _pushed.of[domain] = []
     annotation.__enter__()
+    ranges = _pushed.of[domain]
     ranges.append(annotation)
     return len(ranges) - 1
 
@@ -90,7 +88,7 @@ def pop(domain: str | None = None) -> int:
         What the `push` of that range returned; -1, with one warning per process, where this thread
         has pushed none.
     """
-    ranges = _pushed.of.get(domain)
+    ranges = _pushed.of[domain]
     if not ranges:
         _warn_of_pop(domain)
         return -1
