@@ -88,7 +88,7 @@ class Arrays(ABC):
 
     def nbytes(self, array: Any) -> int:
         """Return how many bytes the elements have."""
-        return math.prod(array.shape) * int(array.dtype.itemsize)
+        return int(math.prod(array.shape) * array.dtype.itemsize)
 
 
 def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:

@@ -15,6 +15,7 @@ Nothing here imports a library, initialises CUDA or waits. No function raises.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import threading
@@ -200,7 +201,6 @@ class _CupyWindow:
 
 
 _threads = threading.local()
-_hook_classes: dict[Any, Any] = {}
 
 
 def _open_cupy(_stream: object) -> _CupyWindow | None:
@@ -216,14 +216,12 @@ def _open_cupy(_stream: object) -> _CupyWindow | None:
 def _hook_of_thread(cuda: Any) -> Any:
     hook = _threads.__dict__.get(_HOOK_NAME)
     if hook is None:
-        kind = _hook_classes.get(cuda.MemoryHook)
-        if kind is None:
-            kind = _hook_classes[cuda.MemoryHook] = _hook_class(cuda.MemoryHook)
-        hook = _threads.__dict__[_HOOK_NAME] = kind()
+        hook = _threads.__dict__[_HOOK_NAME] = _hook_class(cuda.MemoryHook)()
         hook.__enter__()
     return hook
 
 
+@functools.cache
 def _hook_class(base: Any) -> Any:
     class Hook(base):  # type: ignore[misc]
         """Follows the level of the pools. May run in a garbage collection: it takes no lock."""

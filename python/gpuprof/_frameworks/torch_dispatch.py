@@ -45,7 +45,7 @@ def watching(before: Before, after: After) -> Iterator[None]:
     if loaded.whole_torch() is None:
         yield
         return
-    with _eager_compiled_code(), _mode()(before, after):
+    with _eager_compiled_code(), _mode_class()(before, after):
         yield
 
 
@@ -62,20 +62,21 @@ def may_run_compiled_code() -> bool:
     return frames is not None and getattr(frames, "FRAME_COUNTER", 1) > 0
 
 
-def _eager_compiled_code() -> contextlib.AbstractContextManager[object]:
+def _eager_compiled_code() -> Any:
     # Under a dispatch mode alone, a function that is not compiled yet would never be.
-    if loaded.torch_part("_dynamo.eval_frame") is None:
-        return contextlib.nullcontext()
     stance = getattr(loaded.torch().compiler, "set_stance", None)
-    if stance is None:
+    if loaded.torch_part("_dynamo.eval_frame") is None or stance is None:
         return contextlib.nullcontext()
-    eager: contextlib.AbstractContextManager[object] = stance("force_eager")
-    return eager
+    return stance("force_eager")
 
 
 @functools.lru_cache(maxsize=1)
-def _mode() -> Any:
+def _mode_class() -> Any:
     base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+    aten = loaded.torch().ops.aten
+    copying = {aten.clone, aten._to_copy, aten.contiguous, aten.reshape, aten.flatten}
+    drawing = loaded.torch().Tag.nondeterministic_seeded
 
     class Watch(base):  # type: ignore[misc]
         supports_higher_order_operators = True
@@ -90,8 +91,9 @@ def _mode() -> Any:
             kwargs = kwargs or {}
             self._before(_uses(func, args, kwargs))
             result = func(*args, **kwargs)
-            is_copy = getattr(func, "_overloadpacket", None) in _copying()
-            self._after(_tensors(result), is_copy, _may_draw(func, args, kwargs))
+            is_copy = getattr(func, "_overloadpacket", None) in copying
+            may_draw = drawing in getattr(func, "tags", ()) and _may_draw(func, args, kwargs)
+            self._after(_tensors(result), is_copy, may_draw)
             return result
 
     return Watch
@@ -110,35 +112,16 @@ def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]
     return found
 
 
-@functools.lru_cache(maxsize=1)
-def _copying() -> frozenset[Any]:
-    aten = loaded.torch().ops.aten
-    return frozenset({aten.clone, aten._to_copy, aten.contiguous, aten.reshape, aten.flatten})
-
-
-@functools.lru_cache(maxsize=1)
-def _drawing_tag() -> Any:
-    return loaded.torch().Tag.nondeterministic_seeded
-
-
 def _may_draw(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return _drawing_tag() in getattr(func, "tags", ()) and all(
-        bool(args[number] if number < len(args) else kwargs.get(name, default))
-        for number, name, default in _conditions(func)
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _conditions(func: Any) -> list[tuple[int, str, Any]]:
-    """Return the arguments without which an operator draws nothing: place, name and default.
+    """Return whether all is given without which an operator draws nothing.
 
     Attention and recurrent layers are among the operators that draw, for their dropout.
     """
-    return [
-        (number, argument.name, argument.default_value)
-        for number, argument in enumerate(func._schema.arguments)
-        if argument.name in {"dropout_p", "dropout", *_TRAINS}
-    ]
+    return all(
+        args[number] if number < len(args) else kwargs.get(each.name, each.default_value)
+        for number, each in enumerate(func._schema.arguments)
+        if each.name in {"dropout_p", "dropout", *_TRAINS}
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -97,14 +97,12 @@ class TrainingLoop:
         """Whether this thread's training is being measured."""
         return self._thread == threading.get_ident() and self._process == os.getpid()
 
-    def begin(
-        self, model: Any, training: Any, *, parts: bool = False, ends_others: bool = False
-    ) -> None:
+    def begin(self, model: Any, training: Any, *, tells_little: bool = False) -> None:
         """Begin to measure the training of a model, and the waits for its batches.
 
-        With `parts` backward passes and the steps of optimizers are scopes by torch's hooks. With
-        `ends_others` this thread's other loops of the same integration are over: a framework that
-        tells of no exception leaves them open.
+        Of a framework that `tells_little`, backward passes and the steps of optimizers are scopes
+        by torch's hooks, and this thread's other loops of the same integration are over: it tells
+        of no exception, which leaves them open.
 
         A second loop for the same `training` stays off, with a warning. What an earlier one for the
         model has left open, because nobody told of its end, is closed.
@@ -118,7 +116,7 @@ class TrainingLoop:
                 self._warn(f"{self.what} is there twice, and one of them measures this training")
             return
         others = [
-            each for each in _running if ends_others and each.is_on and each.what == self.what
+            each for each in _running if tells_little and each.is_on and each.what == self.what
         ]
         for earlier in {loop or self, self, *others}:
             earlier.end(RuntimeError("the training before it was not ended"), table=False)
@@ -132,7 +130,7 @@ class TrainingLoop:
         self._undo.append(lambda: None if key() is None else _loops.pop(key(), None))
         self._has_parts = in_whole_program()
         try:
-            hold = Parts() if parts else batches.Hold()
+            hold = Parts() if tells_little else batches.Hold()
             self._undo.append(hold.close)
         except AttributeError as error:
             self._warn(f"{self.what} measures no waits for batches of this torch: {error}")

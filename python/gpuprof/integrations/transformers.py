@@ -38,7 +38,7 @@ class GpuprofCallback(TrainingCallback):
     _base = "TrainerCallback", ("transformers",), "'transformers[torch]'"
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **found: Any) -> None:
-        self._loop.begin(found["model"], state, parts=True, ends_others=True)
+        self._loop.begin(found["model"], state, tells_little=True)
         if self._loop.is_on:
             self._loop.watch_forward(found["model"], "evaluation")
 

@@ -86,13 +86,9 @@ def valid_label(label: bytes) -> bool:
     TypeError
         `label` is not bytes.
     """
-    _check_type("label", label, bytes, "bytes that end in a NUL")
+    if not isinstance(label, bytes):
+        raise checks.type_error(label, "label", "bytes that end in a NUL")
     return _core.nvtx_valid_label(label)
-
-
-def _check_type(argument: str, value: object, wanted: type, expected: str) -> None:
-    if not isinstance(value, wanted):
-        raise checks.type_error(value, argument, expected)
 
 
 @dataclass(frozen=True)
@@ -137,12 +133,6 @@ class RangeSpec:
         return self.name.encode() + b"\0"
 
 
-def _check_namespace(namespace: str) -> None:
-    checks.text("namespace", namespace)
-    if not namespace or namespace != namespace.strip("."):
-        raise checks.value_error(namespace, "namespace", "text like 'engine'")
-
-
 class RangeCatalog(Mapping[str, _core.Annotation]):
     """The ranges of a program, declared once: ``with CATALOG["decode"]:``.
 
@@ -177,7 +167,9 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     def __init__(
         self, namespace: str, specs: Iterable[RangeSpec], domain: str | None = None
     ) -> None:
-        _check_namespace(namespace)
+        checks.text("namespace", namespace)
+        if not namespace or namespace != namespace.strip("."):
+            raise checks.value_error(namespace, "namespace", "text like 'engine'")
         self.namespace = namespace
         self.specs = tuple(specs)
         self.domain = domain
@@ -192,7 +184,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
         self._declare()
 
     def _check(self, spec: RangeSpec) -> None:
-        _check_type("specs", spec, RangeSpec, "RangeSpec objects")
+        if not isinstance(spec, RangeSpec):
+            raise checks.type_error(spec, "specs", "RangeSpec objects")
         head = f"{self.namespace}."
         if not spec.name.startswith(head) or spec.name == head:
             message = f"specs: {spec.name!r} is not in the namespace; write '{head}...'"
