@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprof import (
-    CompareResult,
+from gpuprof import CompareResult, History, Stats, Verdict
+from gpuprof.results import (
     Decision,
-    History,
     HistoryChange,
     HistoryPoint,
     HistorySeries,
     Instructions,
     Launches,
     Row,
-    Stats,
     Summary,
-    Verdict,
 )
 from tests.support.benchmark_results import bench, decided_beside_time, wavering
 

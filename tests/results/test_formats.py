@@ -19,10 +19,15 @@ import pytest
 from gpuprof import (
     BenchResult,
     CompareResult,
-    GraphCounts,
-    GraphedCallableStats,
     GraphTimings,
     History,
+    ModuleTimes,
+    Stats,
+    SweepResult,
+)
+from gpuprof.results import (
+    GraphCounts,
+    GraphedCallableStats,
     HistoryChange,
     HistoryPoint,
     HistorySeries,
@@ -32,14 +37,11 @@ from gpuprof import (
     Launches,
     MemoryUse,
     ModuleRow,
-    ModuleTimes,
     PassTimes,
     Peaks,
     Row,
-    Stats,
     Summary,
     SweepPoint,
-    SweepResult,
     Work,
 )
 from tests.support.benchmark_results import bench, decided_beside_time

@@ -122,7 +122,7 @@ def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | Non
     kinds = {"GraphSignature", "Launches"}
     if op != "==" or type(left) is not type(right) or type(left).__name__ not in kinds:
         return None
-    if type(left).__module__ != "gpuprof":
+    if type(left).__module__ != "gpuprof.results":
         return None
     return [f"{left} == {right}", f"the first, by the second: {right.diff(left)}"]
 
