@@ -213,9 +213,9 @@ def test_the_arguments_of_update_are_checked(fake: FakeCuda) -> None:
     assert scalar.get() == 2
     for arguments, keywords, words in (
         ((), {}, "needs the value"),
-        ((1, None, True), {}, "takes a value and a stream, got 3"),
-        ((1,), {"value": 2}, "multiple values for argument 'value'"),
-        ((1,), {"dtype": "u32"}, "unexpected keyword argument 'dtype'"),
+        ((1, None, True), {}, "takes at most 2 by position; got 3"),
+        ((1,), {"value": 2}, "two values for 'value'"),
+        ((1,), {"dtype": "u32"}, "no argument 'dtype'; it takes value, stream, record"),
         ((1,), {"record": 1}, "record: expected True or False, got int"),
     ):
         with pytest.raises(TypeError, match=words):

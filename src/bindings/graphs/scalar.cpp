@@ -13,9 +13,10 @@
 #include "bindings/graphs/scalar_dlpack.hpp"
 #include "bindings/interop/scalar_value.hpp"
 #include "bindings/interop/streams.hpp"
-#include "bindings/python/context_manager.hpp"
+#include "bindings/python/call_arguments.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
 #include "graphs/device_scalar.hpp"
 
 namespace gpuprof::bindings {
@@ -145,71 +146,29 @@ std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::h
   return std::make_unique<PyScalar>(format, std::move(scalar), stream, on.handle, owner);
 }
 
-struct UpdateArguments {
-  PyObject* value = nullptr;
-  PyObject* stream = nullptr;
-  PyObject* record = nullptr;
-};
-
-// Puts one argument in its place; false with Python's error set.
-bool place(UpdateArguments& arguments, PyObject* keyword, PyObject* argument) {
-  const struct {
-    const char* name;
-    PyObject** slot;
-  } places[] = {
-      {"value", &arguments.value}, {"stream", &arguments.stream}, {"record", &arguments.record}};
-  for (const auto& [name, slot] : places) {
-    if (PyUnicode_CompareWithASCIIString(keyword, name) != 0) continue;
-    if (*slot == nullptr) {
-      *slot = argument;
-      return true;
-    }
-    PyErr_Format(PyExc_TypeError, "update() got multiple values for argument '%s'", name);
-    return false;
-  }
-  PyErr_Format(PyExc_TypeError,
-               "update() takes value, stream and record, got an unexpected keyword argument '%U'",
-               keyword);
-  return false;
-}
-
-bool parse(UpdateArguments& into, PyObject* const* arguments, Py_ssize_t count,
-           PyObject* keywords) {
-  if (count > 2) {
-    PyErr_Format(PyExc_TypeError, "update() takes a value and a stream, got %zd arguments", count);
-    return false;
-  }
-  if (count > 0) into.value = arguments[0];
-  if (count > 1) into.stream = arguments[1];
-  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t i = 0; i < named; ++i) {
-    if (!place(into, PyTuple_GET_ITEM(keywords, i), arguments[count + i])) return false;
-  }
-  if (into.value == nullptr) {
-    PyErr_SetString(PyExc_TypeError, "update() needs the value to write");
-    return false;
-  }
-  if (into.stream == nullptr) into.stream = Py_None;
-  if (into.record == nullptr) into.record = Py_False;
-  if (PyBool_Check(into.record) != 0) return true;
-  PyErr_Format(PyExc_TypeError, "record: expected True or False, got %s",
-               Py_TYPE(into.record)->tp_name);
-  return false;
-}
-
 PyObject* update(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  UpdateArguments given;
-  if (!parse(given, arguments, count, keywords)) return nullptr;
+  static constexpr const char* kNames[] = {"value", "stream", "record"};
+  CallArguments<3> given;
+  if (!given.read(kNames, 2, arguments, count, keywords)) {
+    return given.refuse("update", kNames, 2, count, keywords);
+  }
+  if (given.at[0] == nullptr) {
+    return PyErr_Format(PyExc_TypeError, "update() needs the value to write");
+  }
+  PyObject* stream = given.at[1] != nullptr ? given.at[1] : Py_None;
+  PyObject* record = given.at[2] != nullptr ? given.at[2] : Py_False;
+  if (PyBool_Check(record) == 0) {
+    return PyErr_Format(PyExc_TypeError, "record: expected True or False, got %s",
+                        Py_TYPE(record)->tp_name);
+  }
   return guarded<PyObject*>(nullptr, [&] {
-    unchecked<PyScalar>(self).update(given.value, given.stream, given.record == Py_True);
-    Py_INCREF(Py_None);
-    return Py_None;
+    unchecked<PyScalar>(self).update(given.at[0], stream, record == Py_True);
+    return Py_NewRef(Py_None);
   });
 }
 
 PyMethodDef update_method{
-    "update", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&update)),
-    METH_FASTCALL | METH_KEYWORDS,
+    "update", as_method(&update), METH_FASTCALL | METH_KEYWORDS,
     R"(update(self: gpuprof._core._DeviceScalar, value: typing.Any, stream: typing.Any = None, *, record: bool = False) -> None
 
 Write a value in a stream's order, without waiting.
@@ -356,10 +315,7 @@ CudaError
           [](const PyScalar& self) { return py::make_tuple(kDlpackCuda, self.open()->ordinal()); },
           "(2, device): CUDA memory, in DLPack's numbers.")
       .def("__repr__", &PyScalar::describe);
-  const auto method = py::reinterpret_steal<py::object>(
-      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(scalar.ptr()), &update_method));
-  if (!method) throw py::error_already_set();
-  py::setattr(scalar, update_method.ml_name, method);
+  add_method(scalar, update_method);
 }
 
 }  // namespace gpuprof::bindings

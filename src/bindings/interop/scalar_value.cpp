@@ -1,6 +1,5 @@
 #include "bindings/interop/scalar_value.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -60,72 +59,61 @@ std::string range_of(const ScalarFormat& format) {
 }
 
 template <typename To, typename From>
-To reinterpreted(From value) noexcept {
+To reinterpreted(const From& value) noexcept {
   static_assert(sizeof(To) == sizeof(From));
   To result;
   std::memcpy(&result, &value, sizeof result);
   return result;
 }
 
-// A floating-point format of two bytes.
-struct HalfLayout {
-  int fraction_bits;
-  int bias;
-
-  [[nodiscard]] std::uint64_t infinity() const noexcept {
-    return static_cast<std::uint64_t>(2 * bias + 1) << static_cast<unsigned>(fraction_bits);
-  }
+#if PY_VERSION_HEX < 0x030B0000
+const auto pack_half = [](double value, char* out, int little) {
+  return _PyFloat_Pack2(value, reinterpret_cast<unsigned char*>(out), little);
 };
+const auto unpack_half = [](const char* from, int little) {
+  return _PyFloat_Unpack2(reinterpret_cast<const unsigned char*>(from), little);
+};
+#else
+constexpr auto pack_half = &PyFloat_Pack2;
+constexpr auto unpack_half = &PyFloat_Unpack2;
+#endif
 
-HalfLayout layout_of(const ScalarFormat& format) noexcept {
-  return format.kind == DlCode::kBfloat ? HalfLayout{7, 127} : HalfLayout{10, 15};
-}
-
-// The nearest number, ties to even. Scaling by a power of two is exact, so only nearbyint() rounds;
-// a carry out of the fraction moves the exponent on.
-std::uint64_t half_bits(double value, HalfLayout to) noexcept {
-  const std::uint64_t sign = std::signbit(value) ? 0x8000U : 0U;
-  if (std::isnan(value)) {
-    return sign | to.infinity() | std::uint64_t{1} << static_cast<unsigned>(to.fraction_bits - 1);
+std::uint64_t half_bits(double value) {
+  char packed[2];
+  if (pack_half(value, packed, 1) != 0) {  // too large
+    PyErr_Clear();
+    return half_bits(std::copysign(HUGE_VAL, value));
   }
-  if (std::isinf(value)) return sign | to.infinity();
-  if (value == 0.0) return sign;
-  int exponent = 0;
-  const double magnitude = std::fabs(value);
-  std::frexp(magnitude, &exponent);
-  exponent = std::clamp(exponent - 1, 1 - to.bias, to.bias + 1);
-  const double steps = std::nearbyint(std::ldexp(magnitude, to.fraction_bits - exponent));
-  const double bits = std::ldexp(exponent + to.bias - 1, to.fraction_bits) + steps;
-  return sign | std::min(static_cast<std::uint64_t>(std::min(bits, 65536.0)), to.infinity());
+  return reinterpreted<std::uint16_t>(packed);
 }
 
-double half_value(std::uint64_t bits, HalfLayout from) noexcept {
-  const std::uint64_t magnitude = bits & 0x7FFFU;
-  const double sign = (bits & 0x8000U) != 0 ? -1.0 : 1.0;
-  if (magnitude >= from.infinity()) {
-    return std::copysign(magnitude == from.infinity() ? HUGE_VAL : std::nan(""), sign);
+// The upper half of a float. That is rounded to odd, so that rounding twice is as good as once.
+std::uint64_t bfloat_bits(double value) noexcept {
+  auto nearest = static_cast<float>(value);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) {
+    nearest = std::nextafter(nearest, 0.0F);
   }
-  const auto shift = static_cast<unsigned>(from.fraction_bits);
-  const std::uint64_t one = std::uint64_t{1} << shift;
-  const int exponent = static_cast<int>(magnitude >> shift);
-  const std::uint64_t fraction = magnitude & (one - 1);
-  const std::uint64_t significand = exponent == 0 ? fraction : fraction | one;
-  return sign * std::ldexp(static_cast<double>(significand),
-                           std::max(exponent, 1) - from.bias - from.fraction_bits);
+  auto bits = reinterpreted<std::uint32_t>(nearest);
+  if (std::isnan(value)) return bits >> 16U | 0x40U;
+  if (static_cast<double>(nearest) != value) bits |= 1U;
+  return (bits + 0x7FFFU + (bits >> 16U & 1U)) >> 16U;
 }
 
-std::uint64_t float_bits(double value, const ScalarFormat& format) noexcept {
+std::uint64_t float_bits(double value, const ScalarFormat& format) {
+  if (format.kind == DlCode::kBfloat) return bfloat_bits(value);
   if (format.bytes == 8) return reinterpreted<std::uint64_t>(value);
   if (format.bytes == 4) return reinterpreted<std::uint32_t>(static_cast<float>(value));
-  return half_bits(value, layout_of(format));
+  return half_bits(value);
 }
 
-double float_value(std::uint64_t bits, const ScalarFormat& format) noexcept {
+double float_value(std::uint64_t bits, const ScalarFormat& format) {
+  if (format.kind == DlCode::kBfloat) bits <<= 16U;
   if (format.bytes == 8) return reinterpreted<double>(bits);
-  if (format.bytes == 4) {
+  if (format.bytes == 4 || format.kind == DlCode::kBfloat) {
     return static_cast<double>(reinterpreted<float>(static_cast<std::uint32_t>(bits)));
   }
-  return half_value(bits, layout_of(format));
+  const auto half = static_cast<std::uint16_t>(bits);
+  return unpack_half(reinterpret_cast<const char*>(&half), 1);
 }
 
 // NumPy's complex numbers have a __float__ too, which drops a part of them.

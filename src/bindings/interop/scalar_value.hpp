@@ -1,6 +1,5 @@
 // Number formats, of device scalars and of the elements of payloads, and Python numbers as their
-// bits. Needs the interpreter
-// lock.
+// bits. Needs the interpreter lock.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,11 +1,12 @@
 // The arguments of a function of METH_FASTCALL | METH_KEYWORDS, sorted into their places.
 //
-// Needs the interpreter lock; allocates nothing.
+// Needs the interpreter lock; reading them allocates nothing.
 #pragma once
 
 #include <Python.h>
 
 #include <cstddef>
+#include <string>
 
 namespace gpuprof::bindings {
 
@@ -28,6 +29,30 @@ struct CallArguments {
       *slot = arguments[count + i];
     }
     return true;
+  }
+
+  // Sets the TypeError of a call that read() has refused. Always null.
+  PyObject* refuse(const char* function, ArgumentNames<kCount> names, Py_ssize_t positional,
+                   Py_ssize_t count, PyObject* keywords) {
+    if (count > positional) {
+      return PyErr_Format(PyExc_TypeError,
+                          "%s() takes at most %zd by position; got %zd positional arguments",
+                          function, positional, count);
+    }
+    std::string all;
+    for (const char* name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); ++i) {
+      PyObject* keyword = PyTuple_GET_ITEM(keywords, i);
+      PyObject* const* slot = place(names, keyword);
+      if (slot == nullptr) {
+        return PyErr_Format(PyExc_TypeError, "%s() has no argument '%U'; it takes %s", function,
+                            keyword, all.c_str());
+      }
+      if (slot - at < count) {
+        return PyErr_Format(PyExc_TypeError, "%s() got two values for '%U'", function, keyword);
+      }
+    }
+    return nullptr;
   }
 
  private:

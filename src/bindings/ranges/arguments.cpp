@@ -1,11 +1,11 @@
 #include "bindings/ranges/arguments.hpp"
-#include "bindings/python/objects.hpp"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <utility>
 
+#include "bindings/python/call_arguments.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/array_payload.hpp"
 #include "nvtx/attributes.hpp"
 
@@ -108,51 +108,22 @@ py::object checked_args(const py::object& value) {
   return py::reinterpret_steal<py::object>(copy);
 }
 
-struct Slot {
-  const char* keyword;
-  py::object RangeArguments::* place;
-};
-
-constexpr std::array<Slot, 6> kSlots{{{"name", &RangeArguments::name},
-                                      {"color", &RangeArguments::color},
-                                      {"category", &RangeArguments::category},
-                                      {"payload", &RangeArguments::payload},
-                                      {"domain", &RangeArguments::domain},
-                                      {"args", &RangeArguments::args}}};
-
-void place_keyword(const char* function, RangeArguments& into, PyObject* keyword, PyObject* value) {
-  for (const Slot& slot : kSlots) {
-    if (PyUnicode_CompareWithASCIIString(keyword, slot.keyword) != 0) continue;
-    py::object& place = into.*slot.place;
-    if (place) {
-      throw py::type_error(std::string(function) + "() got two values for '" + slot.keyword + "'");
-    }
-    place = py::reinterpret_borrow<py::object>(value);
-    return;
-  }
-  throw py::type_error(std::string(function) + "() has no argument '" + utf8(keyword) +
-                       "'; it takes name, color, category, payload, domain and args");
-}
-
 }  // namespace
 
 RangeArguments read_range_arguments(const char* function, PyObject* const* arguments,
                                     Py_ssize_t count, PyObject* keywords) {
-  if (count > 1) {
-    throw py::type_error(std::string(function) +
-                         "() takes the name by position and the rest by "
-                         "keyword; got " +
-                         std::to_string(count) + " positional arguments");
+  static constexpr const char* kNames[] = {"name",    "color",  "category",
+                                           "payload", "domain", "args"};
+  CallArguments<6> given;
+  if (!given.read(kNames, 1, arguments, count, keywords)) {
+    given.refuse(function, kNames, 1, count, keywords);
+    throw py::error_already_set();
   }
-  RangeArguments result;
-  if (count == 1) result.name = py::reinterpret_borrow<py::object>(arguments[0]);
-  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t i = 0; i < named; ++i) {
-    place_keyword(function, result, PyTuple_GET_ITEM(keywords, i), arguments[count + i]);
-  }
-  for (const Slot& slot : kSlots) {
-    if (!(result.*slot.place)) result.*slot.place = py::none();
-  }
+  const auto value = [&given](std::size_t place) {
+    PyObject* object = given.at[place];
+    return py::reinterpret_borrow<py::object>(object != nullptr ? object : Py_None);
+  };
+  RangeArguments result{value(0), value(1), value(2), value(3), value(4), value(5), {}, {}};
   if (!result.color.is_none()) result.attributes.argb = checked_color(result.color);
   if (!result.category.is_none())
     result.attributes.category = checked_text("category", result.category);
