@@ -92,12 +92,10 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
         f"(name: str | None = None, {_RANGE_OPTIONS}) -> Annotation",
         f"(name: _Function, {_RANGE_OPTIONS}) -> _Function",
     ),
-    "_cupti_graph_node_id": ("(node: int) -> int | None",),
     "_cupti_load": ("(candidates: collections.abc.Sequence[str]) -> dict[str, typing.Any]",),
     "_cupti_start": (
         "(max_records: int = 1000000, candidates: collections.abc.Sequence[str] = ()) -> None",
     ),
-    "_cupti_state": ("() -> dict[str, typing.Any]",),
     "_cupti_stop": ("(release: bool = True, timeout_s: float = 60.0) -> dict[str, typing.Any]",),
     "build_info": ("() -> dict[str, str]",),
     "calibrate": ("(device: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]",),
@@ -135,7 +133,6 @@ ATTRIBUTES = {
     "Sample.state": "str",
     "Sample.stream": "int",
     "Sample.thread_id": "int",
-    "_annotations": "dict[str, Annotation]",
     "_scopes": "dict[str, Scope]",
 }
 

@@ -136,7 +136,7 @@ def cupti(pytestconfig: pytest.Config) -> Iterator[FakeCupti]:
     assert _core._cupti_load([fake.path])["path"] == fake.path, "another CUPTI is in the process"
     fake.reset()
     yield fake
-    if _core._cupti_state()["collecting"]:
+    if _core._cupti_is_collecting():
         _core._cupti_stop(timeout_s=0.0)
         pytest.fail("the test left a collection behind")
     fake.flush()

@@ -126,7 +126,7 @@ const char* fill(void* handle, Table& table) {
   GPUPROF_NEEDED(cuptiActivityFlushAll)
   GPUPROF_NEEDED(cuptiActivityGetNextRecord)
   GPUPROF_NEEDED(cuptiActivityGetNumDroppedRecords)
-  GPUPROF_NEEDED(cuptiGetGraphNodeId)
+  GPUPROF_NEEDED(cuptiGetGraphNodeId)  // graphs ask it for the nodes' numbers
   GPUPROF_OPTIONAL(cuptiActivityGetEnabledKinds)
   GPUPROF_OPTIONAL(cuptiActivityGetStructSize)
 #undef GPUPROF_NEEDED
@@ -254,27 +254,6 @@ const Library& load(const std::vector<std::string>& candidates) {
 }
 
 const Library* loaded_or_null() noexcept { return opened().ready.load(std::memory_order_acquire); }
-
-GraphNodeId graph_node_id_function() noexcept {
-  if (const Library* ready = loaded_or_null(); ready != nullptr) {
-    return ready->table.cuptiGetGraphNodeId;
-  }
-  try {
-    const std::string inside = path_in_process({});
-    if (inside.empty()) return nullptr;
-    void* handle = dlopen(inside.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
-    GraphNodeId function = nullptr;
-    if (handle != nullptr) find_function(handle, "cuptiGetGraphNodeId", function);
-    return function;
-  } catch (const std::exception&) {  // out of memory
-    return nullptr;
-  }
-}
-
-bool graph_node_id(void* node, std::uint64_t& id) noexcept {
-  const GraphNodeId function = graph_node_id_function();
-  return function != nullptr && function(node, &id) == kSuccess;
-}
 
 Error error_of(const Library& library, Result result, const char* call) {
   std::string text = std::string(call) + " of " + library.path +

@@ -72,14 +72,6 @@ const Library& load(const std::vector<std::string>& candidates);
 // What load() has opened, or null.
 const Library* loaded_or_null() noexcept;
 
-// cuptiGetGraphNodeId of a CUPTI that is in the process, whoever loaded it, else null. Loads
-// nothing. The node is a CUgraphNode.
-GraphNodeId graph_node_id_function() noexcept;
-
-// The identifier that CUPTI's records give the node of a graph. False where no CUPTI is loaded or
-// it refuses.
-bool graph_node_id(void* node, std::uint64_t& id) noexcept;
-
 // The error for `result` of `call`: CUPTI's name of it, what it means and what to do.
 driver::Error error_of(const Library& library, Result result, const char* call);
 

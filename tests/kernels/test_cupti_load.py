@@ -63,9 +63,7 @@ def test_where_there_is_none_it_says_what_was_tried_and_what_to_do(elsewhere: Pa
     assert paths[0] in said, said
     for part in ("toolkit/extras/CUPTI/lib64", "libcupti.so.12"):
         assert part in said, said
-    state = _core._cupti_state()
-    assert state == {"loaded": False, "collecting": False, "version": None, "path": None}, state
-    assert _core._cupti_graph_node_id(100) is None
+    assert not _core._cupti_is_collecting()
     try:
         _core._cupti_start(10, paths)
     except gpuprof.CudaUnavailableError as error:
@@ -110,8 +108,6 @@ def test_one_that_is_in_the_process_is_taken(elsewhere: Path, pytestconfig: pyte
     text = """
     import ctypes
     ctypes.CDLL(paths[0])
-    assert _core._cupti_graph_node_id(100) == 107, "whoever has loaded it"
-    assert not _core._cupti_state()["loaded"]
     assert _core._cupti_load([paths[1]])["path"] == paths[0]
     """
     check(elsewhere, text, cached(pytestconfig), cached(pytestconfig, "13.5"))

@@ -119,7 +119,7 @@ def test_ctrl_c_ends_the_wait_and_the_collection(cupti: FakeCupti) -> None:
     with pytest.raises(KeyboardInterrupt):
         _core._cupti_stop()
     interrupt.join()
-    assert not _core._cupti_state()["collecting"]
+    assert not _core._cupti_is_collecting()
     assert (cupti.get("kinds"), cupti.get("thread_ids")) == (0, 0)
     cupti.set("running", 0)
     with collected() as seen:
@@ -262,7 +262,7 @@ def test_a_child_is_refused_and_the_parent_goes_on(cupti: FakeCupti) -> None:
                     act()
                 except gpuprof.ForkedProcessError as error:
                     outcomes.add("spawn" in str(error))
-            collecting = _core._cupti_state()["collecting"]
+            collecting = _core._cupti_is_collecting()
             os._exit(7 if outcomes == {True} and not collecting else 1)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 7
@@ -270,13 +270,8 @@ def test_a_child_is_refused_and_the_parent_goes_on(cupti: FakeCupti) -> None:
     assert [row.name for row in seen.activities] == ["before", "after"]
 
 
-def test_node_ids_come_from_the_loaded_library(cupti: FakeCupti) -> None:
-    assert _core._cupti_graph_node_id(100) == 107
-    assert _core._cupti_graph_node_id(0) is None
-
-
 @pytest.mark.parametrize("bad", [-1, 1.5, "many"])
 def test_the_limit_is_a_whole_number(cupti: FakeCupti, bad: Any) -> None:
     with pytest.raises(TypeError):
         _core._cupti_start(bad)
-    assert not _core._cupti_state()["collecting"]
+    assert not _core._cupti_is_collecting()

@@ -160,26 +160,6 @@ py::dict stop_cupti(bool release, double timeout_s) {
   return result;
 }
 
-py::dict cupti_state() {
-  const cupti::Library* library = cupti::loaded_or_null();
-  py::dict facts;
-  if (library != nullptr) {
-    facts = library_facts(*library);
-  } else {
-    facts["version"] = py::none();
-    facts["path"] = py::none();
-  }
-  facts["loaded"] = library != nullptr;
-  facts["collecting"] = cupti::is_collecting();
-  return facts;
-}
-
-py::object node_id_of(std::uintptr_t node) {
-  std::uint64_t id = 0;
-  const bool known = cupti::graph_node_id(reinterpret_cast<void*>(node), id);
-  return known ? py::object(py::int_(id)) : py::object(py::none());
-}
-
 }  // namespace
 
 void bind_cupti(py::module_& module) {
@@ -190,9 +170,7 @@ void bind_cupti(py::module_& module) {
              "Collect kernels, copies, memsets and launches from now on.");
   module.def("_cupti_stop", &stop_cupti, py::arg("release") = true, py::arg("timeout_s") = 60.0,
              "End the collection and return what came, as columns of bytes.");
-  module.def("_cupti_graph_node_id", &node_id_of, py::arg("node"),
-             "The number that CUPTI gives the node of a graph; None where CUPTI is not loaded.");
-  module.def("_cupti_state", &cupti_state, "What is loaded, and whether there is a collection.");
+  module.def("_cupti_is_collecting", &cupti::is_collecting);
 }
 
 }  // namespace gpuprof::bindings

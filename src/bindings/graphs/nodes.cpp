@@ -274,9 +274,6 @@ void bind_graphs_nodes(py::module_& module) {
       "The addresses of cuptiGetGraphNodeId and cuptiGetGraphExecId; 0 for none.");
   module.def("_graph_edges", &edge_pairs, py::arg("graph"),
              "The edges as pairs of indices: the first node comes before the second.");
-  module.def(
-      "_count_nodes", [](std::uintptr_t graph) { return graphs::count_nodes(checked(graph)); },
-      py::arg("graph"), "How many nodes the graph has, child graphs' not counted.");
 }
 
 }  // namespace gpuprof::bindings

@@ -17,7 +17,7 @@ namespace {
 constexpr Py_ssize_t kMaxAnnotations = 10'000;
 constexpr Py_ssize_t kMaxKeptName = 4096;
 
-PyObject* annotations_by_name = nullptr;  // dict, owned by the module
+PyObject* annotations_by_name = nullptr;  // a dict, kept for good
 
 PyMethodDef annotation_enter{
     "__enter__", ContextManager<Annotation>::enter, METH_NOARGS,
@@ -184,7 +184,6 @@ void bind_nvtx_annotation(py::module_& module) {
 
   annotations_by_name = PyDict_New();
   if (annotations_by_name == nullptr) throw py::error_already_set();
-  module.add_object("_annotations", py::reinterpret_borrow<py::object>(annotations_by_name));
   add_function(module, annotate_method);
 }
 

@@ -155,11 +155,5 @@ TEST(Collections, TotalsHoldWhatRowsDoNot) {
   EXPECT_EQ(seen, 1);
 }
 
-TEST(NodeIds, AreUnknownWhereNoCuptiIsLoaded) {
-  std::uint64_t id = 3;
-  EXPECT_FALSE(graph_node_id(&id, id));
-  EXPECT_EQ(loaded_or_null(), nullptr);
-}
-
 }  // namespace
 }  // namespace gpuprof::cupti
