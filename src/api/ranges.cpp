@@ -155,20 +155,12 @@ void RangeOfName::mark() const {
 void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
                         driver::HostNanoseconds end, std::uint32_t tid) const {
   trace::Event event;
-  try {
-    event.kind = kind;
-    event.depth = 0xFFFF;
-    event.tid = tid;
-    event.category = trace::intern_category(category_);
-    event.begin = begin;
-    event.end = end;
-    trace::set_name(event, range_.label());
-    trace::set_args(event, args_);
-  } catch (const std::exception&) {
-    delete event.extra;
-    throw;
-  }
-  trace::note(event);
+  event.kind = kind;
+  event.depth = 0xFFFF;
+  event.tid = tid;
+  event.begin = begin;
+  event.end = end;
+  trace::note(event, range_.label(), category_, args_);
 }
 
 bool tool_listens() {

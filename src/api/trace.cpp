@@ -195,22 +195,14 @@ bool TraceWriter::is_open() const noexcept {
 void TraceWriter::note(const Given& given) {
   if (!is_open()) return;
   Event event;
-  try {
-    event.kind = given.kind;
-    event.target = number_;
-    event.tid = given.tid;
-    event.depth = 0xFFFF;
-    event.id = given.id;
-    event.begin = given.begin;
-    event.end = given.end;
-    if (!given.category.empty()) event.category = trace::intern_category(given.category);
-    trace::set_name(event, given.name);
-    trace::set_args(event, given.args);
-  } catch (const std::exception&) {
-    delete event.extra;
-    throw;
-  }
-  trace::note(event);
+  event.kind = given.kind;
+  event.target = number_;
+  event.tid = given.tid;
+  event.depth = 0xFFFF;
+  event.id = given.id;
+  event.begin = given.begin;
+  event.end = given.end;
+  trace::note(event, given.name, given.category, given.args);
 }
 
 void TraceWriter::push(std::string_view name, std::string_view category, double duration_ms,

@@ -193,15 +193,6 @@ void trace_host_span(const Sample& sample, std::uint16_t depth) noexcept {
   }
 }
 
-void note_named(Event event, std::string_view name) noexcept {
-  try {
-    trace::set_name(event, name);
-    trace::note(event);
-  } catch (const std::exception&) {
-    delete event.extra;
-  }
-}
-
 void connect_samples_to_traces() {
   static const bool connected = [] {
     timing::add_sink(&take_samples);

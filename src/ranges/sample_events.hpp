@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "timing/sample.hpp"
 #include "trace/event.hpp"
@@ -22,8 +21,5 @@ void note_thread(timing::Sample& sample) noexcept;
 // Notes the host's span of a closed sample. `depth`: how many slices of this thread are open around
 // it. Never throws.
 void trace_host_span(const timing::Sample& sample, std::uint16_t depth) noexcept;
-
-// Notes an event with a name; swallows the lack of memory, with the event.
-void note_named(trace::Event event, std::string_view name) noexcept;
 
 }  // namespace gpuprof::ranges

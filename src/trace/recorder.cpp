@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "driver/process.hpp"
@@ -207,6 +209,18 @@ void note(const Event& event) noexcept {
   }
   *place = event;
   publish(*queue);
+}
+
+void note(Event event, std::string_view name, std::string_view category, std::string args) {
+  try {
+    if (!category.empty()) event.category = intern_category(category);
+    set_name(event, name);
+    set_args(event, std::move(args));
+  } catch (const std::exception&) {
+    delete event.extra;
+    throw;
+  }
+  note(event);
 }
 
 void FreeExtra::operator()(Extra* extra) const noexcept {

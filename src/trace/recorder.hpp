@@ -12,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "trace/event.hpp"
 
@@ -61,6 +62,9 @@ inline void publish(Queue& queue) noexcept {
 
 // Queues a copy of an event; owns its extra, also where there is no room.
 void note(const Event& event) noexcept;
+// The same with these texts, of which all but the name may be empty. Throws std::bad_alloc, and has
+// noted nothing then.
+void note(Event event, std::string_view name, std::string_view category, std::string args);
 
 // The kernel's number of this thread.
 std::uint32_t thread_id() noexcept;

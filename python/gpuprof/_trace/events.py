@@ -33,7 +33,7 @@ class Counter:
             raise TypeError(message)
         values = series(series_of if value is None else value)
         if values and _core._trace_records():
-            _core._trace_counter(0, self._name, _core._host_now(), values)
+            _core._trace_moment("counter", 0, self._name, None, _core._host_now(), 0, values)
 
     def __repr__(self) -> str:
         return f"gpuprof.counter({self._name!r})"

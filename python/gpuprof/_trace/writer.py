@@ -261,7 +261,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         text = checks.text("name", name, empty=False)
         event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
         if number := self._current():
-            _core._trace_instant(number, *event, checked_args(args))
+            _core._trace_moment("instant", number, *event, checked_args(args))
 
     def counter(
         self, name: str, values: float | Mapping[str, float], *, at_ns: int | None = None
@@ -270,11 +270,11 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
 
         A value that is not finite leaves a gap.
         """
-        event = (checks.text("name", name, empty=False), moment(at_ns))
+        event = (checks.text("name", name, empty=False), None, moment(at_ns), 0)
         finite = series(values)
         number = self._current()
         if number and finite:
-            _core._trace_counter(number, *event, finite)
+            _core._trace_moment("counter", number, *event, finite)
 
     def flow(
         self,
@@ -302,7 +302,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         text = checks.text("name", name, empty=False)
         event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
         if number := self._current():
-            _core._trace_flow(number, phase, id, *event)
+            _core._trace_moment(phase, number, *event, None, id)
 
     def flush(self) -> None:
         """Wait until all that was given so far is in ``PATH.part``."""

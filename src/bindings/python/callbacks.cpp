@@ -39,24 +39,11 @@ NamedFunction& named_function(Callback which) {
   return functions[static_cast<std::size_t>(which)];
 }
 
-const char* error_class(ErrorKind kind) noexcept {
-  switch (kind) {
-    case ErrorKind::kUnavailable:
-      return "CudaUnavailableError";
-    case ErrorKind::kForked:
-      return "ForkedProcessError";
-    case ErrorKind::kGone:
-      return "DriverGoneError";
-    case ErrorKind::kNotReplayed:
-      return "NotReplayedError";
-    case ErrorKind::kStreamMismatch:
-      return "StreamMismatchError";
-    case ErrorKind::kInvalidState:
-    case ErrorKind::kCuda:
-      break;
-  }
-  return "InvalidStateError";
-}
+// In the order of ErrorKind; what the driver refused has a class by its code.
+constexpr const char* kErrorClasses[] = {"CudaUnavailableError", "",
+                                         "InvalidStateError",    "ForkedProcessError",
+                                         "DriverGoneError",      "NotReplayedError",
+                                         "StreamMismatchError"};
 
 }  // namespace
 
@@ -88,7 +75,8 @@ py::tuple reduce_by(Callback remake, py::handle self) {
 py::object make_exception(const driver::Error& error) {
   const py::module_ errors = py::module_::import("gpuprof.errors");
   if (error.kind() != ErrorKind::kCuda) {
-    return errors.attr(error_class(error.kind()))(from_utf8(error.what()));
+    const char* name = kErrorClasses[static_cast<std::size_t>(error.kind())];
+    return errors.attr(name)(from_utf8(error.what()));
   }
   return errors.attr("cuda_error")(error.code(), error.name(), error.call(),
                                    from_utf8(error.detail()));

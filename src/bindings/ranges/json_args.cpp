@@ -120,13 +120,6 @@ void append_value(std::string& out, PyObject* value, int depth) {
 
 }  // namespace
 
-void append_member(std::string& out, PyObject* name, PyObject* value) {
-  if (!out.empty()) out += ',';
-  trace::append_json(out, utf8(name));
-  out += ':';
-  append_value(out, value, 0);
-}
-
 void append_member(std::string& out, const char* name, PyObject* value) {
   if (!out.empty()) out += ',';
   trace::append_json(out, name);

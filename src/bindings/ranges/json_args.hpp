@@ -16,7 +16,6 @@ namespace gpuprof::bindings {
 inline constexpr int kMaxArgsDepth = 8;
 
 // Appends `"name":value`, after a comma where `out` is not empty.
-void append_member(std::string& out, PyObject* name, PyObject* value);
 void append_member(std::string& out, const char* name, PyObject* value);
 
 // All members of a dict, without braces. Other mappings and None give nothing.

@@ -73,10 +73,9 @@ RangeAttributes::TraceTexts RangeAttributes::make_trace_texts() const {
   TraceTexts texts;
   texts.name = trace::intern(range_->label());
   texts.category = trace::intern_category(category_.empty() ? kPlainCategory : category_);
-  const py::str payload_key("payload");
   const bool has_args = !args_.is_none();
-  if (!payload_.is_none() && !(has_args && args_.contains(payload_key))) {
-    append_member(texts.args, payload_key.ptr(), payload_.ptr());
+  if (!payload_.is_none() && !(has_args && args_.contains("payload"))) {
+    append_member(texts.args, "payload", payload_.ptr());
   }
   const std::string members = members_of(args_.ptr());
   if (!texts.args.empty() && !members.empty()) texts.args += ',';

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -139,51 +140,23 @@ PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
   });
 }
 
-PyObject* get_host_begin(PyObject* self, void* /*closure*/) {
-  return PyLong_FromLongLong(sample_of(self).host_begin);
-}
-
-PyObject* get_host_end(PyObject* self, void* /*closure*/) {
-  return PyLong_FromLongLong(sample_of(self).host_end);
-}
-
-PyObject* get_thread_id(PyObject* self, void* /*closure*/) {
-  return PyLong_FromUnsignedLong(sample_of(self).thread);
-}
-
-PyObject* get_path(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return path_text(*sample_of(self).path).release().ptr(); });
-}
-
-PyObject* get_names(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return path_names(*sample_of(self).path).release().ptr(); });
-}
-
-PyObject* get_clock(PyObject* self, void* /*closure*/) {
+// Of what never waits and never throws but for lack of memory.
+template <auto kRead>
+PyObject* get(PyObject* self, void* /*closure*/) {
   return guarded<PyObject*>(nullptr, [&] {
-    return from_utf8(timing::clock_name(sample_of(self).clock)).release().ptr();
+    py::object value = py::detail::object_or_cast(std::invoke(kRead, sample_of(self)));
+    return value.release().ptr();
   });
 }
 
-PyObject* get_stream(PyObject* self, void* /*closure*/) {
-  return PyLong_FromUnsignedLongLong(sample_of(self).stream);
-}
+py::object path_of(const Sample& sample) { return path_text(*sample.path); }
+py::object names_of(const Sample& sample) { return path_names(*sample.path); }
+py::object clock_of(const Sample& sample) { return from_utf8(timing::clock_name(sample.clock)); }
 
-PyObject* get_failed(PyObject* self, void* /*closure*/) {
-  const Sample& sample = sample_of(self);
-  return PyBool_FromLong(sample.body_raised || sample.load_status() == SampleStatus::kFailed);
+bool has_failed(const Sample& sample) {
+  return sample.body_raised || sample.load_status() == SampleStatus::kFailed;
 }
-
-template <SampleStatus kStatus>
-PyObject* get_is(PyObject* self, void* /*closure*/) {
-  return PyBool_FromLong(sample_of(self).load_status() == kStatus);
-}
-
-PyObject* get_cuda_started(PyObject* self, void* /*closure*/) {
-  return PyBool_FromLong(sample_of(self).device_started);
-}
+bool was_dropped(const Sample& sample) { return sample.load_status() == SampleStatus::kDropped; }
 
 PyObject* get_work(PyObject* self, void* closure) { return get_amount(sample_of(self), closure); }
 
@@ -195,30 +168,12 @@ PyObject* get_memory(PyObject* self, void* /*closure*/) {
   return guarded<PyObject*>(nullptr, [&] { return memory_of(sample_of(self)); });
 }
 
-const char* state_name(SampleStatus status) noexcept {
-  switch (status) {
-    case SampleStatus::kOpen:
-      return "open";
-    case SampleStatus::kPending:
-      return "pending";
-    case SampleStatus::kDone:
-      return "done";
-    case SampleStatus::kDisabled:
-      return "disabled";
-    case SampleStatus::kDropped:
-      return "dropped";
-    case SampleStatus::kSkipped:
-      return "skipped";
-    case SampleStatus::kCaptured:
-      return "captured";
-    case SampleStatus::kFailed:
-      return "failed";
-  }
-  return "failed";
-}
+// In the order of SampleStatus.
+constexpr const char* kStates[] = {"open",    "pending", "done",     "disabled",
+                                   "dropped", "skipped", "captured", "failed"};
 
-PyObject* get_state(PyObject* self, void* /*closure*/) {
-  return PyUnicode_FromString(state_name(sample_of(self).load_status()));
+const char* state_of(const Sample& sample) {
+  return kStates[static_cast<std::size_t>(sample.load_status())];
 }
 
 // Polls, never waits.
@@ -234,7 +189,7 @@ std::string describe_sample(Sample& sample) {
                   sample.host_ms());
     text += number;
   } else {
-    text += std::string(" ") + state_name(status);
+    text += std::string(" ") + state_of(sample);
   }
   return sample.body_raised ? text + ", body raised" : text;
 }
@@ -264,10 +219,10 @@ PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
     result["path"] = path_text(*sample.path);
     result["names"] = path_names(*sample.path);
     result["clock"] = timing::clock_name(sample.clock);
-    result["state"] = state_name(status);
+    result["state"] = state_of(sample);
     result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
     result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
-    result["failed"] = sample.body_raised || status == SampleStatus::kFailed;
+    result["failed"] = has_failed(sample);
     for (const auto& [name, which] :
          {std::pair{"flops", &flops_closure}, {"nbytes", &nbytes_closure}})
       result[name] = py::reinterpret_steal<py::object>(get_amount(sample, which));
@@ -345,31 +300,32 @@ PyGetSetDef sample_getset[] = {
     {"ready", get_ready, nullptr, "Whether `ms` would return at once with a measurement.", nullptr},
     {"host_ms", get_host_ms, nullptr, "Milliseconds that the host spent inside the scope.",
      nullptr},
-    {"host_begin_ns", get_host_begin, nullptr,
+    {"host_begin_ns", get<&Sample::host_begin>, nullptr,
      "When the host entered the scope, on the clock of time.monotonic_ns(); 0 if timing was off.",
      nullptr},
-    {"host_end_ns", get_host_end, nullptr,
+    {"host_end_ns", get<&Sample::host_end>, nullptr,
      "When the host left the scope, on the clock of time.monotonic_ns(); 0 before that.", nullptr},
-    {"thread_id", get_thread_id, nullptr,
+    {"thread_id", get<&Sample::thread>, nullptr,
      "The system's number of the thread that left the scope, as threading.get_native_id(); 0 where "
      "neither a listener nor a trace asked for it.",
      nullptr},
-    {"path", get_path, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.",
+    {"path", get<&path_of>, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.",
      nullptr},
-    {"names", get_names, nullptr,
+    {"names", get<&names_of>, nullptr,
      "The names that `path` joins, as a tuple: ('step', 'fwd'). A '/' in a name is part of it.",
      nullptr},
-    {"clock", get_clock, nullptr, "What measured: 'cuda', 'cpu', 'metal' or a SyncBackend's name.",
-     nullptr},
-    {"stream", get_stream, nullptr, "The CUDA stream's handle, 0 for the legacy default one.",
-     nullptr},
-    {"state", get_state, nullptr,
+    {"clock", get<&clock_of>, nullptr,
+     "What measured: 'cuda', 'cpu', 'metal' or a SyncBackend's name.", nullptr},
+    {"stream", get<&Sample::stream>, nullptr,
+     "The CUDA stream's handle, 0 for the legacy default one.", nullptr},
+    {"state", get<&state_of>, nullptr,
      "'open', 'pending', 'done', 'disabled', 'dropped', 'skipped', 'captured' or 'failed'.",
      nullptr},
-    {"failed", get_failed, nullptr, "Whether the body raised or the driver refused.", nullptr},
-    {"dropped", get_is<SampleStatus::kDropped>, nullptr,
+    {"failed", get<&has_failed>, nullptr, "Whether the body raised or the driver refused.",
+     nullptr},
+    {"dropped", get<&was_dropped>, nullptr,
      "Whether nothing was measured because too many samples were pending.", nullptr},
-    {"cuda_started_inside", get_cuda_started, nullptr,
+    {"cuda_started_inside", get<&Sample::device_started>, nullptr,
      "Whether CUDA came into use inside this CPU-clock scope, so that GPU work may be missing.",
      nullptr},
     {"flops", get_work, set_work,

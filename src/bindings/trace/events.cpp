@@ -100,15 +100,7 @@ struct Slice {
 
 void note(Slice& slice, std::uint32_t target) {
   slice.event.target = target;
-  try {
-    if (slice.args != nullptr) trace::set_args(slice.event, members_of(slice.args));
-    if (!slice.category.empty()) slice.event.category = trace::intern_category(slice.category);
-    trace::set_name(slice.event, slice.name);
-  } catch (const std::exception&) {
-    delete slice.event.extra;
-    throw;
-  }
-  trace::note(slice.event);
+  trace::note(slice.event, slice.name, slice.category, members_of(slice.args));
 }
 
 // Calls a Python function with `self` before the arguments, unless it is null.

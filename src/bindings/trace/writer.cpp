@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/typing.h>
 
+#include <map>
 #include <string>
 #include <utility>
 
@@ -60,31 +61,14 @@ py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
   return state_dict(state);
 }
 
-// What all events of a caller's own have; times are of time.monotonic_ns().
-struct Given {
-  std::uint32_t number;
-  py::handle name;
-  py::handle category;
-  std::uint32_t tid;
-  py::handle args;
-};
-
-// Owns the extra until the event is noted.
-void note_given(Event event, const Given& given) {
-  try {
-    event.target = given.number;
-    event.tid = given.tid;
-    event.depth = 0xFFFF;
-    const std::string args = members_of(given.args.ptr());
-    const std::string category = given.category.is_none() ? "" : utf8(given.category.ptr());
-    if (!category.empty()) event.category = trace::intern_category(category);
-    trace::set_name(event, utf8(given.name.ptr()));
-    trace::set_args(event, args);
-  } catch (const std::exception&) {
-    delete event.extra;
-    throw;
-  }
-  trace::note(event);
+// What events of a caller's own have in common; times are of time.monotonic_ns().
+void note_given(Event event, std::uint32_t number, py::handle name, py::handle category,
+                std::uint32_t tid, py::handle args) {
+  event.target = number;
+  event.tid = tid;
+  event.depth = 0xFFFF;
+  const std::string shown = category.is_none() ? "" : utf8(category.ptr());
+  trace::note(event, utf8(name.ptr()), shown, members_of(args.ptr()));
 }
 
 void note_slice(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds begin,
@@ -92,34 +76,22 @@ void note_slice(std::uint32_t number, py::handle name, py::handle category, Host
   Event event;
   event.begin = begin;
   event.end = end;
-  note_given(event, {number, name, category, tid, args});
+  note_given(event, number, name, category, tid, args);
 }
 
-void note_moment(Kind kind, std::uint32_t number, py::handle name, py::handle category,
-                 HostNanoseconds at, std::uint32_t tid, py::handle args) {
+void note_moment(const std::string& kind, std::uint32_t number, py::handle name,
+                 py::handle category, HostNanoseconds at, std::uint32_t tid, py::handle args,
+                 std::uint64_t id) {
+  static const std::map<std::string, Kind> kinds{{"instant", Kind::kInstant},
+                                                 {"counter", Kind::kCounter},
+                                                 {"start", Kind::kFlowStart},
+                                                 {"step", Kind::kFlowStep},
+                                                 {"end", Kind::kFlowEnd}};
   Event event;
-  event.kind = kind;
-  event.end = at;
-  note_given(event, {number, name, category, tid, args});
-}
-
-void note_instant(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds at,
-                  std::uint32_t tid, py::handle args) {
-  note_moment(Kind::kInstant, number, name, category, at, tid, args);
-}
-
-void note_counter(std::uint32_t number, py::handle name, HostNanoseconds at, py::handle series) {
-  note_moment(Kind::kCounter, number, name, py::none(), at, 0, series);
-}
-
-void note_flow(std::uint32_t number, const std::string& phase, std::uint64_t id, py::handle name,
-               py::handle category, HostNanoseconds at, std::uint32_t tid) {
-  Event event;
-  event.kind =
-      phase == "start" ? Kind::kFlowStart : (phase == "step" ? Kind::kFlowStep : Kind::kFlowEnd);
+  event.kind = kinds.at(kind);
   event.id = id;
   event.end = at;
-  note_given(event, {number, name, category, tid, py::none()});
+  note_given(event, number, name, category, tid, args);
 }
 
 }  // namespace
@@ -137,12 +109,9 @@ void bind_trace_writer(py::module_& module) {
       py::arg("number"));
   module.def("_trace_slice", &note_slice, py::arg("number"), py::arg("name"), py::arg("category"),
              py::arg("begin"), py::arg("end"), py::arg("tid"), py::arg("args"));
-  module.def("_trace_instant", &note_instant, py::arg("number"), py::arg("name"),
-             py::arg("category"), py::arg("at"), py::arg("tid"), py::arg("args"));
-  module.def("_trace_counter", &note_counter, py::arg("number"), py::arg("name"), py::arg("at"),
-             py::arg("series"));
-  module.def("_trace_flow", &note_flow, py::arg("number"), py::arg("phase"), py::arg("id"),
-             py::arg("name"), py::arg("category"), py::arg("at"), py::arg("tid"));
+  module.def("_trace_moment", &note_moment, py::arg("kind"), py::arg("number"), py::arg("name"),
+             py::arg("category"), py::arg("at"), py::arg("tid"), py::arg("args"),
+             py::arg("id") = 0);
   module.def(
       "_trace_name_thread",
       [](std::uint32_t tid, py::handle name) { trace::name_thread(tid, utf8(name.ptr())); },
