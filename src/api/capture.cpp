@@ -17,16 +17,7 @@ namespace {
 constexpr int kLogsSince = 12090;  // the driver that keeps a log of what it refuses
 constexpr int kWrongThread = 908;
 
-const char* mode_name(CaptureMode mode) noexcept {
-  switch (mode) {
-    case CaptureMode::kGlobal:
-      return "global";
-    case CaptureMode::kRelaxed:
-      return "relaxed";
-    default:
-      return "thread_local";
-  }
-}
+constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 
 bool is_of_capture(const Error& error) noexcept {
   return *graphs::capture_text(error.code()) != '\0';
@@ -75,7 +66,7 @@ struct Capture::State {
     graphs::CaptureFacts facts;
     if (!options.name.empty()) facts.name = graph_text::quoted(options.name);
     facts.stream = capture->stream();
-    facts.mode = mode_name(options.mode);
+    facts.mode = kModeNames[static_cast<std::size_t>(options.mode)];
     if (seen.known) facts.nodes = seen.nodes;
     facts.last_kernel = seen.last_kernel;
     facts.keeps_log = driver::driver_version() >= kLogsSince;

@@ -65,17 +65,6 @@ void note_sample(Event& event, const Sample& sample) noexcept {
   trace::note(event);
 }
 
-trace::GpuWork work_of(timing::SpanKind kind) noexcept {
-  switch (kind) {
-    case timing::SpanKind::kReplay:
-      return trace::GpuWork::kReplay;
-    case timing::SpanKind::kInsideReplay:
-      return trace::GpuWork::kInsideReplay;
-    default:
-      return trace::GpuWork::kScope;
-  }
-}
-
 void note_gpu_span(const Sample& sample) {
   static std::atomic<std::uint64_t> read_out{0};
   Event event;
@@ -84,7 +73,7 @@ void note_gpu_span(const Sample& sample) {
   event.end = sample.host_end;
   event.extra = new trace::Extra;
   trace::GpuSpan& span = event.extra->gpu;
-  span.work = work_of(sample.kind);
+  span.work = static_cast<trace::GpuWork>(sample.kind);  // they mean the same
   span.begin = {sample.gpu_begin.clock, sample.gpu_begin.anchor, sample.gpu_begin.ms};
   span.duration_ns = sample.device_ms * 1e6;
   span.launched = sample.host_begin;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,34 +18,27 @@ struct Style {
   const char* shape;
   const char* colour;
 };
+constexpr Style kPlain{"ellipse", "#eeeeee"};
+
+// In the order of NodeType.
+constexpr std::array<Style, 14> kStyles{{{"box", "#cfe8cf"},
+                                         {"cds", "#cfe0f5"},
+                                         {"cds", "#dfe8f5"},
+                                         {"house", "#f5d9cf"},
+                                         {"folder", "#eeeeee"},
+                                         {"point", "#000000"},
+                                         {"diamond", "#ffe08a"},
+                                         {"diamond", "#fff2b3"},
+                                         kPlain,
+                                         kPlain,
+                                         {"cylinder", "#e6d5f2"},
+                                         {"cylinder", "#f3ebf8"},
+                                         kPlain,
+                                         {"hexagon", "#f5cfe0"}}};
 
 Style style_of(NodeType type) noexcept {
-  switch (type) {
-    case NodeType::kKernel:
-      return {"box", "#cfe8cf"};
-    case NodeType::kMemcpy:
-      return {"cds", "#cfe0f5"};
-    case NodeType::kMemset:
-      return {"cds", "#dfe8f5"};
-    case NodeType::kHost:
-      return {"house", "#f5d9cf"};
-    case NodeType::kGraph:
-      return {"folder", "#eeeeee"};
-    case NodeType::kEmpty:
-      return {"point", "#000000"};
-    case NodeType::kEventRecord:
-      return {"diamond", "#fff2b3"};
-    case NodeType::kEventWait:
-      return {"diamond", "#ffe08a"};
-    case NodeType::kMemAlloc:
-      return {"cylinder", "#e6d5f2"};
-    case NodeType::kMemFree:
-      return {"cylinder", "#f3ebf8"};
-    case NodeType::kConditional:
-      return {"hexagon", "#f5cfe0"};
-    default:
-      return {"ellipse", "#eeeeee"};
-  }
+  const auto place = static_cast<std::size_t>(type);
+  return place < kStyles.size() ? kStyles[place] : kPlain;
 }
 
 // Text for a label: in a quoted string, where entities and \N mean something.

@@ -105,18 +105,9 @@ std::string with_short_anonymous(std::string text) {
 }
 
 char closer_of(char opener) noexcept {
-  switch (opener) {
-    case '<':
-      return '>';
-    case '(':
-      return ')';
-    case '[':
-      return ']';
-    case '{':
-      return '}';
-    default:
-      return 0;
-  }
+  constexpr std::string_view kOpeners = "<([{";
+  const std::size_t place = kOpeners.find(opener);
+  return place != std::string_view::npos ? ">)]}"[place] : '\0';
 }
 
 // Drops the result and the parameters, and what stands in angle and square brackets.

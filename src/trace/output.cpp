@@ -35,20 +35,9 @@ std::string member(const char* name, std::int64_t value) {
   return std::string("\"") + name + "\":" + std::to_string(value);
 }
 
-const Label* category_of(GpuWork work) {
-  static const Label& scope = *new Label{"\"gpu\""};
-  static const Label& replay = *new Label{"\"gpu_graph\""};
-  static const Label& inside = *new Label{"\"gpu_in_graph\""};
-  switch (work) {
-    case GpuWork::kReplay:
-      return &replay;
-    case GpuWork::kInsideReplay:
-      return &inside;
-    default:
-      return &scope;
-  }
-}
-const bool gpu_categories_fork_hook = (category_of(GpuWork{}), true);  // a child may not make it
+// By GpuWork. Never destroyed: events may point at them.
+const std::array<const Label*, 3> gpu_categories{new Label{"\"gpu\""}, new Label{"\"gpu_graph\""},
+                                                 new Label{"\"gpu_in_graph\""}};
 
 // A line without its comma.
 std::string bare(const Text& line) {
@@ -166,7 +155,7 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   ++own_counts().events;
   own_counts().gpu_error = std::max(counts().gpu_error, error);
   const GpuSpan& span = event.extra->gpu;
-  event.category = category_of(span.work);
+  event.category = gpu_categories[static_cast<std::size_t>(span.work)];
   const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
   const TrackKey key{span.device, span.stream, host_tid};
   const HostNanoseconds measured = std::llround(span.duration_ns);

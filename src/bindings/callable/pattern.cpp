@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,13 +57,6 @@ bool wants_gradient(PyObject* array) {
   return wants;
 }
 
-bool equal(const std::int64_t* values, const std::vector<std::int64_t>& wanted) {
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (values[i] != wanted[i]) return false;
-  }
-  return true;
-}
-
 // Dimensions of one element may have any stride.
 bool has_strides(const std::int64_t* strides, const std::vector<std::int64_t>& wanted,
                  const ArraySpec& spec) {
@@ -87,11 +81,12 @@ bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array) 
   if (!has_type(object, spec.types)) return false;
   ArrayDesc desc;  // NOLINT: its storage is written where it is used
   if (!read_array(object, desc)) return false;
-  const bool same =
-      is_on_gpu(desc.device.type) && desc.device.id == spec.device.id &&
-      desc.dtype.code == spec.dtype.code && desc.dtype.bits == spec.dtype.bits &&
-      desc.dtype.lanes == spec.dtype.lanes && desc.rank == static_cast<int>(spec.shape.size()) &&
-      equal(desc.shape, spec.shape) && (!spec.in_place || spec.address == desc.address);
+  const bool same = is_on_gpu(desc.device.type) && desc.device.id == spec.device.id &&
+                    desc.dtype.code == spec.dtype.code && desc.dtype.bits == spec.dtype.bits &&
+                    desc.dtype.lanes == spec.dtype.lanes &&
+                    desc.rank == static_cast<int>(spec.shape.size()) &&
+                    std::equal(spec.shape.begin(), spec.shape.end(), desc.shape) &&
+                    (!spec.in_place || spec.address == desc.address);
   if (!same) return false;
   if (spec.requires_grad && *spec.requires_grad != wants_gradient(object)) return false;
   if (spec.call_strides && !has_strides(desc.strides, *spec.call_strides, spec)) return false;
@@ -154,13 +149,10 @@ Pattern::Pattern(py::handle described) {
       {"array", Kind::kArray},    {"value", Kind::kValue}, {"tuple", Kind::kTuple},
       {"list", Kind::kList},      {"dict", Kind::kDict},   {"object", Kind::kObject},
       {"mapping", Kind::kMapping}};
-  bool known = false;
-  for (const auto& [text, kind] : kNames) {
-    if (text != name) continue;
-    kind_ = kind;
-    known = true;
-  }
-  if (!known) throw py::value_error("not a pattern: " + name);
+  const auto* known = std::find_if(std::begin(kNames), std::end(kNames),
+                                   [&](const auto& each) { return each.first == name; });
+  if (known == std::end(kNames)) throw py::value_error("not a pattern: " + name);
+  kind_ = known->second;
   if (kind_ == Kind::kArray) {
     index_ = py::cast<std::size_t>(parts[1]);
     return;

@@ -2,7 +2,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
+#include <charconv>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
@@ -66,37 +71,19 @@ bool read_by_api(const DlExchangeApi& api, PyObject* object, ArrayDesc& desc) {
 }
 
 // "<f4" and the like. False for what is no plain number: big-endian, structured, text, dates.
-bool read_typestr(const std::string& text, DlDataType& dtype) {
+bool read_typestr(std::string_view text, DlDataType& dtype) {
+  static constexpr std::pair<char, DlCode> kCodes[] = {
+      {'i', DlCode::kSigned},  {'u', DlCode::kUnsigned}, {'f', DlCode::kFloat},
+      {'c', DlCode::kComplex}, {'b', DlCode::kBool},     {'V', DlCode::kOpaque}};
   if (text.size() < 3 || text[0] == '>') return false;
-  std::int64_t bytes = 0;
-  for (std::size_t i = 2; i < text.size(); ++i) {
-    if (text[i] < '0' || text[i] > '9' || bytes > 16) return false;
-    bytes = 10 * bytes + (text[i] - '0');
-  }
-  DlCode code = DlCode::kOpaque;
-  switch (text[1]) {
-    case 'i':
-      code = DlCode::kSigned;
-      break;
-    case 'u':
-      code = DlCode::kUnsigned;
-      break;
-    case 'f':
-      code = DlCode::kFloat;
-      break;
-    case 'c':
-      code = DlCode::kComplex;
-      break;
-    case 'b':
-      code = DlCode::kBool;
-      break;
-    case 'V':
-      break;
-    default:
-      return false;
-  }
+  const auto* found = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                   [&](const auto& code) { return code.first == text[1]; });
+  unsigned bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + 2, end, bytes);
+  if (found == std::end(kCodes) || read.ec != std::errc{} || read.ptr != end) return false;
   if (bytes < 1 || bytes > 16) return false;
-  dtype = {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * bytes), 1};
+  dtype = {static_cast<std::uint8_t>(found->second), static_cast<std::uint8_t>(8 * bytes), 1};
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "bindings/interop/scalar_value.hpp"
 
@@ -50,32 +51,14 @@ std::optional<Element> element_of(const char* format, Py_ssize_t size) {
     for (Py_ssize_t bytes = 1; bytes <= size && bytes <= 8; bytes *= 2) ++step;
     return static_cast<Element>(static_cast<int>(first) + 2 * step);
   };
-  switch (*format) {
-    case 'b':
-    case 'h':
-    case 'i':
-    case 'l':
-    case 'q':
-    case 'n':
-      return sized(Element::kInt8);
-    case '?':
-    case 'c':
-    case 'B':
-    case 'H':
-    case 'I':
-    case 'L':
-    case 'Q':
-    case 'N':
-      return sized(Element::kUint8);
-    case 'e':
-      return Element::kFloat16;
-    case 'f':
-      return Element::kFloat32;
-    case 'd':
-      return Element::kFloat64;
-    default:
-      return {};
-  }
+  const auto is_one_of = [format](std::string_view codes) {
+    return codes.find(*format) != std::string_view::npos;
+  };
+  if (is_one_of("bhilqn")) return sized(Element::kInt8);
+  if (is_one_of("?cBHILQN")) return sized(Element::kUint8);
+  const std::size_t real = std::string_view("efd").find(*format);
+  if (real == std::string_view::npos) return {};
+  return static_cast<Element>(static_cast<std::size_t>(Element::kFloat16) + real);
 }
 
 // Room for `count` elements behind their number, which the tool reads first.

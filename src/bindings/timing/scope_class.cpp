@@ -88,7 +88,7 @@ bool is_usual(const TimerArguments& given) {
          (given.enabled == Py_None || PyBool_Check(given.enabled) != 0) &&
          PyBool_Check(given.verify_stream) != 0 &&
          (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto", "skip", "record"})) &&
-         PyBool_Check(given.memory) != 0 && is_amount(given.flops) && is_amount(given.nbytes);
+         PyBool_Check(given.memory) != 0;
 }
 
 // A scope only watches: where CUDA was lost to a fork or an error it can be made, measures nothing,

@@ -51,6 +51,11 @@ MemoryUse failed_reading() {
   return {kUnknown, kUnknown, kUnknown, MemoryNote::kRefused};
 }
 
+MemoryUse memory_from(const py::tuple& values) {
+  return {values[0].cast<double>(), values[1].cast<double>(), values[2].cast<double>(),
+          static_cast<MemoryNote>(values[3].cast<int>())};
+}
+
 MemoryUse read_again(PyObject* reading) {
   if (reading == Py_None) return failed_reading();
   PyObject* result = PyObject_CallOneArg(callback(Callback::kEndMemory), reading);
@@ -59,8 +64,7 @@ MemoryUse read_again(PyObject* reading) {
     return failed_reading();
   }
   const auto found = py::reinterpret_steal<py::tuple>(result);
-  return {found[0].cast<double>(), found[1].cast<double>(), found[2].cast<double>(),
-          static_cast<MemoryNote>(found[3].cast<int>())};
+  return memory_from(found);
 }
 
 void note_memory(Sample& sample, const MemoryUse& use) {
@@ -92,14 +96,6 @@ std::optional<double> amount_of(PyObject* value, const char* argument) {
     throw py::value_error(wrong_amount(value, argument));
   }
   return amount;
-}
-
-bool is_amount(PyObject* value) {
-  if (value == Py_None) return true;
-  if (PyFloat_CheckExact(value) == 0 && PyLong_CheckExact(value) == 0) return false;
-  const double amount = PyFloat_AsDouble(value);
-  PyErr_Clear();
-  return amount >= 0.0 && !std::isinf(amount);
 }
 
 PyObject* get_amount(const Sample& sample, void* closure) {
@@ -174,9 +170,7 @@ void restore_details(Sample& sample, const py::tuple& state) {
   details.flops = state[0].cast<double>();
   details.nbytes = state[1].cast<double>();
   if (state[2].is_none()) return;
-  const auto memory = state[2].cast<py::tuple>();
-  details.memory = {memory[0].cast<double>(), memory[1].cast<double>(), memory[2].cast<double>(),
-                    static_cast<MemoryNote>(memory[3].cast<int>())};
+  details.memory = memory_from(state[2].cast<py::tuple>());
   details.wants_memory = true;
   details.memory_read.store(true, std::memory_order_release);
 }

@@ -17,9 +17,6 @@ namespace gpuprof::bindings {
 // names `argument`.
 std::optional<double> amount_of(PyObject* value, const char* argument);
 
-// Whether amount_of() would take it. Leaves no exception.
-bool is_amount(PyObject* value);
-
 // The attributes `flops` and `nbytes` of a Python sample; `closure` says which.
 PyObject* get_amount(const timing::Sample& sample, void* closure);
 int set_amount(timing::Sample& sample, PyObject* value, void* closure);
