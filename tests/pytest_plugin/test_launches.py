@@ -133,7 +133,7 @@ def test_a_second_measurement_that_launches_other_work_is_a_note(stored: Project
     done = stored.run(COMPARE)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(
-        ["SLOW: 1.50 times*", "note: test_it.py::test_b: calls differ in what they launch, *"]
+        ["SLOW: 1.50 times*", "note: test_it.py::test_b: *: calls differ in what they launch: *"]
     )
     assert "LAUNCHES" not in done.stdout.str()
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprof._common.instructions import Instructions, amount, reason_of
-from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.instruction_verdict import (
+from gpuprof._results.count_verdicts import (
     THRESHOLD,
     UNCHANGED,
     fewest,
@@ -19,11 +18,13 @@ from gpuprof._results.instruction_verdict import (
     missing_reason,
     with_instructions,
 )
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
 from gpuprof._results.verdict import judge_all
 from tests.support.benchmark_results import bench
 
 M = 1e6
+NO_INSTRUCTIONS = "instructions were not compared: no baseline run has them; save new runs"
 HERE = {"cpu": "Test CPU", "python": "3.12.1", "gpu": None}
 NO_COUNTER = Instructions(reason="ENOENT: there is no hardware counter of instructions")
 SLOW = Decision(Verdict.SLOW, 1.0, 2.0, 2.0, rule="takes 100 % more time")
@@ -104,8 +105,10 @@ def test_another_cpu_or_python_is_not_compared(machine: dict[str, Any], why: str
 
 def test_without_counts_there_is_no_verdict() -> None:
     assert judge_instructions([run(None)], [run(NO_COUNTER)]) is None
-    assert judged([None], M).rule == "no baseline run has its instructions"
-    assert judged([M], NO_COUNTER).rule == f"instructions were not counted: {NO_COUNTER.reason}"
+    assert judged([None], M).rule == NO_INSTRUCTIONS
+    assert judged([M], NO_COUNTER).rule == (
+        f"instructions were not compared: they were not counted: {NO_COUNTER.reason}"
+    )
 
 
 def test_of_two_measurements_the_one_with_fewer_counts() -> None:
@@ -157,7 +160,7 @@ def test_where_they_should_decide_and_cannot_the_time_does_and_it_is_said() -> N
         f"the time decides, not the instructions: they were not counted: {NO_COUNTER.reason}",
     )
     found = with_instructions(SLOW, judged([None], M), decides=True)
-    assert found.warnings[0].endswith("no baseline run has its instructions")
+    assert found.warnings[0].endswith(NO_INSTRUCTIONS)
     assert with_instructions(SLOW, None) == SLOW
 
 

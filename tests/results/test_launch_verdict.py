@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpuprof._common.launches import MAX_SHOWN, UNNAMED, Launches, counted
+from gpuprof._results.count_verdicts import judge_launches, notes_of
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.launch_verdict import NO_LAUNCHES, judge_launches, launch_notes
 from gpuprof._results.result import BenchResult
 from gpuprof._results.verdict import judge_all
 from tests.support.benchmark_results import bench
@@ -20,6 +20,8 @@ TORCH_KERNEL = (
     "std::array<char*, 3ul> >(int, at::native::{0}<float>, std::array<char*, 3ul>)"
 )
 ADD, MUL = (TORCH_KERNEL.replace("{0}", f"CUDAFunctor_{name}") for name in ("add", "mul"))
+NO_LAUNCHES = "launches were not compared: no baseline run has them; save new runs"
+NONE_NEW = "launches were not compared: the new run has none"
 HOSTILE = "evil\x1b[31m\n\0k"
 
 
@@ -177,7 +179,7 @@ def test_calls_that_differ_are_not_compared() -> None:
     varies = Launches({"a": 2}, varies="+1 b, 2 -> 3 kernels")
     found = judged([{"a": 1}], varies)
     assert found.verdict is Verdict.NODATA
-    assert found.rule.endswith("so their launches were not compared: +1 b, 2 -> 3 kernels")
+    assert found.rule.endswith("calls differ in what they launch: +1 b, 2 -> 3 kernels")
     assert judged([varies], {"a": 3}).verdict is Verdict.NODATA
     assert judged([varies, {"a": 1}], {"a": 3}).verdict is Verdict.LAUNCHES
     assert judged([{"a": 1}], {"a": 3}, {"a": 2}).verdict is Verdict.NODATA, "two measurements"
@@ -220,26 +222,26 @@ def test_counts_of_two_sources_are_not_compared() -> None:
     found = judge_launches([run({"a": 1})], [other])
     assert found is not None
     assert found.verdict is Verdict.INCOMPARABLE
-    assert found.rule.endswith("the baseline was counted from graph, now from torch.profiler")
+    assert found.rule.endswith("the baseline has counts from graph, now it is torch.profiler")
 
 
 def test_without_counts_there_is_no_verdict() -> None:
     assert judge_launches([run(None)], [run(None)]) is None
     assert judge_launches([], [run(None)]) is None
-    assert judged([None], {"a": 1}).rule == "no baseline run has its launches"
-    assert judged([{"a": 1}], None).rule == "the launches of the new run were not counted"
+    assert judged([None], {"a": 1}).rule == NO_LAUNCHES
+    assert judged([{"a": 1}], None).rule == NONE_NEW
 
 
 def test_notes_tell_what_is_no_failure() -> None:
     def notes(base: Any, new: Any, verdict: Verdict = Verdict.SAME) -> list[str]:
-        return launch_notes(Decision(verdict, launches=judged([base], new)))
+        return notes_of(Decision(verdict, launches=judged([base], new)))
 
     assert notes({"a": 1}, {"a": 1}) == notes({"a": 1}, {"a": 2}) == []
     assert notes({"a": 2}, {"a": 1}) == ["launches less: -1 a, 2 -> 1 kernels"]
     assert notes(None, {"a": 1}) == [NO_LAUNCHES]
-    assert notes({"a": 1}, None) == ["the launches of the new run were not counted"]
+    assert notes({"a": 1}, None) == [NONE_NEW]
     assert notes({"a": 2}, {"a": 1}, Verdict.INCOMPARABLE) == []
-    assert launch_notes(Decision(Verdict.SAME)) == []
+    assert notes_of(Decision(Verdict.SAME)) == []
 
 
 def test_decisions_come_back_from_plain_data_older_ones_too() -> None:

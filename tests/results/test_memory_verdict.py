@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gpuprof._results.count_verdicts import judge_memory
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.result import BenchResult
 from gpuprof._results.verdict import judge_all
 from tests.support.benchmark_results import bench
@@ -24,7 +24,13 @@ def run(peak: int | None, gpu: str | None = "NVIDIA H200") -> BenchResult:
 
 
 def judged(base: Sequence[int | None], *new: int | None, **options: Any) -> Decision:
-    return judge_memory([run(each) for each in base], [run(each) for each in new], **options)
+    return decided([run(each) for each in base], [run(each) for each in new], **options)
+
+
+def decided(base: Sequence[BenchResult], new: Sequence[BenchResult], **options: Any) -> Decision:
+    found = judge_memory(base, new, **options)
+    assert found is not None
+    return found
 
 
 def test_growth_beyond_the_threshold_is_said_in_words() -> None:
@@ -79,19 +85,23 @@ def test_runs_without_a_peak_are_no_data() -> None:
     found = judged([None, None], GIB)
     assert (found.verdict, found.rule) == (
         Verdict.NODATA,
-        "no baseline run has its peak memory",
+        "peak memory was not compared: no baseline run has it; save new runs",
     )
     assert judged([], GIB).verdict is Verdict.NODATA
     found = judged([GIB], None)
-    assert (found.verdict, found.rule) == (Verdict.NODATA, "the new run has no peak memory")
+    assert found.verdict is Verdict.NODATA
+    assert found.rule == "peak memory was not compared: the new run has none"
+    assert judge_memory([run(None)], [run(None)]) is None
     assert judged([None, GIB], 2 * GIB).runs == 1
 
 
 def test_another_gpu_is_not_compared() -> None:
-    found = judge_memory([run(GIB, "NVIDIA A100")], [run(2 * GIB)])
+    found = decided([run(GIB, "NVIDIA A100")], [run(2 * GIB)])
     assert found.verdict is Verdict.INCOMPARABLE
-    assert found.rule == "the baseline has another GPU: NVIDIA A100, not NVIDIA H200"
-    assert judge_memory([run(GIB, "NVIDIA A100"), run(GIB)], [run(2 * GIB)]).runs == 1
+    assert found.rule == (
+        "peak memory was not compared: the baseline has GPU NVIDIA A100, now it is NVIDIA H200"
+    )
+    assert decided([run(GIB, "NVIDIA A100"), run(GIB)], [run(2 * GIB)]).runs == 1
 
 
 def test_a_decision_on_time_has_the_one_on_memory() -> None:

@@ -93,7 +93,7 @@ class Judge:
         """Decide on the launches alone; their verdict is the decision's."""
         if self.settings.compare is None:
             return Judgement(None)
-        from gpuprof._results.launch_verdict import judge_launches
+        from gpuprof._results.count_verdicts import judge_launches
 
         base = self._base(result)
         found = judge_launches(base, [result]) if base else None
@@ -158,24 +158,22 @@ class Judge:
         Of two measurements the one with the smaller peak counts, and the one with fewer
         instructions: what comes on top of that is chance.
         """
-        from gpuprof._results import instruction_verdict
-        from gpuprof._results.launch_verdict import judge_launches
-        from gpuprof._results.memory_verdict import judge_memory
+        from gpuprof._results import count_verdicts
 
         base = self._base(new[-1])
         measured = [result for result in new if result.peak_bytes is not None]
         least = min(measured, key=lambda result: result.peak_bytes or 0, default=new[-1])
         decision = replace(
             decision,
-            memory=judge_memory(base, [least], threshold=self.memory_threshold),
-            launches=judge_launches(base, new),
+            memory=count_verdicts.judge_memory(base, [least], threshold=self.memory_threshold),
+            launches=count_verdicts.judge_launches(base, new),
         )
-        fewest = instruction_verdict.fewest(new)
-        return instruction_verdict.with_instructions(
+        fewest = count_verdicts.fewest(new)
+        return count_verdicts.with_instructions(
             decision,
-            instruction_verdict.judge_instructions(base, [fewest]),
+            count_verdicts.judge_instructions(base, [fewest]),
             decides=self.settings.cpu_metric == "instructions" and fewest.clock == "cpu",
-            missing=instruction_verdict.missing_reason(fewest),
+            missing=count_verdicts.missing_reason(fewest),
         )
 
     def _base(self, new: BenchResult) -> list[BenchResult]:

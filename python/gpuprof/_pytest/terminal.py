@@ -13,9 +13,8 @@ from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
+from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Verdict
-from gpuprof._results.launch_verdict import launch_notes
-from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import bins_of, cells, warnings_of
 from gpuprof._results.statistics import MIN_FOR_INTERVAL
 
@@ -130,11 +129,7 @@ def _notes(records: Sequence[Record]) -> list[str]:
 
 
 def _warnings(record: Record) -> list[str]:
-    decision = record.decision
-    if decision is None:
-        return []
-    memory = [NO_MEMORY] if without_memory(decision) else []
-    return [*decision.warnings, *memory, *launch_notes(decision)]
+    return [] if record.decision is None else notes_of(record.decision)
 
 
 def _table(records: Sequence[Record], out: _Lines, view: View) -> None:

@@ -11,10 +11,9 @@ from gpuprof._common.units import duration, interval_text, percent, ratio_text
 from gpuprof._display.tree import tree_lines
 from gpuprof._report.page import Cell, details, escaped, notes, table
 from gpuprof._results.comparison import CompareResult
+from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Decision
 from gpuprof._results.history import History
-from gpuprof._results.launch_verdict import launch_notes
-from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import BenchResult, cells
 from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison
@@ -85,8 +84,7 @@ def results_part(results: Sequence[tuple[BenchResult, Decision | None]]) -> str:
 def _reasons(decision: Decision) -> list[str]:
     """Return what decided on the time and on the rest, and what else to know."""
     beside = [f"{each.verdict}: {each.rule}" for each in decision.grown]
-    memory = [NO_MEMORY] if without_memory(decision) else []
-    return [decision.rule, *beside, *decision.warnings, *memory, *launch_notes(decision)]
+    return [decision.rule, *beside, *notes_of(decision)]
 
 
 _COLUMNS = (

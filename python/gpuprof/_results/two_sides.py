@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.records import Record
 from gpuprof._common.text import output_text, plain_data, plural
+from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.launch_verdict import launch_notes
-from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -106,10 +105,8 @@ class Comparison:
         """Return each warning once with the benchmarks it is about, and what was not compared."""
         concerned: dict[str, list[str]] = {}
         for line in self.lines:
-            for warning in (*line.decision.warnings, *launch_notes(line.decision)):
-                concerned.setdefault(warning, []).append(self._called(line))
-            if without_memory(line.decision):
-                concerned.setdefault(NO_MEMORY, []).append(self._called(line))
+            for note in notes_of(line.decision):
+                concerned.setdefault(note, []).append(self._called(line))
         remarks = []
         for warning, names in concerned.items():
             everybody = len(names) == len(self.lines)

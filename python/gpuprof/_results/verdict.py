@@ -63,13 +63,16 @@ from dataclasses import replace
 from gpuprof._common.checks import whole
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import noise_floor, statistics
+from gpuprof._results.count_verdicts import (
+    judge_instructions,
+    judge_launches,
+    judge_memory,
+    with_instructions,
+)
 from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
 from gpuprof._results.eligible import changes, difference, part_of, usable_runs, why_unusable
-from gpuprof._results.instruction_verdict import judge_instructions, with_instructions
-from gpuprof._results.launch_verdict import judge_launches
 from gpuprof._results.level import CONFIDENCE, LOWER
 from gpuprof._results.look import look, vetoed
-from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.noise_floor import P_LIMIT, TICKS, exp
 from gpuprof._results.result import BenchResult
 from gpuprof._results.states import main_state

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._results.launch_verdict import judge_launches
+from gpuprof._results.count_verdicts import judge_launches
 from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
 from tests.support.processes import environment
 

@@ -1,0 +1,274 @@
+"""Whether a call takes more than it did, besides time: of memory, of launches, of instructions.
+
+All of these hardly vary, so there are thresholds in place of tests of significance:
+
+- What an allocator is asked for is compared with room for what little varies.
+- Launches are compared exactly. Which kernel a library takes depends on the GPU and on the
+  library's version, so these must be the same. The driver's version need not: it chooses no
+  kernels.
+- A busy neighbour, another clock rate or a lost CPU change how long instructions take, but hardly
+  how many there are. Their count sees no wait, no sleep and no cache miss, which is why it never
+  takes back what the time says, unless the caller asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuprof._common.instructions import amount
+from gpuprof._common.units import byte_size, percent, percent_change
+from gpuprof._results import statistics
+from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.result import BenchResult
+
+MEMORY_THRESHOLD = 0.05
+LEAST_GROWTH = 1 << 20  # bytes; allocators round, and small arrays come and go
+# The seed of Python's hashes and the order of addresses move the count of unchanged Python code.
+THRESHOLD = 0.03
+SIGMAS = 3.0
+UNCHANGED = (
+    "the instructions are unchanged, so the machine is the likelier cause, or what takes none: "
+    "waiting, memory, I/O"
+)
+# What chooses kernels, by the name in `Launches.versions`, and its name for people.
+CHOOSERS = {
+    "gpu": "GPU",
+    "cc": "compute capability",
+    "torch": "torch",
+    "cupy": "CuPy",
+    "triton": "Triton",
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "source": "counts from",
+}
+_Runs = Sequence[BenchResult]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What is counted, and how the counts of comparable runs are judged."""
+
+    name: str
+    what: str
+    were: str
+    value: Callable[[BenchResult], float | None]
+    same: Mapping[str, str]  # what must be the same on both sides, with its name for people
+    judge: Callable[[_Runs, _Runs], Decision]
+    facts: Callable[[BenchResult], Mapping[str, Any]] = lambda run: run.machine
+    varies: Callable[[_Runs], str] = lambda _: ""  # how calls of the same program differ
+    reason: Callable[[BenchResult], str] = lambda _: ""  # why a run was not counted
+
+    def decide(self, base: _Runs, new: _Runs) -> Decision | None:
+        """Compare the counts; None where neither side was counted."""
+        known = [run for run in base if self.value(run) is not None]
+        counted = [run for run in new if self.value(run) is not None]
+        if not counted and not known:
+            return None
+        decision = Decision(Verdict.NODATA, kind=self.name)
+        if not counted:
+            why = self.reason(new[-1]) or "the new run has none"
+        elif not known:
+            why = f"no baseline run has {'it' if self.were == 'was' else 'them'}; save new runs"
+        else:
+            alike = [run for run in known if not self._unlike(run, counted[-1])]
+            steady = [run for run in alike if not self.varies([run])]
+            why = self.varies(counted)
+            if steady and not why:
+                return replace(self.judge(steady, counted), kind=self.name, runs=len(steady))
+            if not why and not alike:
+                decision = replace(decision, verdict=Verdict.INCOMPARABLE)
+                why = self._unlike(known[-1], counted[-1])
+            why = why or f"in the baseline, {self.varies(alike[-1:])}"
+        now = self.middle(counted) if counted else None
+        return replace(decision, new=now, rule=f"{self.what} {self.were} not compared: {why}")
+
+    def middle(self, runs: _Runs) -> float:
+        values = [self.value(run) or 0 for run in runs]
+        found = statistics.median(values)
+        return round(found) if all(isinstance(value, int) for value in values) else found
+
+    def _unlike(self, base: BenchResult, new: BenchResult) -> str:
+        """Explain why two counts cannot be compared; empty if they can, or if it is not known."""
+        old, now = self.facts(base), self.facts(new)
+        for key, name in self.same.items():
+            if old.get(key) and now.get(key) and old[key] != now[key]:
+                return f"the baseline has {name} {old[key]}, now it is {now[key]}"
+        return ""
+
+
+def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> Decision | None:
+    """Decide whether the peak of the memory grew from the baseline's runs to the new ones.
+
+    The medians of the peaks are compared. It grew if the difference is more than `threshold`, a
+    fraction (None is 0.05), and than 1 MiB, and if no baseline run had as much.
+    """
+    threshold = MEMORY_THRESHOLD if threshold is None else threshold
+    check_threshold(threshold)
+
+    def compare(base: _Runs, new: _Runs) -> Decision:
+        most = max(run.peak_bytes or 0 for run in base)
+        before, now = kind.middle(base), kind.middle(new)
+        growth = now - before
+        share = growth / before if before else math.inf
+        text = f"peak memory {byte_size(before, precise=True)} -> {byte_size(now, precise=True)}"
+        if before and growth:
+            text += f", {'+' if growth > 0 else '-'}{percent(abs(share), 2)}"
+        verdict = Verdict.SAME
+        if growth <= LEAST_GROWTH:
+            text += "" if growth <= 0 else f", not more than {byte_size(LEAST_GROWTH)}"
+        elif share <= threshold:
+            text += f", not more than {percent(threshold, 2)}"
+        elif now <= most:
+            text += f", but a baseline run had {byte_size(most, precise=True)}"
+        else:
+            verdict = Verdict.MEMORY
+            text += f", more than {percent(threshold, 2) if before else byte_size(LEAST_GROWTH)}"
+        return Decision(verdict, before, now, floor=threshold, rule=text)
+
+    kind = _Kind("memory", "peak memory", "was", _peak, {"gpu": "GPU"}, compare)
+    return kind.decide(base, new)
+
+
+def judge_launches(base: _Runs, new: _Runs) -> Decision | None:
+    """Decide whether the new runs launch more than the baseline's, or other work.
+
+    A run that launches as much as any comparable run of the baseline, by name, is the same. Else it
+    is compared with the last of them. Fewer launches are never more, whatever they are.
+    """
+    return _LAUNCHES.decide(base, new)
+
+
+def judge_instructions(base: _Runs, new: _Runs) -> Decision | None:
+    """Decide whether the new runs take more instructions a call than the baseline's.
+
+    The medians of runs are compared. More is more by 3 %, by 3 standard deviations of the
+    baseline's runs and by how much the samples of a run spread, and more than each of the
+    baseline's runs.
+    """
+    return _INSTRUCTIONS.decide(base, new)
+
+
+def with_instructions(
+    decision: Decision,
+    found: Decision | None,
+    *,
+    decides: bool = False,
+    missing: str = "",
+) -> Decision:
+    """Add what is said of the instructions to a decision on the time.
+
+    A SLOW with unchanged instructions gets a note. Where the instructions decide, it is SAME, with
+    the time's sentence as the note; where they cannot, because they are `missing`, that is noted.
+    """
+    decision = replace(decision, instructions=found)
+    note = ""
+    if found is None or found.ratio is None or found.floor is None:
+        if decides and decision.base is not None:
+            why = (found and found.rule) or missing or "they were not counted"
+            note = f"the time decides, not the instructions: {why}"
+    elif decision.verdict is Verdict.SLOW and abs(found.ratio - 1.0) <= found.floor:
+        note = UNCHANGED
+        if decides:
+            note = f"by its time it is slow: {decision.rule}; {UNCHANGED}"
+            decision = replace(decision, verdict=Verdict.SAME, rule=found.rule)
+    return replace(decision, warnings=(*decision.warnings, note)) if note else decision
+
+
+def fewest(runs: _Runs) -> BenchResult:
+    """Return the run with the fewest instructions; the last one if none has any."""
+    counted = [run for run in runs if _instructions(run)]
+    return min(counted, key=lambda run: _instructions(run) or 0.0, default=runs[-1])
+
+
+def missing_reason(run: BenchResult) -> str:
+    """Say why a run has no instructions; empty if it has them, or is not on the CPU's clock."""
+    found = run.instructions
+    return "" if found is None or found.per_call else f"they were not counted: {found.reason}"
+
+
+def notes_of(decision: Decision) -> list[str]:
+    """Return the warnings, and what to say of memory and launches that is no reason to fail."""
+    found, memory, launches = [*decision.warnings], decision.memory, decision.launches
+    if memory and decision.base is not None and memory.verdict is Verdict.NODATA:
+        found += [memory.rule] if memory.new is not None else []
+    if launches and not launches.grew and decision.verdict is not Verdict.INCOMPARABLE:
+        found += [launches.rule] if launches.changes or launches.base is None else []
+    return found
+
+
+def _peak(run: BenchResult) -> int | None:
+    return run.peak_bytes
+
+
+def _instructions(run: BenchResult) -> float | None:
+    return (run.instructions and run.instructions.median) or None
+
+
+def _spread(run: BenchResult) -> float:
+    spread = run.instructions and run.instructions.spread
+    return spread if spread and math.isfinite(spread) else 0.0
+
+
+def _more_launches(base: _Runs, new: _Runs) -> Decision:
+    known = [run.launches for run in base if run.launches]
+    last, now = known[-1], new[-1].launches
+    assert now
+    changes = "" if any(each.same(now) for each in known) else last.diff(now)
+    if not changes:
+        verdict, rule = Verdict.SAME, f"launches {now}, as before"
+    elif now.total < last.total:
+        verdict, rule = Verdict.SAME, f"launches less: {changes}"
+    else:
+        how = "more" if now.total > last.total else "other work"
+        verdict, rule = Verdict.LAUNCHES, f"launches {how}: {changes}"
+    return Decision(verdict, last.total, now.total, rule=rule, changes=changes)
+
+
+def _varies(runs: _Runs) -> str:
+    found = [run.launches for run in runs if run.launches]
+    differences = (found[-1].varies, *(each.diff(found[-1]) for each in found))
+    how = next(filter(None, differences), "")
+    return f"calls differ in what they launch: {how}" if how else ""
+
+
+def _more_instructions(base: _Runs, new: _Runs) -> Decision:
+    medians = [_instructions(run) or 0.0 for run in base]
+    before, now = _INSTRUCTIONS.middle(base), _INSTRUCTIONS.middle(new)
+    ratio = now / before
+    floor = max(
+        THRESHOLD,
+        SIGMAS * statistics.stddev(medians) / before,
+        *(_spread(run) for run in (*base, *new)),
+    )
+    text = f"takes {percent_change(ratio)} instructions, {amount(before)} -> {amount(now)}"
+    if ratio - 1.0 > floor and now > max(medians):
+        verdict, rule = Verdict.INSTRUCTIONS, f"{text}: more than {percent(floor, 2)}"
+    elif ratio - 1.0 > floor:
+        verdict, rule = Verdict.SAME, f"{text}, but a baseline run took {amount(max(medians))}"
+    else:
+        verdict, rule = Verdict.SAME, f"{text}: not more than {percent(floor, 2)}"
+    return Decision(verdict, before, now, ratio, floor=floor, rule=rule)
+
+
+_LAUNCHES = _Kind(
+    "launches",
+    "launches",
+    "were",
+    lambda run: run.launches and run.launches.total,
+    CHOOSERS,
+    _more_launches,
+    facts=lambda run: {**run.launches.versions, "source": run.launches.source},
+    varies=_varies,
+)
+_INSTRUCTIONS = _Kind(
+    "instructions",
+    "instructions",
+    "were",
+    _instructions,
+    {"cpu": "CPU", "python": "Python"},
+    _more_instructions,
+    reason=missing_reason,
+)
