@@ -372,7 +372,7 @@ def test_too_few_rounds_or_times_of_zero_are_no_data() -> None:
     assert judge_paired([1.0] * 5, [2.0] * 5).verdict is Verdict.NODATA
     assert judge_paired([1.0] * 6, [2.0] * 6).verdict is Verdict.SLOW
     assert judge_paired([0.0, *[1.0] * 9], [1.0] * 10).verdict is Verdict.NODATA
-    with pytest.raises(ValueError, match="a pair a round"):
+    with pytest.raises(ValueError, match="9 values and new_ms 8"):
         judge_paired([1.0] * 9, [1.0] * 8)
 
 

@@ -26,7 +26,7 @@ from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.process_verdict import judge_processes_all
+from gpuprof._results.paired_verdict import judge_processes_all
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import beside_time
 

@@ -217,7 +217,7 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
 def _compared(
     base: BenchResult, new: BenchResult, threshold: float, confidence: float
 ) -> CompareRow:
-    from gpuprof._results.verdict import judge_paired
+    from gpuprof._results.paired_verdict import judge_paired
 
     decision = judge_paired(
         base.samples_ms,

@@ -1,57 +1,16 @@
-"""Whether code became slower: the rule, in one place.
+"""Whether code became slower than in stored runs: docs/verdicts.md has the rule.
 
 The unit is the run, not the sample. A new process finds other clocks, addresses and temperatures,
-so samples of one run agree with each other far better than with those of the next run. Once runs
-drift by 0.5 to 2 %, a significance test on the samples of two runs calls 35 to 50 of 100 unchanged
-functions slower. So the noise is taken from how the runs of the baseline differ among themselves.
-
-`judge` decides on stored runs, with medians of runs, and with their logarithms so that up and down
-weigh the same:
-
-1. A run counts if it has 30 samples or more. Results of another GPU, clock, mode or L2 state are
-   not compared.
-2. The change is the new runs' median over the baseline's. The noise floor is the largest of
-
-   - the threshold: 5 %, or 10 % with fewer than 5 baseline runs, or what the caller asks for. On
-     the CPU clock it is at least 20 %, unless 5 or more runs carry the caller's threshold: their
-     spread leaves 99 of 100 further runs within it;
-   - 3 standard deviations of the baseline runs; on the CPU clock as many as 99 of 100 further runs
-     stay below, which are more with few runs;
-   - the distance from the baseline's median to its slowest run (its fastest, for a speed-up);
-   - two ticks of the clock.
-
-3. SLOW (FAST) is a change beyond the floor where the Mann-Whitney test on the samples also has p
-   below 0.01, divided by the number of comparisons. SAME is a change of less than half the floor.
-   AMBIGUOUS lies between. A caller that fails a build on SLOW measures again first and calls
-   `confirm`.
-4. AMBIGUOUS is also a change that has another explanation: the SM clock was recorded, and in clock
-   cycles the change is less than half the floor; on the CPU clock, the change is within the floor
-   once what the machine did (`_results.noise_floor`) is taken off, also off the baseline's spread
-   where that makes it smaller; the samples of the new run drift so far that their median may be
-   within half the floor, or a stretch of them agrees with the baseline; or the new level is that of
-   a state in which runs of the baseline were, too (`_results.look`).
-5. If the medians of 8 or more baseline runs rise or fall steadily, the last 5 are the baseline: the
-   spread of a trend would hide nearly any change.
-6. If noise raised the floor above the threshold, and the medians show no change, the rule is
-   applied again to the lower deciles of 5 or more runs, without those that were in a rarer state
-   throughout (`_results.states`). Where that floor is lower, and there is a change, it decides. Its
-   floor has as many standard deviations as 99 of 100 further runs stay below: a spread that was
-   chosen for being small needs more room.
+so samples of one run agree with each other far better than with those of the next run. So the noise
+is taken from how the runs of the baseline differ among themselves.
 
 The spread is the plain standard deviation together with the range, not the median absolute
 deviation (MAD). MAD ignores outliers, but a slow run of unchanged code is what the floor must
-remember. In simulation, with five baseline runs against one new run, the rule calls less than 1 in
-1,000 unchanged functions SLOW at up to 1 % drift between runs and 7 in 1,000 at 2 %, and misses a
-slow-down of 12 % in none of 2,000 and in 4 of 100. With 3 scaled MADs these are 9 in 1,000 and 5 of
-100 at 2 %; and where one run in five is 10 % slower for no reason, 18 of 100 unchanged functions
-instead of 6 or 7. A t quantile in place of the 3 keeps false SLOW below 1 % at any drift, but
-misses 12 % at 2 % drift in 16 of 100. `benchmarks/benchmark_verdicts.py` computes the rule's own
-figures.
+remember: in simulation, 3 scaled MADs in place of it call 9 in 1,000 unchanged functions SLOW
+instead of 7 at 2 % drift, and 18 of 100 instead of 6 or 7 where one run in five is 10 % slower for
+no reason. `benchmarks/benchmark_verdicts.py` computes the rule's own figures.
 
-`judge_paired` decides on two functions measured in turns in one process, where drift affects both:
-the whole sign-test interval of the median ratio must lie beyond the threshold.
-
-NumPy and SciPy are imported by `judge` when it is called; the rest needs neither.
+NumPy and SciPy are imported by `judge` when it is called.
 """
 
 from __future__ import annotations
@@ -62,25 +21,24 @@ from dataclasses import replace
 
 from gpuprof._common.checks import whole
 from gpuprof._common.units import percent, percent_change
-from gpuprof._results import noise_floor, statistics
+from gpuprof._results import noise_floor
 from gpuprof._results.count_verdicts import (
     judge_instructions,
     judge_launches,
     judge_memory,
     with_instructions,
 )
-from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
+from gpuprof._results.decision import Decision, Verdict, check_threshold
 from gpuprof._results.eligible import changes, difference, part_of, usable_runs, why_unusable
-from gpuprof._results.level import CONFIDENCE, LOWER
+from gpuprof._results.level import LOWER
 from gpuprof._results.look import look, vetoed
-from gpuprof._results.noise_floor import P_LIMIT, TICKS, exp
+from gpuprof._results.noise_floor import P_LIMIT
+from gpuprof._results.paired_verdict import judge_paired
 from gpuprof._results.result import BenchResult
 from gpuprof._results.states import main_state
-from gpuprof._results.statistics import holm, sign_test
+from gpuprof._results.statistics import holm
 
 __all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
-
-MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
 
 
 def judge(
@@ -206,49 +164,6 @@ def beside_time(
         launches=judge_launches(base, new),
     )
     return with_instructions(decision, judge_instructions(base, new))
-
-
-def judge_paired(
-    base_ms: Sequence[float],
-    new_ms: Sequence[float],
-    *,
-    threshold: float = 0.01,
-    confidence: float = CONFIDENCE,
-    tick: float = 0.0,
-) -> Decision:
-    """Decide between two functions that were measured in turns, a pair of times for each round.
-
-    `confidence` is that of the ratio's interval, and `tick` the smallest step of a time.
-    """
-    check_threshold(threshold)
-    if len(base_ms) != len(new_ms):
-        message = (
-            f"base_ms has {len(base_ms)} values and new_ms {len(new_ms)}; expected a pair a round"
-        )
-        raise ValueError(message)
-    count = len(base_ms)
-    if count < MIN_ROUNDS:
-        rule = f"{count} rounds; an interval of the ratio needs {MIN_ROUNDS}"
-        return Decision(Verdict.NODATA, runs=count, rule=rule)
-    if not all(value > 0.0 and math.isfinite(value) for value in (*base_ms, *new_ms)):
-        rule = "a time is not above 0: the work is too short for the clock"
-        return Decision(Verdict.NODATA, runs=count, rule=rule)
-    base, new = statistics.median(base_ms), statistics.median(new_ms)
-    logs = [math.log(b) - math.log(a) for a, b in zip(base_ms, new_ms, strict=True)]
-    step = math.log1p(tick / base) + math.log1p(tick / new)
-    independent = statistics.independent_count(logs)
-    low, high = statistics.median_interval(logs, confidence, step, independent=independent)
-    floor = max(threshold, TICKS * tick / min(base, new))
-    limit = math.log1p(floor)
-    verdict, how = verdict_of_interval(low, high, limit)
-    ratio, interval = exp(statistics.median(logs)), (exp(low), exp(high))
-    as_few = f", as few as {independent:.0f} independent ones," if independent < count else ""
-    rule = (
-        f"takes {percent_change(ratio)} time; over {count} rounds{as_few} the "
-        f"{confidence:.0%} interval of the ratio, {interval[0]:.4f} to {interval[1]:.4f}, "
-        f"is {how} 1 ± {percent(floor)}"
-    )
-    return Decision(verdict, base, new, ratio, interval, floor, sign_test(logs), count, rule)
 
 
 def _decide(

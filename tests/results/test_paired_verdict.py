@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuprof._results.decision import Verdict
-from gpuprof._results.process_verdict import (
+from gpuprof._results.paired_verdict import (
     DEFAULT_PAIRS,
     MIN_PAIRS,
     judge_processes,

@@ -1,0 +1,182 @@
+"""Whether one of two is slower that ran in turns, pair by pair.
+
+A pair gives the logarithm of a ratio; drift of the machine affects both of a pair. `judge_paired`
+has rounds of two functions in one process, and the sign test's interval of the median ratio.
+
+`judge_processes` has whole processes of two commands. The process is the unit: results of one
+process share its addresses, clocks and caches, so however many samples it takes, they count as one
+value (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time, ISMM 2013). The ratio and
+its interval are the trimmed mean of the logarithms with a Student t interval from their winsorised
+variance (K. Yuen: The two-sample trimmed t for unequal population variances, Biometrika 61, 1974,
+for one sample). A few disturbed processes do not widen it, and its p value has no lower limit that
+depends on the number of pairs, as those of rank tests have. With fewer than 8 pairs, commands that
+have two speeds by chance can look equally slower in all pairs that are left after trimming.
+`tests/results/test_paired_verdict.py` has its rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpuprof._common.text import plural
+from gpuprof._common.units import percent, percent_change, ratio_text
+from gpuprof._results import statistics
+from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
+from gpuprof._results.noise_floor import P_LIMIT, TICKS, exp
+from gpuprof._results.statistics import CONFIDENCE
+
+MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
+MIN_PAIRS = 8
+DEFAULT_PAIRS = 12
+THRESHOLD = 0.02
+_TRIMMED = 0.2  # of the pairs, at each end
+
+
+class _Estimate(NamedTuple):
+    """Of the ratio, as logarithms; the text begins with what it is of."""
+
+    middle: float
+    low: float
+    high: float
+    p_value: float
+    of: str
+
+
+def judge_paired(
+    base_ms: Sequence[float],
+    new_ms: Sequence[float],
+    *,
+    threshold: float = 0.01,
+    confidence: float = CONFIDENCE,
+    tick: float = 0.0,
+) -> Decision:
+    """Decide between two functions that were measured in turns, a pair of times for each round.
+
+    `confidence` is that of the ratio's interval, and `tick` the smallest step of a time.
+    """
+
+    def estimate(logs: list[float], base: float, new: float) -> _Estimate:
+        step = math.log1p(tick / base) + math.log1p(tick / new)
+        independent = statistics.independent_count(logs)
+        low, high = statistics.median_interval(logs, confidence, step, independent=independent)
+        as_few = f", as few as {independent:.0f} independent ones,"
+        of = (
+            f"{len(logs)} rounds{as_few if independent < len(logs) else ''} the {confidence:.0%} "
+            f"interval of the ratio, {exp(low):.4f} to {exp(high):.4f}"
+        )
+        return _Estimate(statistics.median(logs), low, high, statistics.sign_test(logs), of)
+
+    few = f"{len(base_ms)} rounds; an interval of the ratio needs {MIN_ROUNDS}"
+    few = few if len(base_ms) < MIN_ROUNDS else ""
+    return _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
+
+
+def judge_processes(
+    base_ms: Sequence[float],
+    new_ms: Sequence[float],
+    *,
+    threshold: float | None = None,
+    tick: float = 0.0,
+) -> Decision:
+    """Decide between two commands, of which each process gave one time, pair by pair.
+
+    `threshold` is the smallest change to report, as a fraction (None is 0.02), and `tick` the
+    smallest step of a time. The p value is not corrected for other names: `judge_processes_all`
+    does that.
+    """
+
+    def estimate(logs: list[float], _base: float, _new: float) -> _Estimate:
+        middle, error, freedom = _trimmed(logs)
+        half = statistics.student_quantile(freedom, 0.5 + CONFIDENCE / 2) * error
+        # No pair of one run of each has a ratio outside of these.
+        low = max(middle - half, math.log(min(new_ms)) - math.log(max(base_ms)))
+        high = min(middle + half, math.log(max(new_ms)) - math.log(min(base_ms)))
+        p_value = float(middle == 0.0)
+        if error > 0.0:
+            p_value = statistics.student_p(middle / error, freedom)
+        of = (
+            f"{len(logs)} pairs of runs the {CONFIDENCE:.0%} interval of the ratio, "
+            f"{ratio_text(exp(low), exp(high))}"
+        )
+        return _Estimate(middle, low, high, p_value, of)
+
+    few = f"{plural(len(base_ms), 'pair')} of runs; a verdict needs {MIN_PAIRS}"
+    few = few if len(base_ms) < MIN_PAIRS else ""
+    threshold = THRESHOLD if threshold is None else threshold
+    decision = _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
+    return decision if decision.p_value is None else _significant(decision, decision.p_value, 1)
+
+
+def _judge(
+    base_ms: Sequence[float],
+    new_ms: Sequence[float],
+    estimate: Callable[[list[float], float, float], _Estimate],
+    *,
+    threshold: float,
+    tick: float,
+    few: str,
+) -> Decision:
+    """Decide by the interval of the ratio; `few` says that there are too few pairs."""
+    check_threshold(threshold)
+    count = len(base_ms)
+    if count != len(new_ms):
+        message = f"base_ms has {count} values and new_ms {len(new_ms)}; expected as many"
+        raise ValueError(message)
+    if not all(value > 0.0 and math.isfinite(value) for value in (*base_ms, *new_ms)):
+        rule = "a time is not above 0: the work is too short for the clock"
+        return Decision(Verdict.NODATA, runs=count, rule=rule)
+    if not count:
+        return Decision(Verdict.NODATA, rule=few)
+    base, new = statistics.median(base_ms), statistics.median(new_ms)
+    logs = [math.log(b) - math.log(a) for a, b in zip(base_ms, new_ms, strict=True)]
+    if few:
+        ratio = exp(statistics.median(logs))
+        return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=few)
+    found = estimate(logs, base, new)
+    floor = max(threshold, TICKS * tick / min(base, new))
+    verdict, how = verdict_of_interval(found.low, found.high, math.log1p(floor))
+    ratio, interval = exp(found.middle), (exp(found.low), exp(found.high))
+    rule = f"takes {percent_change(ratio)} time; over {found.of}, is {how} 1 ± {percent(floor)}"
+    return Decision(verdict, base, new, ratio, interval, floor, found.p_value, count, rule)
+
+
+def judge_processes_all(
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    threshold: float | None = None,
+    ticks: Mapping[str, float] | None = None,
+) -> dict[str, Decision]:
+    """Decide on the names of two commands together, correcting for their number (Holm)."""
+    ticks = ticks or {}
+    found = {
+        name: judge_processes(*times, threshold=threshold, tick=ticks.get(name, 0.0))
+        for name, times in pairs.items()
+    }
+    tested = [name for name, decision in found.items() if decision.p_value is not None]
+    corrected = statistics.holm([found[name].p_value or 0.0 for name in tested])
+    for name, p_value in zip(tested, corrected, strict=True):
+        found[name] = _significant(found[name], p_value, len(tested))
+    return found
+
+
+def _significant(decision: Decision, p_value: float, comparisons: int) -> Decision:
+    """Return the decision, AMBIGUOUS in place of SLOW or FAST where `p_value` is too large."""
+    if decision.verdict not in {Verdict.SLOW, Verdict.FAST} or p_value < P_LIMIT:
+        return decision
+    together = f", corrected for {comparisons} names" if comparisons > 1 else ""
+    rule = f"{decision.rule}, but p is {p_value:.2g}{together}, not below {P_LIMIT:g}"
+    return replace(decision, verdict=Verdict.AMBIGUOUS, rule=f"{rule}: more runs would tell")
+
+
+def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:
+    """Return the trimmed mean, its standard error, and the degrees of freedom of that."""
+    count, cut = len(values), int(_TRIMMED * len(values))
+    ordered = sorted(values)
+    kept = ordered[cut : count - cut]
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    share = len(kept) / count
+    error = statistics.stddev(winsorised) / (share * math.sqrt(count))
+    return math.fsum(kept) / len(kept), error, len(kept) - 1
