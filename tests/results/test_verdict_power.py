@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.level import LOWER, interval_ms
+from gpuprof._results.level import LOWER, interval_ms, main_state
 from gpuprof._results.result import BenchResult
-from gpuprof._results.states import main_state
 from gpuprof._results.statistics import runs_test
 from gpuprof._results.verdict import confirm, judge
 from tests.results.test_verdict import run

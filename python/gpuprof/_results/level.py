@@ -1,66 +1,43 @@
-"""What of a run is compared: its median, or its lower decile.
+"""What of a run is compared, its median or its lower decile, and the states that runs were in.
 
 The median of a run jumps where the machine has two states, such as two clocks, and a run is now
 mostly in the one and now mostly in the other. The lower decile, which a tenth of the samples stays
-below, stays in the faster state as long as a tenth of each run is. It is what the minimum is to
-pytest-benchmark and Python's `timeit`, but no single sample decides it.
+below, stays in the faster state as long as a tenth of each run is.
 
-The interval of a quantile comes from the order statistics, as that of the median does (Hahn and
-Meeker, "Statistical Intervals", 1991, section 5.2): as many of n independent samples are below the
-quantile q as a binomial with n and q says.
+A run that was in another state from its first sample to its last has another level, and would raise
+the noise floor to the distance between the states. Such runs are told from the rest where the
+baseline shows that it is a state and no outlier: at least two runs have been there for a tenth of
+their samples, and between it and the next state there is a gap without any run.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
+from gpuprof._results import statistics
 from gpuprof._results.result import BenchResult
 
 MEDIAN = 0.5
 LOWER = 0.1
-CONFIDENCE = 0.95
-
-
-def level_ms(run: BenchResult, quantile: float) -> float:
-    """Return the quantile of a run's samples."""
-    return run.median_ms if quantile == MEDIAN else run.p10_ms
+# Of a run's samples: fewer do not bring its median there by chance, as those of a pause do not.
+VISIT = 0.3
+_VISITS = 2
+_LEAST_SHARE = 0.6  # of the runs, in the main state
 
 
 def level_log(run: BenchResult, quantile: float) -> float:
-    return math.log(level_ms(run, quantile))
+    return math.log(run.median_ms if quantile == MEDIAN else run.p10_ms)
 
 
 def interval_ms(run: BenchResult, quantile: float) -> tuple[float, float]:
     """Return the 95 % interval of the quantile, as wide as the run's samples are alike."""
     if quantile == MEDIAN:
         return run.interval_ms
-    ordered, count = sorted(run.samples_ms), run.count
-    independent = max(1, min(count, math.floor(run.independent_samples)))
-    low, high = _ranks(independent, quantile)
-    scale = (count + 1) / (independent + 1)
-    middle = level_ms(run, quantile)
-    below = ordered[max(math.floor(low * scale), 1) - 1]
-    above = ordered[min(math.ceil(high * scale), count) - 1]
-    return min(below, middle - run.tick_ms), max(above, middle + run.tick_ms)
-
-
-@lru_cache(maxsize=256)
-def _ranks(count: int, quantile: float) -> tuple[int, int]:
-    """Return the ranks, from 0 to count + 1, between which the quantile lies."""
-    tail, mass = (1.0 - CONFIDENCE) / 2.0, 0.0
-    low = high = 0
-    for below in range(count + 1):
-        ways = math.lgamma(count + 1) - math.lgamma(below + 1) - math.lgamma(count - below + 1)
-        power = below * math.log(quantile) + (count - below) * math.log1p(-quantile)
-        mass += math.exp(ways + power)
-        if mass <= tail:
-            low = below + 1
-        high = below + 1
-        if mass >= 1.0 - tail:
-            break
-    return low, high
+    independent = run.independent_samples
+    return statistics.median_interval(
+        run.samples_ms, tick=run.tick_ms, independent=independent, q=quantile
+    )
 
 
 def share_near(run: BenchResult, log: float, reach: float) -> float:
@@ -74,3 +51,48 @@ def half_of(samples: Sequence[float], quantile: float) -> list[float]:
     if quantile == MEDIAN:
         return list(samples)
     return sorted(samples)[: (len(samples) + 1) // 2]
+
+
+def main_state(base: Sequence[BenchResult], gap: float) -> list[BenchResult]:
+    """Return the runs of the state that most runs are in; all of them if there is no other.
+
+    `gap` is the least distance of two states, as a logarithm. A run's state is that of its lower
+    decile; it has visited those of its median and of its upper decile, too.
+    """
+    seen = sorted(
+        (math.log(value), place)
+        for place, run in enumerate(base)
+        for value in (run.p10_ms, run.median_ms, run.p90_ms)
+    )
+    groups: list[list[tuple[float, int]]] = [[]]
+    for each in seen:
+        if groups[-1] and each[0] - groups[-1][-1][0] > gap:
+            groups.append([])
+        groups[-1].append(each)
+    levels = [math.log(run.p10_ms) for run in base]
+    of_states = [
+        {place for _, place in group if group[0][0] <= levels[place] <= group[-1][0]}
+        for group in groups
+    ]
+    main = max(of_states, key=len)
+    if len(main) < _LEAST_SHARE * len(base):
+        return list(base)
+    kept = set(main)
+    for group, members in zip(groups, of_states, strict=True):
+        if len({place for _, place in group}) < _VISITS:
+            kept |= members  # an outlier is noise
+    return [run for place, run in enumerate(base) if place in kept]
+
+
+def is_a_state(base: list[BenchResult], middle: float, change: float, limit: float) -> bool:
+    """Return whether runs of the baseline have been at the new level, and not just on the way.
+
+    It is a state if two runs, or the only one, spent 3 in 10 of their samples there, and less
+    half-way to it.
+    """
+    reach = min(limit / 2, abs(change) / 4)
+    visits = 0
+    for run in base:
+        there = share_near(run, middle + change, reach)
+        visits += there >= VISIT and there > 2 * share_near(run, middle + change / 2, reach)
+    return visits >= min(_VISITS, len(base))

@@ -49,8 +49,8 @@ def stddev(values: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=256)
-def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
-    """Return the largest k so that the k-th smallest and k-th largest of `count` hold the median.
+def interval_rank(count: int, confidence: float = CONFIDENCE, q: float = 0.5) -> int:
+    """Return the largest k so that the quantile is below the k-th smallest only by chance.
 
     0 where there is none at that confidence.
     """
@@ -58,12 +58,12 @@ def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
         message = f"confidence is {confidence!r}; expected a number between 0 and 1"
         raise ValueError(message)
     tail = (1.0 - confidence) / 2.0 * (1.0 + 1e-9)  # rounding must not decide an exact tie
-    whole = math.lgamma(count + 1) - count * math.log(2.0)
     # What lies further out than 20 standard deviations is nothing in a float.
-    rank = max(0, math.floor(count / 2 - 10.0 * math.sqrt(count)))
+    rank = max(0, math.floor(q * count - 10.0 * math.sqrt(count)))
     mass = 0.0
     while rank <= count:
-        mass += math.exp(whole - math.lgamma(rank + 1) - math.lgamma(count - rank + 1))
+        ways = math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1)
+        mass += math.exp(ways + rank * math.log(q) + (count - rank) * math.log1p(-q))
         if mass > tail:
             break
         rank += 1
@@ -119,12 +119,14 @@ def median_interval(
     tick: float = 0.0,
     *,
     independent: float | None = None,
+    q: float = 0.5,
 ) -> tuple[float, float]:
-    """Return the interval that holds the median at that confidence, by order statistics.
+    """Return the interval that holds the median, or another quantile, by order statistics.
 
     With too few values for the confidence (5 or fewer for 95 %) it is from the smallest to the
     largest; of nothing it is NaN. It reaches at least `tick`, the smallest step between two values,
-    to both sides of the median. `independent` is as how many independent values they count.
+    to both sides of the median. `independent` is as how many independent values they count. For
+    other quantiles see Hahn and Meeker, "Statistical Intervals", 1991, section 5.2.
     """
     if not values:
         return math.nan, math.nan
@@ -132,10 +134,12 @@ def median_interval(
     count = len(ordered)
     if independent is not None:
         count = max(1, min(count, math.floor(independent)))
-    rank = interval_rank(count, confidence) * (len(ordered) + 1) // (count + 1)
-    rank = max(rank, 1)
-    middle = median(ordered)
-    return min(ordered[rank - 1], middle - tick), max(ordered[-rank], middle + tick)
+    below, above = (
+        max(interval_rank(count, confidence, each) * (len(ordered) + 1) // (count + 1), 1)
+        for each in (q, 1.0 - q)
+    )
+    middle = quantile(ordered, q)
+    return min(ordered[below - 1], middle - tick), max(ordered[-above], middle + tick)
 
 
 def mann_whitney(base: Sequence[float], new: Sequence[float]) -> float:

@@ -30,12 +30,11 @@ from gpuprof._results.count_verdicts import (
 )
 from gpuprof._results.decision import Decision, Verdict, check_threshold
 from gpuprof._results.eligible import changes, difference, part_of, usable_runs, why_unusable
-from gpuprof._results.level import LOWER
-from gpuprof._results.look import look, vetoed
+from gpuprof._results.level import LOWER, main_state
+from gpuprof._results.level_rule import judge_level, vetoed
 from gpuprof._results.noise_floor import P_LIMIT
 from gpuprof._results.paired_verdict import judge_paired
 from gpuprof._results.result import BenchResult
-from gpuprof._results.states import main_state
 from gpuprof._results.statistics import holm
 
 __all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
@@ -175,16 +174,16 @@ def _decide(
 ) -> Decision:
     base, trend = noise_floor.recent(base)
     warnings += [trend] if trend else []
-    seen = look(base, new, threshold, p_limit)
-    decision = seen.decision
-    if decision.verdict not in {Verdict.SLOW, Verdict.FAST} and seen.raised:
-        again = _second_look(base, new, threshold, p_limit)
-        if again is not None and again.floor is not None and again.floor < (decision.floor or 0.0):
-            decision = again
+    decision = judge_level(base, new, threshold, p_limit)
+    floor, least = decision.floor or 0.0, noise_floor.least_floor(base, threshold)[0]
+    if decision.verdict not in {Verdict.SLOW, Verdict.FAST} and floor > least:
+        lower = _judge_lower_decile(base, new, threshold, p_limit)
+        if lower is not None and (lower.floor or 0.0) < floor:
+            decision = lower
     return replace(decision, warnings=(*warnings, *decision.warnings))
 
 
-def _second_look(
+def _judge_lower_decile(
     base: list[BenchResult], new: list[BenchResult], threshold: float | None, p_limit: float
 ) -> Decision | None:
     """Apply the rule to the lower decile, of baselines large enough to know how it varies."""
@@ -194,5 +193,5 @@ def _second_look(
     main = main_state(base, gap)
     if len(main) < noise_floor.ENOUGH_RUNS:
         return None
-    found = look(main, new, threshold, p_limit, quantile=LOWER, all_of_base=base).decision
+    found = judge_level(main, new, threshold, p_limit, quantile=LOWER, all_of_base=base)
     return None if found.verdict is Verdict.SAME else found

@@ -12,39 +12,30 @@ is no news, unless they were as often half-way to it, as those of one broad dist
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from gpuprof._common import quantiles
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import noise_floor, statistics
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.level import (
-    CONFIDENCE,
     MEDIAN,
+    VISIT,
     half_of,
     interval_ms,
+    is_a_state,
     level_log,
     share_near,
 )
 from gpuprof._results.noise_floor import Floor, exp, floor_of, least_floor
 from gpuprof._results.result import BenchResult
-from gpuprof._results.states import VISIT, is_a_state
-from gpuprof._results.statistics import mann_whitney, student_quantile
+from gpuprof._results.statistics import CONFIDENCE, mann_whitney, student_quantile
 
 _BLOCKS = 5
 _STRETCH = 0.05  # of a run's samples
 _BY_CHANCE = 0.001
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the rule says of one level; `raised` tells that noise raised the floor."""
-
-    decision: Decision
-    raised: bool
-
-
-def look(
+def judge_level(
     base: list[BenchResult],
     new: list[BenchResult],
     threshold: float | None,
@@ -52,7 +43,7 @@ def look(
     *,
     quantile: float = MEDIAN,
     all_of_base: list[BenchResult] | None = None,
-) -> Look:
+) -> Decision:
     """Apply the rule to this quantile of the runs.
 
     `all_of_base` has the runs in other states, too, which no new run differs from.
@@ -69,74 +60,66 @@ def look(
     p_value = mann_whitney(
         _samples(base, used.share, quantile), _samples(new, used.share, quantile)
     )
-    ratio = exp(change)
+    ratio, sign = exp(change), math.copysign(1.0, change)
     in_cycles = _change_in_cycles(base, new, quantile) if abs(change) > limit else None
-    nearest = _nearest(new, change, quantile) - middle
-    taken = f"{_OF[quantile == MEDIAN]} {percent_change(ratio)} time"
+    nearest = _nearest_end(new, change, quantile) - middle
+    name = "" if quantile == MEDIAN else "its lower decile "
+    taken = f"{name}takes {percent_change(ratio)} time"
+    beyond = f"{taken}, more than the noise floor of {why}, but"
+    verdict = Verdict.AMBIGUOUS
     if abs(change) < limit / 2 or change == 0.0:
         verdict = Verdict.SAME
         rule = f"{taken}: less than half the noise floor of {why}"
     elif abs(change) <= limit:
-        verdict = Verdict.AMBIGUOUS
         rule = f"{taken}: between half and all of the noise floor of {why}"
     elif p_value >= p_limit:
-        verdict, rule = Verdict.AMBIGUOUS, vetoed(ratio, floor, p_value, p_limit)
+        rule = vetoed(ratio, floor, p_value, p_limit)
     elif in_cycles is not None and abs(in_cycles) < limit / 2:
-        verdict = Verdict.AMBIGUOUS
         rule = (
             f"clock: {taken} but {percent_change(exp(in_cycles))} cycles, for the SM clock was "
             f"{_clock(new):,.0f} MHz in place of {_clock(base):,.0f} MHz"
         )
-    elif quiet and math.copysign(1.0, change) * quiet[-1].change <= limit:
-        verdict = Verdict.AMBIGUOUS
+    elif quiet and sign * quiet[-1].change <= limit:
         rule = (
             f"the machine: {taken}, but "
             f"{percent_change(exp(quiet[-1].change))} without what the machine did: "
             f"{noise_floor.in_words(base, new)}"
         )
-    elif _wander(new) and math.copysign(1.0, change) * nearest < limit / 2:
-        verdict = Verdict.AMBIGUOUS
+    elif sign * nearest < limit / 2 and any(run.independent_samples < run.count / 2 for run in new):
         rule = (
-            f"{taken}, more than the noise floor of {why}, but the "
-            f"samples of the new run wander: the interval of its {_NAMES[quantile == MEDIAN]} "
-            f"begins at {percent_change(exp(nearest))}"
+            f"{beyond} the samples of the new run wander: the interval of its "
+            f"{'median' if quantile == MEDIAN else 'lower decile'} begins at "
+            f"{percent_change(exp(nearest))}"
         )
     elif any(_changed_within(run, middle, change, limit) for run in new):
-        verdict = Verdict.AMBIGUOUS
         rule = (
-            f"{taken}, more than the noise floor of {why}, but the new run changed while it was "
-            "measured: a stretch of its samples agrees with the baseline"
+            f"{beyond} the new run changed while it was measured: a stretch of its samples agrees "
+            "with the baseline"
         )
     elif is_a_state(all_of_base or base, middle, change, limit):
-        verdict = Verdict.AMBIGUOUS
         rule = (
-            f"{taken}, more than the noise floor of {why}, but that is a state that runs of the "
-            f"baseline were in, too, for {percent(VISIT)} of their samples or more"
+            f"{beyond} that is a state that runs of the baseline were in, too, for "
+            f"{percent(VISIT)} of their samples or more"
         )
     else:
         verdict = Verdict.SLOW if change > 0 else Verdict.FAST
         rule = f"{taken}: more than the noise floor of {why}"
     warnings = [refused] if refused else []
-    raised = floor > least
     if floor > 2 * least:
         warnings.append(f"the baseline is noisy: only changes above {percent(floor)} can be told")
-    decision = Decision(
+    interval = _interval(base, new, base_logs, change, quantile)
+    return Decision(
         verdict,
-        math.exp(middle),
-        math.exp(middle + change),
+        exp(middle),
+        exp(middle + change),
         ratio,
-        _interval(base, new, base_logs, change, quantile),
+        interval,
         floor,
         p_value,
         len(base),
         rule,
         tuple(warnings),
     )
-    return Look(decision, raised)
-
-
-_OF = {True: "takes", False: "its lower decile takes"}
-_NAMES = {True: "median", False: "lower decile"}
 
 
 def vetoed(ratio: float, floor: float, p_value: float, limit: float) -> str:
@@ -228,7 +211,7 @@ def _samples(runs: list[BenchResult], share: float, quantile: float) -> list[flo
     return found
 
 
-def _nearest(runs: list[BenchResult], change: float, quantile: float) -> float:
+def _nearest_end(runs: list[BenchResult], change: float, quantile: float) -> float:
     """Return the end of the runs' intervals that is the nearer one to the baseline.
 
     Of a few independent samples the order statistics are the smallest and the largest one, which
@@ -258,10 +241,6 @@ def _end_of_blocks(run: BenchResult, sign: float, quantile: float) -> float:
     error = statistics.stddev(logs) / math.sqrt(_BLOCKS)
     reach = student_quantile(_BLOCKS - 1, 0.5 + CONFIDENCE / 2) * error
     return math.fsum(logs) / _BLOCKS - sign * reach
-
-
-def _wander(runs: list[BenchResult]) -> bool:
-    return any(run.independent_samples < run.count / 2 for run in runs)
 
 
 def _change_in_cycles(
