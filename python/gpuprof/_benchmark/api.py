@@ -17,6 +17,7 @@ from gpuprof._results.result import BenchResult
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 _Returned = TypeVar("_Returned")
+_CALL = {"fn", "args", "kwargs"}  # the arguments of `benchmark` that are no options
 
 __all__ = ["BenchResult", "Measurer", "benchmark", "prepare"]
 
@@ -137,26 +138,8 @@ def benchmark(
     >>> result.mode, result.median_ms > 0.0
     ('cpu', True)
     """
-    options = checked_options(
-        name=name,
-        mode=mode,
-        cold_l2=cold_l2,
-        setup=setup,
-        stream=stream,
-        scopes=scopes,
-        launches=launches,
-        nbytes=nbytes,
-        flops=flops,
-        flops_dtype=flops_dtype,
-        warmup_s=warmup_s,
-        min_samples=min_samples,
-        min_time_s=min_time_s,
-        max_time_s=max_time_s,
-        rel_precision=rel_precision,
-        progress=progress,
-        params=params,
-        ranks=ranks,
-    )
+    given = {name: value for name, value in locals().items() if name not in _CALL}
+    options = checked_options(**given)
     call = _call(fn, args, kwargs)
 
     def measured() -> BenchResult:

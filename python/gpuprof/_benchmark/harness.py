@@ -17,8 +17,6 @@ import gpuprof._core as _core
 from gpuprof._benchmark import launches as counting
 from gpuprof._benchmark import samplers
 from gpuprof._benchmark.gate import MAX_ENTRIES, HeldStream
-from gpuprof._benchmark.instructions import InstructionReadings
-from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
@@ -72,8 +70,6 @@ class Harness:
         self.ranks = self.work.ranks = ranks or join(options.ranks)
         self._sample_s = math.inf  # how long one takes, on several ranks
         self.host_ms = math.nan
-        self.noise: Noise | None = None  # on the CPU's clock
-        self.instructions: InstructionReadings | None = None  # there as well
         self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
         self.device: int | None = None
         self._launches: Launches | None = None  # where the captured graphs have told them
@@ -219,9 +215,7 @@ class Harness:
         calls = 1
         if self.work.setup is None:
             calls = self._calls or _cpu_calls(self.work)
-        self.noise = Noise()
-        self.instructions = InstructionReadings()
-        return samplers.CpuSampler(self.work, calls, self.noise, self.instructions)
+        return samplers.CpuSampler(self.work, calls)
 
     def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
         """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""

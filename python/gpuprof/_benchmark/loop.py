@@ -76,10 +76,7 @@ def measure(harness: Harness, least: int = 0) -> BenchResult:
     options = harness.options
     begun = perf_counter()
     warm_up(harness)
-    if harness.noise:
-        harness.noise.restart()
-    if harness.instructions:
-        harness.instructions.restart()
+    harness.sampler.restart()
     taken = Samples()
     name = options.name or _name_of(harness.work.fn)
     with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
@@ -234,18 +231,17 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         gate=sampler.gate,
         clock_mhz=tuple(taken.mhz) if len(taken.mhz) == len(samples) else (),
         throttle_reasons=tuple(sorted(taken.reasons)),
-        noise=harness.noise.found() if harness.noise else {},
         nbytes=options.nbytes,
         flops=options.flops,
         memory=memory_of_call(harness.work, options) if on_gpu else {},
         peaks=peaks_for(harness.work, options, harness.device) if on_gpu else {},
         launches=launches,
-        instructions=harness.instructions.found() if harness.instructions else None,
         warnings=tuple(harness.work.warnings),
         params=dict(options.params),
         machine=machine.describe(harness.device),
         created=now(),
         duration_s=duration_s,
+        **sampler.found(),
     )
     return result if harness.ranks.is_alone else merged(harness.ranks.gather(result.to_dict()))
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns, thread_time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._benchmark.gate import HeldStream
@@ -52,7 +52,14 @@ class Sampler(ABC):
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
 
-    def close(self) -> None:  # noqa: B027 (the CPU's sampler holds nothing)
+    def restart(self) -> None:  # noqa: B027
+        """Forget what was read beside the samples so far."""
+
+    def found(self) -> dict[str, Any]:
+        """Return what was read beside the samples, as fields of `BenchResult`."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027
         """Release what it holds."""
 
 
@@ -241,12 +248,10 @@ class CpuSampler(Sampler):
     mode = "cpu"
     clock = "cpu"
 
-    def __init__(
-        self, work: Work, calls: int, noise: Noise, instructions: InstructionReadings
-    ) -> None:
+    def __init__(self, work: Work, calls: int) -> None:
         self._work = work
-        self._noise = noise
-        self._instructions = instructions
+        self._noise = Noise()
+        self._instructions = InstructionReadings()
         self._empty_ns: deque[int] = deque(maxlen=_EMPTY_LOOPS)
         self.calls = calls
 
@@ -275,6 +280,13 @@ class CpuSampler(Sampler):
         self._work.call_times(calls)
         end = perf_counter_ns()
         return end - begin, thread_time_ns() - on_cpu
+
+    def restart(self) -> None:
+        self._noise.restart()
+        self._instructions.restart()
+
+    def found(self) -> dict[str, Any]:
+        return {"noise": self._noise.found(), "instructions": self._instructions.found()}
 
     def close(self) -> None:
         self._instructions.close()

@@ -313,38 +313,22 @@ def clone(value: Any) -> Any:
     An array that occurs twice is one array in the copy too. Strides, alignment and `requires_grad`
     stay. Arrays in other kinds of containers are not copied; `shared` finds them.
     """
-    return _clone(value, {})
+    made: dict[int, Any] = {}
+    for _, each in _walk(value, ""):
+        if _is_on_gpu(each):
+            made[id(each)] = _clone_array(each)
+        elif not _is_copied(each):
+            made[id(each)] = each
+        elif isinstance(each, dict):
+            made |= {id(key): key for key in each}
+    return copy.deepcopy(value, made)
 
 
-def _clone(value: Any, made: dict[int, Any]) -> Any:
-    result: Any
-    if id(value) in made:
-        return made[id(value)]
-    if type(value) in _PLAIN:
-        return value
-    if _is_on_gpu(value):
-        made[id(value)] = _clone_array(value)
-        return made[id(value)]
-    if isinstance(value, dict):
-        result = made[id(value)] = copy.copy(value)
-        for key, item in value.items():
-            result[key] = _clone(item, made)
-        return result
-    if isinstance(value, list):
-        result = made[id(value)] = copy.copy(value)
-        result[:] = [_clone(item, made) for item in value]
-        return result
+def _is_copied(value: Any) -> bool:
     if isinstance(value, tuple):
-        items = [_clone(item, made) for item in value]
-        if hasattr(value, "_make"):  # a named tuple
-            return value._make(items)
-        return tuple(items) if type(value) is tuple else value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        result = made[id(value)] = copy.copy(value)
-        for name in _fields(value):
-            object.__setattr__(result, name, _clone(getattr(value, name), made))
-        return result
-    return value
+        return type(value) is tuple or hasattr(value, "_make")
+    is_object = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return is_object or isinstance(value, (dict, list))
 
 
 def _clone_array(array: Any) -> Any:
