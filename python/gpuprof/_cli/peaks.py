@@ -67,8 +67,7 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form, for JSON: that of the file, with what is said besides."""
         return {
-            "format": common_peaks.FORMAT,
-            "version": common_peaks.VERSION,
+            **common_peaks.HEAD,
             "peaks": {self.peaks.key: self.peaks.to_dict()},
             "file": None if self.path is None else str(self.path),
             "how": dict(self.how),

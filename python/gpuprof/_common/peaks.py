@@ -21,8 +21,7 @@ from gpuprof._common.files import FileLock, open_regular, replace_file
 from gpuprof._common.records import Document, Record, by_name, head, in_results, now, or_none
 from gpuprof._common.text import shown_text
 
-FORMAT = "gpuprof-peaks"
-VERSION = 1
+HEAD = head("gpuprof-peaks")
 MEASURED, GIVEN = "measured", "given"
 
 _MAX_BYTES = 1 << 20
@@ -41,7 +40,6 @@ _ALIASES = {
 
 _rate = partial(checks.number, least=0, most=_MOST, above=True)
 _given: dict[int | None, Peaks] = {}  # by the index of the device; None is every device
-_read: dict[Path, tuple[tuple[int, ...], dict[str, Peaks]]] = {}  # by a file's stat
 _warned: set[Path] = set()
 
 
@@ -101,7 +99,7 @@ class _File(Document):
 
     peaks: Mapping[str, Peaks]
 
-    _HEAD = head(FORMAT, VERSION)
+    _HEAD = HEAD
 
 
 def set_peaks(
@@ -249,26 +247,15 @@ def _given_for(device: int | None) -> Peaks | None:
 def _load(path: Path) -> dict[str, Peaks]:
     """Return what a file holds; OSError or ValueError if it is damaged."""
     try:
-        state = path.stat()
+        with os.fdopen(open_regular(path), "rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return {}
-    signature = (state.st_ino, state.st_size, state.st_mtime_ns)
-    known = _read.get(path)
-    if known is not None and known[0] == signature:
-        return known[1]
-    with os.fdopen(open_regular(path), "rb") as file:
-        raw = file.read(_MAX_BYTES + 1)
     if len(raw) > _MAX_BYTES:
         message = f"it is larger than {_MAX_BYTES >> 20} MiB"
         raise ValueError(message)
-    found = _decoded(raw)
-    _read[path] = signature, found
-    return found
-
-
-def _decoded(raw: bytes) -> dict[str, Peaks]:
     data = checks.json_object(raw)
-    if data.get("format") != FORMAT:
+    if data.get("format") != HEAD["format"]:
         message = "it holds no peaks of gpuprof"
         raise ValueError(message)
     return dict(_File._read("the file", data).peaks)
