@@ -110,7 +110,7 @@ def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> 
 
     def compare(base: _Runs, new: _Runs) -> Decision:
         most = max(run.peak_bytes or 0 for run in base)
-        before, now = kind.middle(base), kind.middle(new)
+        before, now = round(kind.middle(base)), round(kind.middle(new))
         growth = now - before
         share = growth / before if before else math.inf
         text = f"peak memory {byte_size(before, precise=True)} -> {byte_size(now, precise=True)}"
@@ -227,6 +227,11 @@ def _more_launches(base: _Runs, new: _Runs) -> Decision:
     return Decision(verdict, last.total, now.total, rule=rule, changes=changes)
 
 
+def _choosers(run: BenchResult) -> dict[str, str]:
+    found = run.launches
+    return {} if found is None else {**found.versions, "source": found.source}
+
+
 def _varies(runs: _Runs) -> str:
     found = [run.launches for run in runs if run.launches]
     differences = (found[-1].varies, *(each.diff(found[-1]) for each in found))
@@ -257,10 +262,10 @@ _LAUNCHES = _Kind(
     "launches",
     "launches",
     "were",
-    lambda run: run.launches and run.launches.total,
+    lambda run: None if run.launches is None else run.launches.total,
     CHOOSERS,
     _more_launches,
-    facts=lambda run: {**run.launches.versions, "source": run.launches.source},
+    facts=_choosers,
     varies=_varies,
 )
 _INSTRUCTIONS = _Kind(
