@@ -24,7 +24,7 @@ from gpuprof import _core
 from gpuprof._common.units import unit_of
 from gpuprof._core import GraphNode
 from gpuprof._display import boxes
-from gpuprof._results.figures import figures
+from gpuprof._results.export import figures
 
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "images"

@@ -14,7 +14,7 @@ import pytest
 
 from gpuprof._results.baselines import load_kind
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.figures import figures
+from gpuprof._results.export import figures
 from tests.support.pytest_projects import Project, made_up
 
 TESTS = """

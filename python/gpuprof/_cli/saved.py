@@ -21,7 +21,7 @@ from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table
 from gpuprof._results.baselines import Baselines
-from gpuprof._results.figures import FIGURES, figures
+from gpuprof._results.export import figures
 from gpuprof._results.history import History
 from gpuprof._results.history import history as history_of
 from gpuprof.errors import BaselineError
@@ -96,11 +96,10 @@ def _benchmarks(source: Source) -> list[Row]:
     for machine, runs in source.runs.items():
         for number, run in enumerate(runs, start=1):
             for name, result in run.results.items():
-                found = figures(result)
                 facts = (name, machine, number, run.created, run.commit, result.mode, result.clock)
                 rows.append(
                     dict(zip(_FACTS, facts, strict=True))
-                    | {each: found[each] for each in FIGURES}
+                    | {each: value for each, value in figures(result).items() if each != "data"}
                     | {"params": dict(result.params), "extra_info": dict(result.extra_info)}
                 )
     return sorted(rows, key=lambda row: (row["benchmark"], row["machine"], row["run"]))
@@ -120,7 +119,11 @@ def _shown_benchmark(row: Row) -> dict[str, str]:
 
 def _csv(rows: Sequence[Row], is_one_baseline: bool) -> str:
     """Write a line for each row below the names of the columns; mappings get a column a key."""
-    columns = [*_FACTS, *FIGURES] if is_one_baseline else [*_BASELINE_COLUMNS]
+    columns = [*_BASELINE_COLUMNS]
+    if is_one_baseline:
+        columns = [
+            name for name in (rows[0] if rows else _FACTS) if name not in {"params", "extra_info"}
+        ]
     more = [
         (mapping, key, f"{short}:{key}")
         for mapping, short in (("params", "param"), ("extra_info", "extra_info"))

@@ -15,7 +15,7 @@ from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, interval_text, percent, rate
 from gpuprof._pytest.options import PARAMETER, UNITS
 from gpuprof._pytest.settings import View
-from gpuprof._results.figures import figures
+from gpuprof._results.export import figures
 from gpuprof._results.result import cells
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpuprof._common import checks
 from gpuprof._common.units import duration, percent
 from gpuprof._results import statistics
-from gpuprof._results.figures import figures
+from gpuprof._results.export import figures
 from gpuprof._results.result import BenchResult
 
 OPTION = "--gpu-benchmark-compare-fail"

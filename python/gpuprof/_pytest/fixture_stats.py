@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._results.figures import FIGURES, figures
+from gpuprof._results.export import figures
 
 if TYPE_CHECKING:
     from gpuprof._results.result import BenchResult
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class FixtureStats:
     """Figures in seconds: ``stats["min"]``, ``stats.stats.min``, ``stats.get("min")``.
 
-    Besides those in `gpuprof._results.figures` there are ``data``, the samples, and what the test
+    Besides those in `gpuprof._results.export` there are ``data``, the samples, and what the test
     is called.
 
     Raises
@@ -52,7 +52,7 @@ class FixtureStats:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures without the samples."""
-        return {name: self._figures[name] for name in FIGURES}
+        return {name: value for name, value in self._figures.items() if name != "data"}
 
     def __bool__(self) -> bool:
         return True

@@ -19,7 +19,7 @@ from gpuprof._display.boxes import Box
 from gpuprof._pytest.columns import grouped, names_of
 from gpuprof._pytest.options import UNITS
 from gpuprof._pytest.settings import View
-from gpuprof._results.figures import figures
+from gpuprof._results.export import figures
 
 if TYPE_CHECKING:
     from gpuprof._pytest.json_file import Record

@@ -20,7 +20,7 @@ from gpuprof._core import build_info
 from gpuprof._pytest.options import time_text
 from gpuprof._pytest.settings import REPORTED
 from gpuprof._results.decision import Decision
-from gpuprof._results.figures import figures
+from gpuprof._results.export import figures
 from gpuprof._results.result import BenchResult
 
 if TYPE_CHECKING:

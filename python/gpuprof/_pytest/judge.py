@@ -17,8 +17,8 @@ from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.result import cells, how
-from gpuprof._results.texts import peak_text
+from gpuprof._results.result import cells
+from gpuprof._results.texts import how, peak_text
 
 if TYPE_CHECKING:
     from gpuprof._pytest.settings import Settings

@@ -20,7 +20,8 @@ from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.export import records_of
-from gpuprof._results.result import LEFT, BenchResult, cells, headline, how, warnings_of
+from gpuprof._results.result import LEFT, BenchResult, cells, headline, warnings_of
+from gpuprof._results.texts import how
 
 
 @in_results

@@ -18,7 +18,7 @@ from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import Document, check_of, each_of, head
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
@@ -26,7 +26,7 @@ from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
-from gpuprof._results.export import records_of
+from gpuprof._results.export import RATES, SPREAD, records_of
 from gpuprof._results.fields import CHECKS
 
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
@@ -360,26 +360,7 @@ def merged(ranks: Sequence[object]) -> BenchResult:
     return replace(results[0], samples_ms=slowest, warnings=tuple(told), ranks=results)
 
 
-_SUMMARY = (
-    "count",
-    "median_ms",
-    "interval_ms",
-    "independent_samples",
-    "min_ms",
-    "max_ms",
-    "mean_ms",
-    "stddev_ms",
-    "q1_ms",
-    "q3_ms",
-    "iqr_ms",
-    "mad_ms",
-    "p10_ms",
-    "p90_ms",
-    "gbytes_per_s",
-    "tflops_per_s",
-    "bytes_share",
-    "flops_share",
-)
+_SUMMARY = ("count", "median_ms", "interval_ms", "independent_samples", *SPREAD, *RATES)
 
 
 def cells(result: BenchResult) -> dict[str, str]:
@@ -403,29 +384,21 @@ def cells(result: BenchResult) -> dict[str, str]:
     }
 
 
-def how(result: BenchResult) -> str:
-    """Say in a line how the result was measured."""
-    asked = (
-        ""
-        if result.requested_mode in {"auto", result.mode}
-        else (f" ({result.requested_mode} was asked for)")
-    )
-    l2 = [texts.L2_STATES[result.l2]] if result.l2 in texts.L2_STATES else []
-    gate = [result.gate] if result.gate != "n/a" else []
-    return ", ".join([f"{result.mode} mode{asked}", texts.CLOCKS[result.clock], *l2, *gate])
-
-
 def _facts(result: BenchResult) -> list[tuple[str, str]]:
     """Return what there is to say besides the median, by heading."""
     shown = cells(result)
-    left_out = ("left out", "the host's time, allocation") if result.mode == "graph" else None
+    independent, tick_ms, launches = result.independent_samples, result.tick_ms, result.launches
+    as_few = f" (as {independent:,.0f} independent ones)" if independent < result.count else ""
+    tick = f", tick {duration(tick_ms)}" if tick_ms >= 5e-7 else ""
+    left_out = [("left out", "the host's time, allocation")] if result.mode == "graph" else []
     facts = [
-        ("measured", how(result)),
-        *([left_out] if left_out else []),
+        ("measured", texts.how(result)),
+        *left_out,
         (
             "samples",
-            texts.samples_text(result.count, result.independent_samples, result.calls_per_sample)
-            + texts.taken_text(result.duration_s, result.tick_ms),
+            f"{plural(result.count, 'sample')}{as_few} of "
+            f"{plural(result.calls_per_sample, 'call')} in {duration(1e3 * result.duration_s)}"
+            f"{tick}",
         ),
         (
             "spread",
@@ -440,13 +413,15 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         facts.append(("rate", ", ".join(rates)))
     has_bytes, has_flops = bool(shown["bytes"]), bool(shown["flops"])
     peaks = texts.peaks_text(result.peaks, has_bytes=has_bytes, has_flops=has_flops)
-    said = (
-        ("peak", peaks),
-        ("memory", texts.memory_text(result.memory)),
-        ("launches", texts.launches_text(result.launches)),
-        ("instructions", texts.instructions_text(result.instructions)),
-    )
-    facts += [each for each in said if each[1]]
+    facts += [("peak", peaks)] if peaks else []
+    if result.memory:
+        facts.append(("memory", texts.memory_text(result.memory)))
+    if launches is not None:
+        varies = f"; {launches.varies}" if launches.varies else ""
+        facts.append(("launches", f"{launches}{varies}"))
+    if result.instructions is not None and result.instructions.per_call:
+        counted = f"{result.instructions} a call, on this thread and those it starts"
+        facts.append(("instructions", counted))
     if result.ranks:
         medians = ", ".join(duration(each.median_ms) for each in result.ranks)
         facts.append(("ranks", f"the slowest of {len(result.ranks)} in each sample; {medians}"))

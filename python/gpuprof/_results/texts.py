@@ -1,14 +1,11 @@
-"""How the facts of a result are put into words, from plain values."""
+"""How the facts of a result are put into words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprof._common.instructions import Instructions
-from gpuprof._common.launches import Launches
-from gpuprof._common.text import plural
-from gpuprof._common.units import byte_size, duration, percent, rate
+from gpuprof._common.units import byte_size, percent, rate
 
 CLOCKS = {
     "cuda": "CUDA event times",
@@ -22,16 +19,13 @@ L2_STATES = {
 }
 
 
-def samples_text(count: int, independent: float, calls: int) -> str:
-    """Say how many samples there are, of how many calls each."""
-    as_few = f" (as {independent:,.0f} independent ones)" if independent < count else ""
-    return f"{plural(count, 'sample')}{as_few} of {plural(calls, 'call')}"
-
-
-def taken_text(duration_s: float, tick_ms: float) -> str:
-    """Say how long the samples took, and the clock's tick if it is worth a word."""
-    tick = f", tick {duration(tick_ms)}" if tick_ms >= 5e-7 else ""
-    return f" in {duration(1e3 * duration_s)}{tick}"
+def how(result: Any) -> str:
+    """Say in a line how the result was measured."""
+    asked = f" ({result.requested_mode} was asked for)"
+    asked = "" if result.requested_mode in {"auto", result.mode} else asked
+    l2 = [L2_STATES[result.l2]] if result.l2 in L2_STATES else []
+    gate = [result.gate] if result.gate != "n/a" else []
+    return ", ".join([f"{result.mode} mode{asked}", CLOCKS[result.clock], *l2, *gate])
 
 
 def rate_text(per_second: float | None, unit: str, share: float | None) -> str:
@@ -64,24 +58,8 @@ def peak_text(peak_bytes: float | None) -> str:
 
 
 def memory_text(memory: Mapping[str, int]) -> str:
-    """Say what a call does to the allocated memory; no text if it was not measured."""
-    if not memory:
-        return ""
+    """Say what a call does to the allocated memory."""
     peak, left = peak_text(memory["peak_bytes"]), memory["change_bytes"]
     keeps = f"; {byte_size(left, precise=True)} stay allocated after it" if left > 0 else ""
     frees = f"; {byte_size(-left, precise=True)} less are allocated after it" if left < 0 else ""
     return f"peak {peak} above the level before a call{keeps}{frees}"
-
-
-def launches_text(launches: Launches | None) -> str:
-    """Say what a call launches; no text if that was not counted."""
-    if launches is None:
-        return ""
-    return f"{launches}; {launches.varies}" if launches.varies else str(launches)
-
-
-def instructions_text(instructions: Instructions | None) -> str:
-    """Say how many instructions a call takes; no text if they were not counted."""
-    if instructions is None or not instructions.per_call:
-        return ""
-    return f"{instructions} a call, on this thread and those it starts"
