@@ -153,7 +153,6 @@ class Measurer(Harness):
     """A function that is ready to be measured sample by sample, for interleaved comparisons."""
 
     def warm_up(self) -> None:
-        """Run until the time of a call is stable."""
         warm_up(self)
 
     def sample(self) -> float:
@@ -203,7 +202,6 @@ _ONLY_BEGUN = {
 def _call(
     fn: Any, args: Any, kwargs: Any
 ) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
-    """Return the call to measure; raise a TypeError that says what is wrong with it."""
     if not callable(fn):
         message = (
             f"fn: pass a function, got {type(fn).__name__}: benchmark(f, (x,)), not benchmark(f(x))"

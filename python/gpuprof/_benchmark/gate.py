@@ -39,7 +39,6 @@ class HeldStream:
 
     @property
     def state(self) -> str:
-        """``"gated"`` or ``"ungated"``."""
         return "ungated" if self._gate is None else "gated"
 
     @property
@@ -48,7 +47,6 @@ class HeldStream:
         return f"the GPU was not held back: {self.why_not}" if self.why_not else ""
 
     def synchronize(self) -> None:
-        """Wait for all work in the stream's context."""
         _core._synchronize(self.handle, self.device)
 
     def empty_ns(self, calibration: Calibration) -> float:
@@ -56,7 +54,6 @@ class HeldStream:
         return calibration.idle_ns if self._gate is None else calibration.queued_ns or 0.0
 
     def give_up(self, why: str) -> None:
-        """Run without the gate from now on."""
         self._gate = None
         self.why_not = why
 

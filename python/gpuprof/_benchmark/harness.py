@@ -91,26 +91,21 @@ class Harness:
 
     @property
     def mode(self) -> str:
-        """As `BenchResult.mode`."""
         return self.sampler.mode
 
     @property
     def clock(self) -> str:
-        """As `BenchResult.clock`."""
         return self.sampler.clock
 
     @property
     def calls(self) -> int:
-        """As `BenchResult.calls_per_sample`."""
         return self.sampler.calls
 
     @property
     def tick_ms(self) -> float:
-        """The smallest step of a sample."""
         return self._clock_tick_ms / self.sampler.calls
 
     def sample(self) -> float:
-        """Return the time of one call, in milliseconds."""
         return self.sampler.sample()
 
     def choose_calls_again(self, median_ms: float) -> bool:
@@ -354,7 +349,6 @@ def _l2_bytes(device: int) -> int:
 
 
 def _launch_ms(work: Work, graph: CapturedGraph, held: HeldStream, probed: ProbeResult) -> float:
-    """Return about how long one launch runs."""
     graph.launch(held.handle)  # the first one uploads it
     held.synchronize()
     reading = reading_ns(work, held, probed.calibration, lambda: graph.launch(held.handle), _TRIES)

@@ -7,7 +7,7 @@ so that nothing is added to the time. Garbage collection is put off meanwhile, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common.instructions import Instructions, reason_of
@@ -16,23 +16,14 @@ MAX_READINGS = 64  # the count hardly varies: more would only fill the files
 _SHARED = "the counter took turns with others, as where perf counts as well, or this core has none"
 
 
-class Counter(Protocol):
-    """What `_core._InstructionCounter` does; tests put their own in its place."""
-
-    @property
-    def error(self) -> int: ...
-    def read(self) -> tuple[int, int, int]: ...
-    def close(self) -> None: ...
-
-
-open_counter: Callable[[], Counter] = _core._InstructionCounter
+open_counter: Callable[[], Any] = _core._InstructionCounter
 
 
 class InstructionReadings:
     """The readings of one thread from `restart` on; it opens the counter, on that thread."""
 
     def __init__(self) -> None:
-        self._counter: Counter | None = open_counter()
+        self._counter = open_counter()
         self._reason = ""
         self._before: tuple[int, int, int] | None = None
         if self._counter.error:
@@ -40,7 +31,6 @@ class InstructionReadings:
         self.restart()
 
     def restart(self) -> None:
-        """Forget the readings."""
         self._per_call: list[float] = []
         self._lost = 0
 
@@ -62,18 +52,15 @@ class InstructionReadings:
             self._per_call.append(count / calls)
 
     def found(self) -> Instructions:
-        """Return the readings, as `BenchResult.instructions`."""
         reason = self._reason or (_SHARED if self._lost else "no sample was taken")
         return Instructions(tuple(self._per_call), "" if self._per_call else reason)
 
     def close(self) -> None:
-        """Close the counter; idempotent."""
         counter, self._counter = self._counter, None
         if counter is not None:
             counter.close()
 
     def _read(self) -> Any:
-        assert self._counter is not None
         try:
             return self._counter.read()
         except OSError as error:  # as after a fork into a sandbox

@@ -45,7 +45,6 @@ _NO_THROTTLING = {nvml.IDLE, nvml.APPLICATION_CLOCKS}
 
 
 def warm_up(harness: Harness) -> None:
-    """Take samples for `warmup_s`, and longer while their medians, or their calls, still change."""
     least = harness.options.warmup_s
     if least <= 0.0:
         return
@@ -212,7 +211,6 @@ def device_allocations() -> tuple[int, ...]:
 
 
 def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchResult:
-    """Make the result of samples that were taken."""
     options, sampler, samples = harness.options, harness.sampler, taken.samples
     _warn_of_quality(harness, taken)
     on_gpu = sampler.clock != "cpu"

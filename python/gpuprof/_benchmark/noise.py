@@ -28,7 +28,6 @@ class Noise:
         self.restart()
 
     def restart(self) -> None:
-        """Start from nothing."""
         self._loops: list[float] = []
         self._walls: list[int] = []
         self._on_cpu: list[int] = []

@@ -45,7 +45,6 @@ class Sampler(ABC):
 
     @property
     def gate(self) -> str:
-        """``"gated"``, ``"ungated"``, or ``"n/a"``."""
         return "n/a"
 
     @abstractmethod
@@ -274,7 +273,6 @@ class CpuSampler(Sampler):
         return max(spent_ns - median(self._empty_ns), 0.0) * 1e-6 / self.calls
 
     def _timed(self, calls: int) -> tuple[int, int]:
-        """Return how long so many calls take, and how long the thread is on a CPU meanwhile."""
         on_cpu = thread_time_ns()
         begin = perf_counter_ns()
         self._work.call_times(calls)

@@ -57,7 +57,6 @@ class Work:
         self._loop = _loop(len(args), tuple(kwargs))
 
     def warn(self, text: str) -> None:
-        """Note a warning, unless it is noted already."""
         if text not in self.warnings:
             self.warnings.append(text)
 
@@ -118,7 +117,6 @@ class Work:
 
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The positional and the keyword arguments of the next call."""
         return self._variants[self._next]
 
     @property
@@ -155,7 +153,6 @@ class Work:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what an error says."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]
 

@@ -144,7 +144,6 @@ class Launches(Record):
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
-    """Count kernels by name, in the order in which they first come."""
     found: dict[str, int] = {}
     for name, count in Counter(names).items():
         stored = _stored(name) if name else UNNAMED
@@ -153,7 +152,6 @@ def counted(names: Iterable[str]) -> dict[str, int]:
 
 
 def _stored(name: str) -> str:
-    """Return a name as files hold it; a very long one ends with a digest of the whole."""
     text = output_text(name)
     if not text.endswith("…"):
         return text

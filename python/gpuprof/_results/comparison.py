@@ -247,7 +247,6 @@ def _ratio(row: CompareRow) -> str:
 
 
 def _judged(row: CompareRow) -> dict[str, Cell]:
-    """Return what a comparison adds to the record of a result."""
     low, high = row.interval or (None, None)
     decision = row.decision
     return {

@@ -58,7 +58,7 @@ def changes(base: list[BenchResult], new: list[BenchResult]) -> list[str]:
 def usable_runs(side: str, runs: Sequence[BenchResult], warnings: list[str]) -> list[BenchResult]:
     usable = [run for run in runs if run.count >= MIN_SAMPLES and run.median_ms > 0.0]
     if len(usable) < len(runs):
-        left_out = part_of(len(runs) - len(usable), len(runs), side)
+        left_out = f"{len(runs) - len(usable)} of {len(runs)} {side}s"
         warnings.append(f"{left_out} left out: fewer than {MIN_SAMPLES} samples, or not above 0")
     return usable
 
@@ -68,7 +68,3 @@ def why_unusable(side: str, runs: Sequence[BenchResult]) -> str:
     if most < MIN_SAMPLES:
         return f"the {side} has {most} samples; a verdict needs {MIN_SAMPLES}"
     return f"the {side} has a median that is not above 0: the work is too short for the clock"
-
-
-def part_of(count: int, total: int, noun: str) -> str:
-    return f"{count} of {total} {noun}s"

@@ -55,7 +55,6 @@ def records_of(
 
 
 def figures_of(result: Any) -> dict[str, Cell]:
-    """Return the figures of a `BenchResult`, by column."""
     low, high = result.interval_ms
     launches = result.launches
     return {
@@ -116,5 +115,4 @@ def _samples_of(result: Any) -> list[list[Cell]]:
 
 
 def _as_json(params: Mapping[str, Any]) -> str | None:
-    """Return parameters as JSON text; None for none."""
     return json.dumps(dict(params), ensure_ascii=False, default=str) if params else None

@@ -248,7 +248,6 @@ def _change(points: Sequence[HistoryPoint]) -> HistoryChange | None:
 
 
 def _changed_facts(runs: Sequence[Run], index: int) -> list[str]:
-    """Return what of the machine changed together with the times."""
     before, at = runs[index - 1].machine, runs[index].machine
     return [
         f"{key} changed in that run: {before.get(key) or 'none'}, then {at.get(key) or 'none'}"

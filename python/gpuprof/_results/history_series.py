@@ -171,7 +171,6 @@ class HistorySeries(Record):
 
 
 def _end(point: HistoryPoint) -> str:
-    """Return what stands below the first or the last point."""
     return f"{point.time[:10]} {short_commit(point.commit)}"
 
 

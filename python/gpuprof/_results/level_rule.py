@@ -197,7 +197,6 @@ def _reach(runs: list[BenchResult], quantile: float) -> tuple[float, float]:
 
 
 def _extremes(runs: list[BenchResult]) -> tuple[float, float]:
-    """Return the smallest and the largest sample, each a tick further out."""
     least = min(run.min_ms - run.tick_ms for run in runs)
     return max(least, 0.0), max(run.max_ms + run.tick_ms for run in runs)
 

@@ -59,7 +59,6 @@ def floor_of(
     share: float = 0.0,
     quantile: float = MEDIAN,
 ) -> Floor:
-    """Return the noise floor for that change of runs at these levels."""
     runs = in_runs(base)
     terms = [least]
     sigmas = _sigmas(base, quantile)

@@ -440,7 +440,6 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
 
 
 def headline(result: BenchResult) -> str:
-    """Say the median and its interval."""
     return (
         f"{shown_text(result.name)}: {duration(result.median_ms)} a call, "
         f"95 % interval {interval_text(*result.interval_ms)}"
@@ -461,6 +460,5 @@ def warnings_of(results: Sequence[BenchResult], more: Sequence[str] = ()) -> lis
 
 
 def bins_of(result: BenchResult, most: int) -> list[Bin]:
-    """Return the histogram of a result."""
     quartiles = result.q1_ms, result.q3_ms
     return histogram.bins(result.samples_ms, quartiles, result.tick_ms, most)

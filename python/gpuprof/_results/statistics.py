@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 from gpuprof._common.imports import need
 from gpuprof._common.quantiles import quantile
@@ -148,7 +147,7 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> float:
     It is that of ``scipy.stats.mannwhitneyu``, which takes a second to import and is meant for
     arrays of tests. Ties are corrected for. With 30 samples on both sides it is close.
     """
-    numpy, special = _numeric("numpy"), _numeric("scipy.special")
+    numpy, special = (need(each, "a verdict on stored runs") for each in ("numpy", "scipy.special"))
     old, now = numpy.asarray(base, dtype=float), numpy.asarray(new, dtype=float)
     ordered = numpy.sort(numpy.concatenate([old, now]))
     # Twice the rank, so that equal ones in the middle of their ranks stay whole numbers.
@@ -233,7 +232,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = highest
     return adjusted
-
-
-def _numeric(module: str) -> Any:
-    return need(module, "a verdict on stored runs")

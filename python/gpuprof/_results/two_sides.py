@@ -87,7 +87,6 @@ class Comparison:
         return [each for each in found if each is not None]
 
     def headline(self) -> list[str]:
-        """Return what the two sides are, and the facts below them."""
         sides = zip(self.names, (self.base, self.new), strict=True)
         return [*(f"{label}: {side}" for label, side in sides), *self.facts]
 

@@ -29,7 +29,7 @@ from gpuprof._results.count_verdicts import (
     with_instructions,
 )
 from gpuprof._results.decision import Decision, Verdict, check_threshold
-from gpuprof._results.eligible import changes, difference, part_of, usable_runs, why_unusable
+from gpuprof._results.eligible import changes, difference, usable_runs, why_unusable
 from gpuprof._results.level import LOWER, main_state
 from gpuprof._results.level_rule import judge_level, vetoed
 from gpuprof._results.noise_floor import P_LIMIT
@@ -69,7 +69,7 @@ def judge(
         return Decision(Verdict.INCOMPARABLE, rule=difference(base[-1], new[-1]) or "")
     if len(alike) < len(base):
         reason = next(filter(None, (difference(run, new[-1]) for run in base)))
-        left_out = part_of(len(base) - len(alike), len(base), "baseline run")
+        left_out = f"{len(base) - len(alike)} of {len(base)} baseline runs"
         warnings.append(f"{left_out} left out: {reason}")
     old = usable_runs("baseline run", alike, warnings)
     now = usable_runs("new run", new, warnings)
