@@ -312,8 +312,7 @@ def test_without_anyone_to_tell_numbers_the_error_says_what_is_missing(
         with pytest.raises(InvalidStateError, match=r"CUDA 13\.1.*CUPTI.*loaded"):
             graph.scopes_by_node_id()
         with pytest.raises(InvalidStateError):
-            labels.labels_by_graph()
-        assert labels.scope_of_node(1, 1) is None
+            labels.labels_by_node()
         with labels.watch():
             other.close()
     with pytest.raises(InvalidStateError, match="closed"):
@@ -349,14 +348,10 @@ assert gpuprof._core.driver_info()["missing"] == []
 def test_live_graphs_are_known_by_number(cupti: FakeCuda, stream: int) -> None:
     with captured(cupti, stream, timers="strip") as graph:
         number = cupti.exec_id(graph.raw_exec)
-        known = graph.scopes_by_node_id()
-        assert labels.labels_by_graph()[number] == known
-        for node, path in known.items():
-            assert labels.scope_of_node(number, node) == path
-            assert labels.scope_of_node(number, node & 0xFFFFFFFF) == path
-        assert labels.scope_of_node(number, 0) is None
-        assert labels.scope_of_node(number + 1000, next(iter(known))) is None
-    assert number not in labels.labels_by_graph()
+        known = labels.labels_by_node()
+        assert known == graph.scopes_by_node_id()
+        assert {node >> 32 for node in known} == {number}
+    assert labels.labels_by_node() == {}
 
 
 def test_while_somebody_watches_graphs_that_are_gone_stay_known(
@@ -369,9 +364,8 @@ def test_while_somebody_watches_graphs_that_are_gone_stay_known(
         early.close()
         del late
         gc.collect()
-        found = labels.labels_by_graph()
-        assert {node: path for nodes in found.values() for node, path in nodes.items()} == known
-    assert labels.labels_by_graph() == {}
+        assert labels.labels_by_node() == known
+    assert labels.labels_by_node() == {}
 
 
 @pytest.mark.filterwarnings("ignore:gpuprof. cuEventRecordWithFlags failed:RuntimeWarning")

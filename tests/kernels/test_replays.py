@@ -183,7 +183,7 @@ def test_ids_of_nodes_decide_where_the_records_have_them(
 ) -> None:
     graph = graph_of(stream, two_scopes(fake, "gemm", "gemm"))
     numbers = {(5 << 32) | 0: "fwd", (5 << 32) | 1: "bwd"}
-    monkeypatch.setattr("gpuprof._graphs.labels.labels_by_graph", lambda: {5: numbers})
+    monkeypatch.setattr("gpuprof._graphs.labels.labels_by_node", lambda: numbers)
     with gpuprof.kernels() as k, gpuprof.timer("serve"):
         # The order is the other one, and the number of a node may be its lower half alone.
         replay(gpu, "gemm", "gemm", ids=[(5, (5 << 32) | 1), (5, 0)])
@@ -200,3 +200,27 @@ def test_a_graph_launch_without_scopes_needs_no_graph(gpu: Recording) -> None:
 
     assert scopes(k) == [("serve",)] * 2
     assert k.records[0].launch == "cudaGraphLaunch"
+
+
+def test_a_name_on_branches_in_one_scope_is_not_ambiguous(
+    gpu: Recording, fake: FakeCuda, stream: int
+) -> None:
+    side = fake.stream_create()
+
+    def body(stream: int) -> None:
+        with gpuprof.timer("fwd", stream=stream):
+            fake.kernel(stream, "gemm")
+            fake.fork(stream, side)
+            fake.kernel(side, "gemm")
+            fake.join(stream, side)
+        with gpuprof.timer("bwd", stream=stream):
+            fake.kernel(stream, "relu")
+
+    graph = graph_of(stream, body)
+    with gpuprof.kernels() as k:
+        replay(gpu, "gemm", "gemm", "relu")
+
+    assert scopes(k) == [("fwd",), ("fwd",), ("bwd",)]
+    assert not any("ambiguous" in note for note in k.notes)
+    graph.close()
+    fake.stream_destroy(side)

@@ -220,7 +220,7 @@ class CapturedGraph(_core.GraphBase):
         """
         self._graph_handle()
         self._check_exec()
-        return labels.of_graph(self)
+        return dict(self._labelled_ids())
 
     def kernel_annotations(self) -> dict[int, list[dict[str, str]]]:
         """Return `scopes_by_node_id` as torch annotates kernels: ``{number: [{"scope": path}]}``.

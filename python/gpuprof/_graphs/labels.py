@@ -19,11 +19,8 @@ from gpuprof.errors import GpuprofError
 if TYPE_CHECKING:
     from gpuprof._core import GraphBase
 
-_NODE_BITS = 32  # of a number: the node in its graph; above them is the graph
-
 _lock = threading.RLock()
 _graphs: weakref.WeakSet[GraphBase] = weakref.WeakSet()
-_known: weakref.WeakKeyDictionary[GraphBase, dict[int, str]] = weakref.WeakKeyDictionary()
 _watchers: list[object] = []
 _watched: dict[int, str] = {}  # of all graphs that lived while somebody watched
 
@@ -33,22 +30,10 @@ def register(graph: GraphBase) -> None:
     if not graph._has_labels and graph not in _graphs:
         return
     with _lock:
-        _known.pop(graph, None)
         _graphs.add(graph)
-        if _watchers:
-            _note(graph)
-
-
-def of_graph(graph: GraphBase) -> dict[int, str]:
-    """Return the paths of a graph's labelled nodes by number.
-
-    Raises InvalidStateError if the graph is closed or nothing tells the numbers.
-    """
-    with _lock:
-        known = _known.get(graph)
-        if known is None:
-            known = _known[graph] = dict(graph._labelled_ids())
-        return dict(known)
+        is_watched = bool(_watchers)
+    if is_watched:
+        _note(graph)
 
 
 def live_graphs() -> list[GraphBase]:
@@ -58,44 +43,22 @@ def live_graphs() -> list[GraphBase]:
     return [graph for graph in graphs if not graph.is_closed and graph._has_labels]
 
 
-def labels_by_graph() -> dict[int, dict[int, str]]:
-    """Return the paths by node, by executable graph: ``{graph: {node: path}}``, all numbers.
+def labels_by_node() -> dict[int, str]:
+    """Return the paths of the labelled nodes by number, with the graph's in the upper half.
 
-    Those of live graphs, and within `watch` also of graphs that are gone. A node's number is the
-    whole one, with the graph's in its upper half. Raises InvalidStateError if nothing tells the
-    numbers.
+    Those of live graphs, and within `watch` also of graphs that are gone. Raises InvalidStateError
+    if nothing tells the numbers.
     """
     with _lock:
         found = dict(_watched)
     for graph in live_graphs():
         try:
             if graph.raw_exec != 0:  # an older torch does not tell its own
-                found |= of_graph(graph)
+                found |= graph._labelled_ids()
         except GpuprofError:
             if not graph.is_closed:  # by another thread, meanwhile
                 raise
-    by_graph: dict[int, dict[int, str]] = {}
-    for node, path in found.items():
-        by_graph.setdefault(node >> _NODE_BITS, {})[node] = path
-    return by_graph
-
-
-def scope_of_node(graph_id: int, node_id: int) -> str | None:
-    """Return the path of a node of a replay; None outside of all scopes, or if it is not known.
-
-    For many records take `labels_by_graph` once.
-
-    Parameters
-    ----------
-    graph_id : int
-        The executable graph, as records of replays name it.
-    node_id : int
-        The node: the whole number, or its lower half alone.
-    """
-    node = graph_id << _NODE_BITS | (node_id & (1 << _NODE_BITS) - 1)
-    with suppress(GpuprofError):
-        return labels_by_graph().get(graph_id, {}).get(node)
-    return None
+    return found
 
 
 @contextmanager
@@ -108,9 +71,9 @@ def watch() -> Iterator[None]:
     watcher = object()
     with _lock:
         _watchers.append(watcher)
+    try:
         for graph in live_graphs():
             _note(graph)
-    try:
         yield
     finally:
         with _lock:
@@ -121,4 +84,7 @@ def watch() -> Iterator[None]:
 
 def _note(graph: GraphBase) -> None:
     with suppress(GpuprofError):
-        _watched.update(of_graph(graph))
+        found = graph._labelled_ids()  # asks the driver, so not under the lock
+        with _lock:
+            if _watchers:
+                _watched.update(found)

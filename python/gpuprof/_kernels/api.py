@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,11 @@ import gpuprof._core as _core
 from gpuprof._common.checks import whole
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
+from gpuprof._graphs import labels
 from gpuprof._kernels import sources, to_trace
 from gpuprof._kernels.attribution import attribute
-from gpuprof._kernels.captured import CapturedLabels
+from gpuprof._kernels.graph_labels import GraphLabels
 from gpuprof._kernels.idle import idle
-from gpuprof._kernels.records import Collected
 from gpuprof._kernels.rows import KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, KernelRecords, scope_names
@@ -95,7 +95,7 @@ class Kernels(Shown, Exported):
         self._spans: list[Span] = []
         self._lost_spans = 0
         self._threads: dict[int, int] = {}
-        self._labels: CapturedLabels | None = None
+        self._watching: AbstractContextManager[None] | None = None
         self._begin_ns = self._end_ns = 0
         self._evaluated: Evaluated | None = None
         self._rows: list[KernelRow] = []
@@ -124,7 +124,8 @@ class Kernels(Shown, Exported):
             self._source = sources.choose(self._max_records)
             self._threads = python_threads()
             self._listener = on_sample(self._add_spans)
-            self._labels = CapturedLabels().__enter__()
+            self._watching = labels.watch()
+            self._watching.__enter__()
             self._source.start()
         except BaseException:
             self._source = None
@@ -174,11 +175,7 @@ class Kernels(Shown, Exported):
         self._spans = []
         found = source.collected()
         found.sort()
-        if self._labels is not None:
-            self._evaluate(found, spans, self._labels)
-
-    def _evaluate(self, found: Collected, spans: Spans, labels: CapturedLabels) -> None:
-        attribution = attribute(found, spans, labels.read(), self._threads)
+        attribution = attribute(found, spans, GraphLabels(), self._threads)
         evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
         self._evaluated = evaluated
         self._rows = evaluated.rows()
@@ -190,10 +187,10 @@ class Kernels(Shown, Exported):
     def _release(self) -> None:
         global _open  # noqa: PLW0603
         listener, self._listener = self._listener, None
-        labels, self._labels = self._labels, None
+        watching, self._watching = self._watching, None
         try:
-            if labels is not None:
-                labels.__exit__()
+            if watching is not None:
+                watching.__exit__(None, None, None)
             if listener is not None:
                 listener.close()
         finally:
