@@ -35,7 +35,7 @@ class Calls:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = flat(*args, **self.buckets.with_mask(flat(*args, **kwargs), kwargs))
         padding = self.buckets.plan(call)
-        if padding is None or padding.refused:
+        if padding is None:
             return self.run(call.pattern, [leaf.array for leaf in call.leaves])
         arrays = padding.arrays(call, self.on)
         result = self.run(call.pattern, arrays)

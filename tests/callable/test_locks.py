@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 import gpuprof
 from tests.support.callables import Counted
@@ -93,6 +96,60 @@ def test_a_guard_of_the_callers_own_may_call_the_callable_s_methods(cupy: Any) -
         assert fast(cupy.array([2.0, 3.0])).tolist() == [2, 3]
     finally:
         made.clear()
+
+
+class AsksStats:
+    """A value whose hash and comparison need the callable's lock on another thread."""
+
+    def __init__(self, made: list[gpuprof.GraphedCallable]) -> None:
+        self._made = made
+
+    def _ask(self) -> None:
+        for each in self._made:
+            asked = threading.Thread(target=each.stats)
+            asked.start()
+            asked.join(PATIENCE_S)
+            assert not asked.is_alive(), "user code runs with the callable's lock"
+
+    def __hash__(self) -> int:
+        self._ask()
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self._ask()
+        return isinstance(other, AsksStats)
+
+
+def test_hashes_and_comparisons_of_constants_may_use_the_callable(cupy: Any) -> None:
+    made: list[gpuprof.GraphedCallable] = []
+    fast = gpuprof.make_graphed_callable(lambda x, _: x.copy(), warmup=1, max_graphs=1)
+    made.append(fast)
+    try:
+        for size in (1, 1, 2, 2, 1):
+            x = cupy.array([1.0] * size)
+            assert fast(x, AsksStats(made)).tolist() == [1] * size
+        fast.reset()
+    finally:
+        made.clear()
+
+
+def test_warnings_may_use_the_callable(cupy: Any) -> None:
+    fast = gpuprof.make_graphed_callable(lambda x: x.copy(), warmup=0, max_graphs=1)
+    told: list[str] = []
+
+    def warn(message: str, *_: object, **_options: object) -> None:
+        asked = threading.Thread(target=fast.stats)
+        asked.start()
+        asked.join(PATIENCE_S)
+        assert not asked.is_alive(), "a warning is given with the callable's lock"
+        told.append(message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warnings, "warn", warn)
+        for size in range(1, 7):
+            fast(cupy.array([1.0] * size))
+    assert len(told) == 1
+    assert "graphs were captured and dropped again" in told[0]
 
 
 def test_other_threads_reset_while_one_is_in_a_function(cupy: Any) -> None:

@@ -22,13 +22,13 @@ def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
 def keys(monkeypatch: pytest.MonkeyPatch) -> Counted:
     """Counts the keys that are made."""
     counted = Counted()
-    make_key = gpuprof.GraphedCallable._key
+    make_key = gpuprof.GraphedCallable._kind_of
 
     def counting(self: Any, *args: Any) -> Any:
         counted.note()
         return make_key(self, *args)
 
-    monkeypatch.setattr(gpuprof.GraphedCallable, "_key", counting)
+    monkeypatch.setattr(gpuprof.GraphedCallable, "_kind_of", counting)
     return counted
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._callable.leaves import same_value
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
+from gpuprof._callable.state import requires_grad
 from gpuprof._common.text import shown_value
 from gpuprof._frameworks.array_facts import SHAPE, STRIDES, family_name
 from gpuprof._frameworks.arrays import all_true, arrays_of
@@ -51,15 +52,10 @@ class Pad(NamedTuple):
 
 @dataclass(frozen=True)
 class Padding:
-    """What to pad in one call: sizes, and the arrays that have them. Dimensions count from 0.
-
-    `refused` says why no bucket takes the call: a size is over the largest one, or is 0. There is
-    nothing to pad then, and the call is to be treated as one without buckets.
-    """
+    """What to pad in one call: sizes, and the arrays that have them. Dimensions count from 0."""
 
     axes: tuple[Axis, ...]
     pads: tuple[Pad, ...]
-    refused: tuple[str, ...] = ()
 
     def of(self, flat: Flat) -> Flat:
         """Return what the padded arguments will be, for their key; their strides are None."""
@@ -119,6 +115,14 @@ class _Dimension(NamedTuple):
     text: str
 
 
+def shapes_of(flat: Flat) -> Hashable:
+    """Return what a plan depends on of the arrays, and what padding takes over from them."""
+    return tuple(
+        (leaf.path, leaf.facts[SHAPE], leaf.facts[STRIDES], requires_grad(leaf.array))
+        for leaf in flat.leaves
+    )
+
+
 class Buckets:
     """The rules of one callable; TypeError or ValueError where ``buckets=`` has another form.
 
@@ -161,15 +165,15 @@ class Buckets:
         self._mask_rule = self._rules[0]._replace(path=f"kwargs[{self.mask!r}]", dim=0)
 
     def plan(self, flat: Flat) -> Padding | None:
-        """Say what to pad in a call; None if every size is a listed one, or no array has such.
+        """Say what to pad in a call; None if no array has such a size, or every size is listed.
 
-        Look at the `refused` of the result first. ValueError if a named array is not there or has
-        too few dimensions, sizes that belong together are not the same, or two rules are about one
-        dimension.
+        None as well if a size is over the largest one, or is 0. ValueError if a named array is not
+        there or has too few dimensions, sizes that belong together are not the same, or two rules
+        are about one dimension.
         """
         axes: list[Axis] = []
         pads: list[Pad] = []
-        refused: list[str] = []
+        fits = True
         claimed: set[tuple[int, int]] = set()
         masks = [] if self.mask is None else [self._mask_rule]
         for axis, places in self._axes(flat, masks).items():
@@ -180,20 +184,14 @@ class Buckets:
                 claimed.add((place.leaf, place.dim))
             first, sizes = places[0], places[0].sizes
             at = bisect_left(sizes, first.size)
-            if at == len(sizes):
-                refused.append(
-                    f"{first.text} is {first.size}, and the largest of its buckets {sizes[-1]}"
-                )
-            elif first.size == 0:
-                refused.append(f"{first.text} is 0, and an empty array is not padded")
+            if at == len(sizes) or first.size == 0:
+                fits = False
             elif sizes[at] != first.size:
                 axes.append(Axis(axis, first.size, sizes[at]))
                 pads += [Pad(place.leaf, place.dim, sizes[at]) for place in places]
-        if refused:
-            return Padding((), (), tuple(refused))
-        return Padding(tuple(axes), tuple(pads)) if axes else None
+        return Padding(tuple(axes), tuple(pads)) if axes and fits else None
 
-    def with_mask(self, flat: Flat, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def with_mask(self, flat: Flat, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the keywords of a call with its mask: all True, of the real size, to be padded.
 
         TypeError if the call has that keyword, or arrays of neither torch nor CuPy; ValueError if

@@ -13,13 +13,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.buckets import Padding, learned
+from gpuprof._callable.buckets import Padding, learned, shapes_of
 from gpuprof._callable.capture import Recording
-from gpuprof._callable.entry import CapturedCall, is_answer
+from gpuprof._callable.entry import CapturedCall, Kind, is_answer
 from gpuprof._callable.guards import MadeStateError
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
-from gpuprof._callable.paddings import Paddings
 from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.settings import sees_order_of_keywords
@@ -41,7 +40,7 @@ _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _KEY_WITHOUT_STRIDES = 5  # its parts
-_MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
+_MAX_KINDS = 1024  # of calls without a graph, and of padded ones with, that are remembered
 _COUNTED = (  # fields of `GraphedCallableStats`
     *("captures", "eager_calls", "misses", "evictions", "recaptures"),
     *("failures", "padded_calls"),
@@ -81,14 +80,14 @@ class CapturingCalls(_core.CallBase):
         with _capturing:
             recordings = []
             for each, flat in stages:
-                recordings.append(each._recording(flat, each._key(flat, None)))
+                recordings.append(each._recording(flat, each._kind_of(flat, None)))
                 recordings[-1].record(each._settings.warmup)
             for (each, flat), recording in zip(stages, recordings, strict=True):
-                captured = recording.finish(each._key(flat, None))
-                each._note(captured, layout_of(flat, flat))
+                kind = each._kind_of(flat, None)
+                each._note(recording.finish(kind.key), kind, layout_of(flat, flat))
         for each, flat in stages:
             each._samples = None
-            each._verify_samples(next(iter(each._captured.values())), flat)
+            each._verify_samples(each._captured[0], flat)
         return tuple(made)
 
     def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
@@ -96,14 +95,14 @@ class CapturingCalls(_core.CallBase):
         self._fn = fn
         self._settings = settings
         self._has_samples = samples is not None
-        self._captured: dict[Any, CapturedCall] = {}
-        self._seen: dict[Any, int] = {}  # eager calls of each kind, before its capture
-        self._eager_keys: dict[Any, None] = {}
-        self._by_layout: dict[Any, None] = {}  # kinds of calls that strides tell apart, too
+        self._captured: list[CapturedCall] = []
+        self._kinds: dict[Any, Kind] = {}  # by their keys; not looked into with the lock
         self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
-        self._paddings = Paddings(settings.buckets)
+        # How calls with such arrays were padded last, and the graph that answered.
+        self._padded: dict[Hashable, tuple[Padding, CapturedCall]] = {}
         self._modules: list[Any] | None = None  # that the function is or holds, once known
-        # Of all that is here. Nobody runs code of the user's, or captures, with it.
+        # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
+        # warning may be, or captures, with it.
         self._lock = threading.RLock()
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
@@ -118,12 +117,11 @@ class CapturingCalls(_core.CallBase):
         self._body = compiled(fn) if settings.compile and not self._always_eager else fn
         self._samples: Flat | None = None  # to be captured at once
         if samples is not None and not self._always_eager:
-            given = self._paddings.with_mask(samples.args, samples.kwargs, self._flat)
-            self._samples = self._flat(*given)
+            self._samples = self._flat(samples.args, self._with_mask(samples.args, samples.kwargs))
 
     def _capture_samples(self, flat: Flat) -> None:
-        padding = self._paddings.plan(flat)
-        captured = self._find(flat, padding, self._key(flat, padding))
+        padding = self._padding(flat)
+        captured = self._find(flat, padding)
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None:
             self._verify_samples(captured, flat)
@@ -151,11 +149,10 @@ class CapturingCalls(_core.CallBase):
     def reset(self) -> None:
         """Drop all graphs; the next call captures anew. What runs still is not disturbed."""
         with self._lock:
-            for captured in list(self._captured.values()):
+            gone = self._kinds, self._captured  # until the lock is free: they may be the user's
+            for captured in gone[1]:
                 self._drop(captured)
-            self._seen.clear()
-            self._by_layout.clear()
-            self._eager_keys.clear()
+            self._kinds = {}
             self._modules = None
 
     # Called from C++.
@@ -168,16 +165,16 @@ class CapturingCalls(_core.CallBase):
         if transform is not None:
             return self._refuse(transform, args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
-        args, kwargs = self._paddings.with_mask(args, kwargs, self._flat)
+        kwargs = self._with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
         if self._stream_of(flat).is_captured():
-            return self._in_capture(args, kwargs)
+            return self._eagerly(args, kwargs)
         result = self._like_an_earlier_call(flat, (args, kwargs))
         if is_answer(result):
             return result
         for _ in range(_TRIES):
-            padding = self._paddings.plan(flat)
-            captured = self._find(flat, padding, self._key(flat, padding))
+            padding = self._padding(flat)
+            captured = self._find(flat, padding)
             if captured is None or captured.overlaps(flat):
                 break
             if padding is not None:
@@ -188,8 +185,7 @@ class CapturingCalls(_core.CallBase):
                 result = self._run(captured.entry, args, kwargs)
             if is_answer(result):
                 if padding is not None:
-                    with self._lock:
-                        self._paddings.note(flat, padding, captured, self._captured.values())
+                    self._note_padded(flat, padding, captured)
                 return result
             # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
@@ -212,10 +208,6 @@ class CapturingCalls(_core.CallBase):
         flat = self._flat(args, kwargs)
         result = _core._no_fit if captured is None else self._compare(captured, flat)
         return result if is_answer(result) else self._miss(args, kwargs)
-
-    def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call on a stream that is being captured: the function becomes part of that."""
-        return self._eagerly(args, kwargs)
 
     def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         message = (
@@ -270,10 +262,23 @@ class CapturingCalls(_core.CallBase):
 
     # Captures.
 
-    def _key(self, flat: Flat, padding: Padding | None) -> Any:
+    def _kind_of(self, flat: Flat, padding: Padding | None) -> Kind:
+        """Return the kind of a call, which strides may tell apart, too."""
+        padded = flat if padding is None else padding.of(flat)
         modes = modes_of([leaf.array for leaf in flat.leaves], self._find_modules(flat))
         own = tuple(guard() for guard in self._settings.guards)
-        return key_of(flat if padding is None else padding.of(flat)), *modes, own
+        kind = self._remembered((key_of(padded), *modes, own))
+        if not kind.strides_matter:
+            return kind
+        return self._remembered((*kind.key, layout_of(flat, padded)))
+
+    def _remembered(self, key: Any) -> Kind:
+        if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
+            for each in [*self._kinds.values()]:
+                if each.captured is None and not each.strides_matter:
+                    self._kinds.pop(each.key, None)
+                    break
+        return self._kinds.setdefault(key, Kind(key))
 
     def _find_modules(self, flat: Flat) -> list[Any]:
         """Return the modules that the function is or holds, or is given."""
@@ -284,128 +289,131 @@ class CapturingCalls(_core.CallBase):
             self._modules = find_modules(self._fn, [])
         return self._modules
 
-    def _find(self, flat: Flat, padding: Padding | None, key: Any) -> CapturedCall | None:
+    def _find(self, flat: Flat, padding: Padding | None) -> CapturedCall | None:
         """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
-        layout = layout_of(flat, flat if padding is None else padding.of(flat))
+        kind = self._kind_of(flat, padding)
         with self._lock:
-            key = (*key, layout) if key in self._by_layout else key
-            captured = self._captured.get(key)
-            if captured is not None:
+            if kind.captured is not None:
                 self._hits_of_python += 1
-                return captured
+                return kind.captured
             self._counts["misses"] += 1
-            warmup = self._warmup_before_capture(flat, key)
+            others = [*self._captured]
+            warmup = self._warmup_before_capture(kind)
+        if others and self._settings.on_new_shape == "raise" and not kind.is_eager:
+            told = describe_call(flat, kind.key, others)
+            reason = f"{self.name}: no graph was captured for such a call"
+            message = "\n  ".join([f"{reason} (on_new_shape='raise')", *told])
+            raise InvalidStateError(message)
         if warmup is None:
             return None
         with _capturing:
             # Another thread may have captured it meanwhile.
-            key = (*key, layout) if key in self._by_layout else key
-            captured = self._captured.get(key)
-            if captured is None:
-                if padding is not None:
-                    flat = self._flat(*padding.arguments(flat, self._stream_of(flat)))
-                captured = self._try_capture(flat, key, warmup, layout)
-            return captured
+            layout = layout_of(flat, flat if padding is None else padding.of(flat))
+            if kind.strides_matter:
+                kind = self._remembered((*kind.key, layout))
+            if kind.captured is not None:
+                return kind.captured
+            if padding is not None:
+                flat = self._flat(*padding.arguments(flat, self._stream_of(flat)))
+            return self._try_capture(flat, kind, warmup, layout)
 
-    def _warmup_before_capture(self, flat: Flat, key: Any) -> int | None:
+    def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
         settings = self._settings
-        if key in self._eager_keys:
-            return None
-        if self._captured and settings.on_new_shape != "capture":
-            if settings.on_new_shape == "raise":
-                told = describe_call(flat, key, list(self._captured.values()))
-                reason = f"{self.name}: no graph was captured for such a call"
-                message = "\n  ".join([f"{reason} (on_new_shape='raise')", *told])
-                raise InvalidStateError(message)
+        if kind.is_eager or (self._captured and settings.on_new_shape != "capture"):
             return None
         if self._has_samples:
             return settings.warmup
-        if self._seen.get(key, 0) < settings.warmup:  # real calls warm it up
-            self._remember(self._seen, key, self._seen.get(key, 0) + 1)
+        if kind.runs < settings.warmup:  # real calls warm it up
+            kind.runs += 1
             self._counts["eager_calls"] -= 1  # which are not counted
             return None
         return 0
 
-    def _recording(self, flat: Flat, key: Any) -> Recording:
+    def _recording(self, flat: Flat, kind: Kind) -> Recording:
         return Recording(
             self._body,
             flat,
-            key[1],
+            kind.key[1],
             self._settings,
             keywords_in_order=self._in_order,
             modules=self._find_modules(flat),
         )
 
     def _try_capture(
-        self, flat: Flat, key: Any, warmup: int, layout: Hashable
+        self, flat: Flat, kind: Kind, warmup: int, layout: Hashable
     ) -> CapturedCall | None:
-        recording = self._recording(flat, key)
+        recording = self._recording(flat, kind)
         try:
             recording.record(warmup)
-            return self._note(recording.finish(key), layout)
+            return self._note(recording.finish(kind.key), kind, layout)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
-            may_run = not self._has_samples and self._seen.get(key, 0) <= self._settings.warmup
+            may_run = not self._has_samples and kind.runs <= self._settings.warmup
             if may_run and isinstance(error, MadeStateError):
-                self._remember(self._seen, key, self._settings.warmup + 1)
+                kind.runs = self._settings.warmup + 1
                 return None  # this call makes the state, and the next one is captured
             self._counts["failures"] += 1
             if self._settings.on_capture_error == "raise":
                 raise
-            self._remember(self._eager_keys, key, None)
+            kind.is_eager = True
             self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
         return None
 
-    def _note(self, captured: CapturedCall, layout: Hashable) -> CapturedCall:
+    def _note(self, captured: CapturedCall, kind: Kind, layout: Hashable) -> CapturedCall:
         """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
-        key = captured.key
+        limit = self._settings.max_graphs
+        if captured.strides_matter and len(kind.key) == _KEY_WITHOUT_STRIDES:
+            kind.strides_matter = True
+            kind = self._remembered((*kind.key, layout))
+            captured.key = kind.key
+        gone = []  # until the lock is free
         with self._lock:
             order = captured.pool._launch_order()
             if order not in self._orders:
                 self._orders.append(order)
-            if captured.strides_matter and len(key) == _KEY_WITHOUT_STRIDES:
-                self._remember(self._by_layout, key, None)
-                captured.key = key = (*key, layout)
             self._counts["captures"] += 1
             self._capture_s += captured.seconds
-            self._captured[key] = captured
+            self._captured.append(captured)
+            kind.captured = captured
             self._add(captured.entry)
-            while len(self._entries) > self._settings.max_graphs:
-                self._drop_oldest()
+            while len(self._entries) > limit:
+                gone += [each for each in self._captured if each.entry is self._entries[-1]]
+                self._drop(gone[-1])
+                self._counts["evictions"] += 1
+        if self._counts["evictions"] >= _MANY_EVICTIONS * limit:
+            self._warn(
+                "evictions",
+                f"{self._counts['evictions']} graphs were captured and dropped again: there are "
+                f"more kinds of calls than max_graphs={limit}. Keep more, or pad them to a few "
+                "sizes with buckets=",
+            )
         return captured
 
     def _of_entry(self, entry: _core._CacheEntry) -> CapturedCall | None:
-        return next((each for each in [*self._captured.values()] if each.entry is entry), None)
+        return next((each for each in self._captured if each.entry is entry), None)
 
-    # Graphs that go; with the lock, other than `_drop_stale`.
+    # Graphs that go.
 
-    def _drop(self, captured: CapturedCall) -> None:
-        # Not closed: another thread may be in a call of it. By identity: a key may have changed.
-        self._captured = {k: each for k, each in self._captured.items() if each is not captured}
-        self._paddings.forget(captured)
+    def _drop(self, captured: CapturedCall) -> list[Kind]:
+        """Forget a graph, and return whose it was.
+
+        With the lock, and for a caller that keeps the graph until that is free.
+        """
+        kinds = [each for each in [*self._kinds.values()] if each.captured is captured]
+        for kind in kinds:
+            kind.captured = None
+        # Not closed: another thread may be in a call of it.
+        self._captured = [each for each in self._captured if each is not captured]
+        self._forget_padded(captured)
         self._remove(captured.entry)
         self._replays_gone += captured.replays
         order = captured.pool._launch_order()
         if captured.pool is not self._settings.pool:
             self._orders.remove(order)
             self._launches_gone += order.launches
-
-    def _drop_oldest(self) -> None:
-        captured = self._of_entry(self._entries[-1])
-        if captured is None:
-            self._remove(self._entries[-1])
-            return
-        self._drop(captured)
-        self._counts["evictions"] += 1
-        if self._counts["evictions"] == _MANY_EVICTIONS * self._settings.max_graphs:
-            self._warn(
-                "evictions",
-                f"{self._counts['evictions']} graphs were captured and dropped again: there are "
-                f"more kinds of calls than max_graphs={self._settings.max_graphs}. Keep more, or "
-                "pad them to a few sizes with buckets=",
-            )
+        return kinds
 
     def _drop_stale(self, found: CapturedCall) -> None:
         """Drop a graph that is stale, with all others that are, or refuse the call.
@@ -413,33 +421,35 @@ class CapturingCalls(_core.CallBase):
         With ``on_new_shape="raise"`` it raises InvalidStateError, again in the next calls, until
         `reset`.
         """
+        policy, known = self._settings.on_new_shape, [*self._captured, found]
+        moved = {id(each): each.guards.moved() for each in known}
+        if policy == "raise" and moved[id(found)]:
+            for each in known:
+                if moved[id(each)]:
+                    each.guards.core.flag()
+            message = (
+                f"{self.name}: what the function reads is not what it was captured with: "
+                f"{'; '.join(moved[id(found)])}. Call reset(), or make it with "
+                "on_new_shape='capture'"
+            )
+            raise InvalidStateError(message)
         with self._lock:
-            moved = {id(each): each.guards.moved() for each in self._captured.values()}
-            of_found = found.guards.moved()
-            if self._settings.on_new_shape == "raise" and of_found:
-                for each in self._captured.values():
-                    if moved[id(each)]:
-                        each.guards.core.flag()
-                message = (
-                    f"{self.name}: what the function reads is not what it was captured with: "
-                    f"{'; '.join(of_found)}. Call reset(), or make it with on_new_shape='capture'"
-                )
-                raise InvalidStateError(message)
-            for each in list(self._captured.values()):
-                if each is found or moved[id(each)]:
-                    self._drop(each)
-                    self._after_stale(each, moved[id(each)])
+            stale = [each for each in self._captured if each is found or moved.get(id(each))]
+            for each in stale:
+                for kind in self._drop(each):
+                    kind.is_eager |= policy == "eager"
+                    kind.runs = self._settings.warmup
+            if policy != "eager":
+                self._counts["recaptures"] += len(stale)
             self._modules = None
+        for each in stale:
+            self._warn_of_stale(moved[id(each)])
 
-    def _after_stale(self, captured: CapturedCall, moved: list[str]) -> None:
+    def _warn_of_stale(self, moved: list[str]) -> None:
         what = "; ".join(moved[:3]) or "a tensor on the CPU, a .grad or a requires_grad"
         if self._settings.on_new_shape == "eager":
-            self._remember(self._eager_keys, captured.key, None)
             self._warn("stale", f"such calls run eagerly now, because of {what}")
-            return
-        self._counts["recaptures"] += 1
-        self._remember(self._seen, captured.key, self._settings.warmup)
-        if self._counts["recaptures"] >= _MANY_RECAPTURES:
+        elif self._counts["recaptures"] >= _MANY_RECAPTURES:
             self._warn(
                 "recaptures",
                 f"captured {_MANY_RECAPTURES} times again, because what the function reads changes "
@@ -449,17 +459,42 @@ class CapturingCalls(_core.CallBase):
 
     # Padding.
 
+    def _with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the keywords of a call with the mask that the buckets ask for."""
+        buckets = self._settings.buckets
+        if buckets is None or buckets.mask is None:
+            return kwargs
+        return buckets.with_mask(self._flat(args, kwargs), kwargs)
+
+    def _padding(self, flat: Flat) -> Padding | None:
+        buckets = self._settings.buckets
+        return None if buckets is None else buckets.plan(flat)
+
     def _like_an_earlier_call(self, flat: Flat, given: Any) -> Any:
-        """Answer a padded call by the graph of the last one with such arrays, if it still fits."""
-        found = self._paddings.of_earlier_call(flat)
-        if found is None or found[1].overlaps(flat):
+        """Answer a padded call by the graph of the last one with such arrays, if it still fits.
+
+        Its key, which takes longer than the replay, is not made: C++ compares the same when it runs
+        the graph.
+        """
+        padding, captured = self._padded.get(shapes_of(flat), (None, None))
+        if padding is None or captured is None or captured.overlaps(flat):
             return _core._no_fit
-        result = self._run_padded(found[1], flat, found[0], given)
+        result = self._run_padded(captured, flat, padding, given)
         with self._lock:
             self._hits_of_python += is_answer(result)
             if not is_answer(result):
-                self._paddings.forget(found[1])
+                self._forget_padded(captured)
         return result
+
+    def _note_padded(self, flat: Flat, padding: Padding, captured: CapturedCall) -> None:
+        with self._lock:
+            if any(each is captured for each in self._captured):  # it may have been dropped
+                if len(self._padded) >= _MAX_KINDS:
+                    self._padded.pop(next(iter(self._padded)))
+                self._padded[shapes_of(flat)] = padding, captured
+
+    def _forget_padded(self, captured: CapturedCall) -> None:
+        self._padded = {k: each for k, each in self._padded.items() if each[1] is not captured}
 
     def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding, given: Any) -> Any:
         on = self._stream_of(flat)
@@ -487,11 +522,6 @@ class CapturingCalls(_core.CallBase):
         with self._lock:
             self._counts["eager_calls"] += 1
         return self._body(*args, **kwargs)
-
-    def _remember(self, where: dict[Any, Any], key: Any, value: Any) -> None:
-        if len(where) >= _MAX_SEEN:
-            where.pop(next(iter(where)))
-        where[key] = value
 
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:

@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 _FLOATS, _COMPLEX = (2, 4), 5  # of DLPack's codes
 
 
+@dataclass(eq=False)
+class Kind:
+    """The calls that one graph can serve, and what is known of them."""
+
+    key: Any
+    runs: int = 0  # eager calls before the capture
+    is_eager: bool = False  # they run the function
+    strides_matter: bool = False  # a kind for each layout of the arguments has the graphs
+    captured: CapturedCall | None = None
+
+
 @dataclass
 class CapturedCall:
     """One graph of a callable, with what is known of the call that it was captured for."""

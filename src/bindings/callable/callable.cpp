@@ -4,7 +4,7 @@
 // `_miss(args, kwargs)`, where what a graph was captured with has changed by
 // `_stale(entry, args, kwargs)`, where the call is to be compared with the function by
 // `_verified(entry, args, kwargs)`, and on a stream that is being captured by
-// `_in_capture(args, kwargs)`.
+// `_eagerly(args, kwargs)`.
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
   static PyObject* const miss = interned("_miss");
   static PyObject* const stale = interned("_stale");
   static PyObject* const verified = interned("_verified");
-  static PyObject* const in_capture = interned("_in_capture");
+  static PyObject* const in_capture = interned("_eagerly");
   auto& entries = *call_object(self).entries;
   // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
   // at all, and Python finds it.
@@ -193,7 +193,7 @@ PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count
   }
   if (!is_entry(arguments[0])) return nullptr;
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    static PyObject* const in_capture = interned("_in_capture");
+    static PyObject* const in_capture = interned("_eagerly");
     PyObject* result = nullptr;
     switch (answer_by(arguments[0], arguments[1], arguments[2], /*verifies=*/false, result)) {
       case Answer::kYes:
