@@ -300,7 +300,7 @@ def test_modules_are_guarded_whole() -> None:
     inner._parameters["w"] = None
     outer = Module(heads=[[1]])
     outer._modules["inner"] = inner
-    guards = ModuleGuards([outer]).settle()
+    guards = ModuleGuards([outer]).finish()
     assert guards.core.hold()
     assert guards.moved() == []
     outer.heads = [[2]]  # type: ignore[attr-defined]  # frozen
@@ -328,7 +328,7 @@ def test_what_the_run_changed_itself_is_left_out() -> None:
     module.calls += 1  # type: ignore[attr-defined]
     module._forward_hooks[1] = print
     module.forward = print  # type: ignore[method-assign, assignment]
-    guards.settle()
+    guards.finish()
     assert guards.core.hold()
     module.calls += 1  # type: ignore[attr-defined]
     module._forward_hooks.clear()
@@ -368,7 +368,7 @@ def test_plain_values_in_containers_of_modules_are_guarded(name: str) -> None:
     held, change, text = CONTAINERS[name]
     inner, outer = Module(held=(held := held.copy())), Module()
     outer._modules["inner"] = inner
-    guards = ModuleGuards([outer]).settle()
+    guards = ModuleGuards([outer]).finish()
     assert guards.core.hold()
     change(held)
     assert not guards.core.hold()
@@ -380,7 +380,7 @@ def test_plain_values_in_containers_of_modules_are_guarded(name: str) -> None:
 @pytest.mark.parametrize("held", [{"a": [1]}, [Module()], {(1, 2)}, list(range(2_000))], ids=short)
 def test_containers_of_other_objects_and_long_ones_are_frozen(held: Any) -> None:
     module = Module(held=held)
-    guards = ModuleGuards([module]).settle()
+    guards = ModuleGuards([module]).finish()
     held.clear()
     module.held = None  # type: ignore[attr-defined]
     assert guards.core.hold()
@@ -391,7 +391,7 @@ def test_a_container_that_the_run_changes_is_left_out() -> None:
     module = Module(seen=[], given=[1])
     guards = ModuleGuards([module])
     module.seen.append(1)  # type: ignore[attr-defined]
-    guards.settle()
+    guards.finish()
     module.seen.append(2)  # type: ignore[attr-defined]
     assert guards.core.hold()
     assert guards.moved() == []
@@ -401,14 +401,14 @@ def test_a_container_that_the_run_changes_is_left_out() -> None:
 
 def test_another_dict_of_a_module_is_found() -> None:
     module = Module(scale=1)
-    guards = ModuleGuards([module]).settle()
+    guards = ModuleGuards([module]).finish()
     module.__dict__ = {**vars(module), "scale": 2}
     assert not guards.core.hold()
     assert guards.moved() == ["attribute '__dict__': replaced by another object"]
     guards = ModuleGuards([module])
     module.__dict__ = {**vars(module)}
     with pytest.raises(TypeError, match="replaces attribute '__dict__'"):
-        guards.settle()
+        guards.finish()
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_a_run_that_replaces_state_is_refused(name: str, kind: str) -> None:
     guards = ModuleGuards([module])
     vars(module)[name]["state"] = Module()
     with pytest.raises(TypeError, match=rf"replaces {kind}\w* 'state', .*write into it \(copy_\)"):
-        guards.settle()
+        guards.finish()
 
 
 def test_a_run_that_moves_an_array_is_refused() -> None:
@@ -428,7 +428,7 @@ def test_a_run_that_moves_an_array_is_refused() -> None:
     guards = ModuleGuards([], [("x", array)])
     array.address = 1
     with pytest.raises(TypeError, match="the function moves 'x', which a replay cannot"):
-        guards.settle()
+        guards.finish()
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_a_run_that_moves_an_array_is_refused() -> None:
 )
 def test_a_named_array_that_changed_is_told(name: str, value: Any, text: str) -> None:
     array = Array()
-    guards = ModuleGuards([], [("x", array)]).settle()
+    guards = ModuleGuards([], [("x", array)]).finish()
     assert guards.name_of(array) == "'x'"
     assert guards.name_of(Array()) == "tensor of shape (2, 3)"
     setattr(array, name, value)

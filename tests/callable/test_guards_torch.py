@@ -53,7 +53,7 @@ def holds(guards: ModuleGuards) -> bool:
 
 
 def test_a_module_is_as_it_was_after_it_was_used(net: Any) -> None:
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     net(torch.randn(4, 2)).sum().backward()
     net.eval()
     net.train()
@@ -147,7 +147,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_everything_of_a_module_that_changes_is_found(net: Any, change: str) -> None:
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     assert holds(guards)
     make, text = CHANGES[change]
     make(net)
@@ -156,10 +156,10 @@ def test_everything_of_a_module_that_changes_is_found(net: Any, change: str) -> 
 
 
 def test_a_buffer_that_comes_and_goes_is_found(net: Any) -> None:
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     net.mask = torch.ones(2)
     assert not holds(guards)
-    with_mask = ModuleGuards([net]).settle()
+    with_mask = ModuleGuards([net]).finish()
     net.mask = None
     assert holds(guards)
     assert with_mask.moved() == [f"buffer 'mask': {REPLACED}"]
@@ -169,7 +169,7 @@ def test_a_buffer_that_comes_and_goes_is_found(net: Any) -> None:
 def test_hooks_that_come_first_are_in_the_order_that_is_guarded(net: Any) -> None:
     net.fc.register_forward_hook(print)
     net.fc.register_forward_hook(repr, prepend=True)
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     assert holds(guards)
     net.fc.register_forward_hook(repr, prepend=True)
     assert not holds(guards)
@@ -178,7 +178,7 @@ def test_hooks_that_come_first_are_in_the_order_that_is_guarded(net: Any) -> Non
 
 def test_a_hook_that_goes_is_found(net: Any) -> None:
     handle = net.fc.register_forward_hook(print)
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     assert holds(guards)
     handle.remove()
     assert not holds(guards)
@@ -201,7 +201,7 @@ def test_tensors_are_told_of_without_the_protocol_too(tensor: Any) -> None:
 @pytest.mark.parametrize("rank", range(8))
 def test_tensors_of_any_rank_are_told_of(rank: int) -> None:
     tensor = torch.ones((2,) * rank)
-    guards = ModuleGuards([], [("x", tensor)]).settle()
+    guards = ModuleGuards([], [("x", tensor)]).finish()
     assert holds(guards)
     before = tensor.data
     for other in (before[None], before.view(torch.int32), before.clone(), before[..., None]):
@@ -215,7 +215,7 @@ def test_tensors_of_any_rank_are_told_of(rank: int) -> None:
 
 def test_a_sweep_finds_a_tensor_that_moved_in_a_few_calls() -> None:
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(10)))
-    guards = ModuleGuards([model], check="sweep").settle()
+    guards = ModuleGuards([model], check="sweep").finish()
     model[7].weight.data = torch.zeros(2, 2)
     checks = [guards.core.hold() for _ in range(20)]
     assert checks[0]
@@ -229,7 +229,7 @@ def test_what_the_run_changed_itself_is_left_out(net: Any) -> None:
     net.scale = 7
     net.table = torch.zeros(2)
     net.fc.register_forward_hook(print)
-    guards.settle()
+    guards.finish()
     net.scale = 8
     assert holds(guards)
     net.drop.p = 0.3
@@ -251,13 +251,13 @@ def test_a_run_that_replaces_state_is_refused(net: Any, change: Any, text: str) 
     guards = ModuleGuards([net])
     change(net)
     with pytest.raises(TypeError, match=f"the function {text}"):
-        guards.settle()
+        guards.finish()
 
 
 def test_the_old_memory_of_a_parameter_stays(net: Any) -> None:
     storage = weakref.ref(net.fc.weight.untyped_storage())
     before = net.fc.weight.data_ptr()
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     net.fc.weight.data = torch.zeros(3, 2)
     gc.collect()
     kept = storage()
@@ -268,7 +268,7 @@ def test_the_old_memory_of_a_parameter_stays(net: Any) -> None:
 
 
 def test_modules_are_neither_kept_alive_nor_watched_after_release(net: Any) -> None:
-    guards = ModuleGuards([net]).settle()
+    guards = ModuleGuards([net]).finish()
     core, own, fc = guards.core, vars(net), weakref.ref(net.fc)
     del guards, net
     gc.collect()
@@ -283,7 +283,7 @@ def test_modules_are_neither_kept_alive_nor_watched_after_release(net: Any) -> N
 
 def test_tensors_have_names(net: Any) -> None:
     cache = torch.ones(2)
-    guards = ModuleGuards([net], [("cache", cache)]).settle()
+    guards = ModuleGuards([net], [("cache", cache)]).finish()
     assert guards.name_of(net.fc.weight) == WEIGHT
     assert guards.name_of(net.norm.running_var) == "buffer 'norm.running_var'"
     assert guards.name_of(cache) == "'cache'"
@@ -295,7 +295,7 @@ def test_tensors_have_names(net: Any) -> None:
 def test_several_modules_are_named_by_their_classes(net: Any) -> None:
     other = nn.Linear(2, 2)
     other.weight = nn.Parameter(torch.ones(2, 2))
-    guards = ModuleGuards([net, other]).settle()
+    guards = ModuleGuards([net, other]).finish()
     other.weight.data = torch.ones(2, 2)
     net.eval()
     assert f"parameter 'Linear.weight': {MOVED}" in guards.moved()
@@ -305,7 +305,7 @@ def test_several_modules_are_named_by_their_classes(net: Any) -> None:
 def test_shared_parameters_are_guarded_in_each_place() -> None:
     one, other = nn.Linear(2, 2), nn.Linear(2, 2)
     other.weight = one.weight
-    guards = ModuleGuards([nn.Sequential(one, other)]).settle()
+    guards = ModuleGuards([nn.Sequential(one, other)]).finish()
     other.weight = nn.Parameter(torch.zeros(2, 2))
     assert not holds(guards)
     assert guards.moved() == [f"parameter '1.weight': {REPLACED}"]
@@ -318,7 +318,7 @@ def test_what_is_compiled_is_guarded_by_the_module_inside(net: Any, inside: bool
     (found,) = find_modules(model)
     guards = ModuleGuards([found])
     model(torch.ones(4, 2))
-    guards.settle()
+    guards.finish()
     model(torch.ones(5, 2))
     assert holds(guards)
     net.fc.weight.data = torch.zeros(3, 2)
@@ -336,7 +336,7 @@ def test_functions_with_decorators_of_torch_hold_modules(net: Any) -> None:
 
 def test_a_scripted_module_is_guarded_by_its_tensors() -> None:
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
-    guards = ModuleGuards([scripted]).settle()
+    guards = ModuleGuards([scripted]).finish()
     scripted(torch.ones(2, 2))
     assert holds(guards)
     scripted.double()
@@ -347,7 +347,7 @@ def test_a_scripted_module_is_guarded_by_its_tensors() -> None:
 def test_tensors_without_memory_are_known_by_identity() -> None:
     model = nn.ModuleList([nn.Linear(2, 2, device="meta"), nn.LazyLinear(2), nn.Module()])
     model[2].register_buffer("sparse", torch.eye(2).to_sparse())
-    guards = ModuleGuards([model]).settle()
+    guards = ModuleGuards([model]).finish()
     assert holds(guards)
     model[0].weight = nn.Parameter(torch.zeros(2, 2))
     model[2].sparse = torch.eye(2).to_sparse()
@@ -372,7 +372,7 @@ class Training:
         guards = ModuleGuards([])
         with seen.of_block():
             self.step()
-        self.guards = guards.settle(seen)
+        self.guards = guards.finish(seen)
 
     def step(self) -> None:
         self.optimizer.zero_grad()
@@ -460,10 +460,10 @@ def test_state_that_an_optimizer_makes_in_a_capture_is_dropped(make: Any) -> Non
     with seen.of_block():
         training.step()
     with pytest.raises(MadeStateError, match=r"the state of its (SGD|RMSprop) in the"):
-        ModuleGuards([]).settle(seen)
+        ModuleGuards([]).finish(seen)
     assert not any(training.optimizer.state.values())
     training.step()  # makes it
     seen = Observation()
     with seen.of_block():
         training.step()
-    assert holds(ModuleGuards([]).settle(seen))
+    assert holds(ModuleGuards([]).finish(seen))

@@ -6,18 +6,27 @@ A call that a graph fits is answered in C++ (`_core.CallBase`), any other one by
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from gpuprof._callable.cache import CapturingCalls
+from gpuprof._callable.cache import CapturingCalls, capturing
 from gpuprof._callable.entry import CapturedCall
-from gpuprof._callable.settings import check_function, check_samples, check_settings
+from gpuprof._callable.pytree import layout_of
+from gpuprof._callable.settings import (
+    Samples,
+    Settings,
+    check_function,
+    check_samples,
+    check_settings,
+)
 from gpuprof._callable.stats import GraphCounts, GraphedCallableStats, arguments_text
 from gpuprof._graphs.pool import CapturePool, check_pool
 from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
     from gpuprof._graphs.timings import GraphTimings
@@ -181,25 +190,9 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     >>> fast = gpuprof.make_graphed_callable(model, (x,))  # doctest: +SKIP
     >>> y = fast(x)  # doctest: +SKIP
     """
-    given = {
-        "compile": compile,
-        "warmup": warmup,
-        "mode": mode,
-        "stream": stream,
-        "pool": pool,
-        "outputs": outputs,
-        "on_new_shape": on_new_shape,
-        "max_graphs": max_graphs,
-        "buckets": buckets,
-        "on_capture_error": on_capture_error,
-        "writes": writes,
-        "guards": guards,
-        "check": check,
-        "verify": verify,
-        "param_grads": param_grads,
-        "timers": timers,
-        "name": name,
-    }
+    given = dict(locals())
+    for sample in ("fn", "sample_args", "sample_kwargs"):
+        del given[sample]
     if isinstance(fn, tuple):
         return _together(fn, sample_args, sample_kwargs, given)
     check_function(fn)
@@ -246,6 +239,33 @@ class GraphedCallable(CapturingCalls):
     def __init__(self) -> None:
         message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"
         raise TypeError(message)
+
+    @classmethod
+    def _make_together(
+        cls, given: Sequence[tuple[Callable[..., Any], Settings, Samples]]
+    ) -> tuple[Self, ...]:
+        """Make callables whose forward passes are captured in order.
+
+        They share the memory of one pool. An error of one capture is that of all.
+        """
+        made = []
+        for fn, settings, samples in given:
+            self: Self = cls.__new__(cls)
+            self._begin(fn, settings, samples)
+            made.append(self)
+        stages = [(each, each._samples) for each in made if each._samples is not None]
+        with capturing:
+            recordings = []
+            for each, flat in stages:
+                recordings.append(each._recording(flat, each._kind_of(flat, None)))
+                recordings[-1].record(each._settings.warmup)
+            for (each, flat), recording in zip(stages, recordings, strict=True):
+                kind = each._kind_of(flat, None)
+                each._note(recording.finish(kind.key), kind, layout_of(flat, flat))
+        for each, flat in stages:
+            each._samples = None
+            each._verify_samples(each._captured[0], flat)
+        return tuple(made)
 
     @property
     def eager(self) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -48,7 +48,7 @@ _COUNTED = (  # fields of `GraphedCallableStats`
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
 # callable that is called in the warm-up of another one, and never with the lock of a callable.
-_capturing = threading.RLock()
+capturing = threading.RLock()
 
 
 class CapturingCalls(_core.CallBase):
@@ -62,33 +62,6 @@ class CapturingCalls(_core.CallBase):
         if samples_flat is not None:
             self._capture_samples(samples_flat)
         return self
-
-    @classmethod
-    def _make_together(
-        cls, given: Sequence[tuple[Callable[..., Any], Settings, Samples]]
-    ) -> tuple[Self, ...]:
-        """Make callables whose forward passes are captured in order.
-
-        They share the memory of one pool. An error of one capture is that of all.
-        """
-        made = []
-        for fn, settings, samples in given:
-            self: Self = cls.__new__(cls)
-            self._begin(fn, settings, samples)
-            made.append(self)
-        stages = [(each, each._samples) for each in made if each._samples is not None]
-        with _capturing:
-            recordings = []
-            for each, flat in stages:
-                recordings.append(each._recording(flat, each._kind_of(flat, None)))
-                recordings[-1].record(each._settings.warmup)
-            for (each, flat), recording in zip(stages, recordings, strict=True):
-                kind = each._kind_of(flat, None)
-                each._note(recording.finish(kind.key), kind, layout_of(flat, flat))
-        for each, flat in stages:
-            each._samples = None
-            each._verify_samples(each._captured[0], flat)
-        return tuple(made)
 
     def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
         functools.update_wrapper(self, fn, updated=())
@@ -237,7 +210,7 @@ class CapturingCalls(_core.CallBase):
 
         With `undo`, nothing stays. GraphMismatchError if they differ; later calls run eagerly then.
         """
-        with _capturing:
+        with capturing:
             result, differences = compared(
                 self._body,
                 captured,
@@ -306,7 +279,7 @@ class CapturingCalls(_core.CallBase):
             raise InvalidStateError(message)
         if warmup is None:
             return None
-        with _capturing:
+        with capturing:
             # Another thread may have captured it meanwhile.
             layout = layout_of(flat, flat if padding is None else padding.of(flat))
             if kind.strides_matter:
@@ -443,19 +416,17 @@ class CapturingCalls(_core.CallBase):
                 self._counts["recaptures"] += len(stale)
             self._modules = None
         for each in stale:
-            self._warn_of_stale(moved[id(each)])
-
-    def _warn_of_stale(self, moved: list[str]) -> None:
-        what = "; ".join(moved[:3]) or "a tensor on the CPU, a .grad or a requires_grad"
-        if self._settings.on_new_shape == "eager":
-            self._warn("stale", f"such calls run eagerly now, because of {what}")
-        elif self._counts["recaptures"] >= _MANY_RECAPTURES:
-            self._warn(
-                "recaptures",
-                f"captured {_MANY_RECAPTURES} times again, because what the function reads changes "
-                f"from call to call: {what}. Pass it as an argument, or keep it in a tensor that "
-                "is changed in place",
-            )
+            what = "; ".join(moved[id(each)][:3])
+            what = what or "a tensor on the CPU, a .grad or a requires_grad"
+            if policy == "eager":
+                self._warn("stale", f"such calls run eagerly now, because of {what}")
+            elif self._counts["recaptures"] >= _MANY_RECAPTURES:
+                self._warn(
+                    "recaptures",
+                    f"captured {_MANY_RECAPTURES} times again, because what the function reads "
+                    f"changes from call to call: {what}. Pass it as an argument, or keep it in a "
+                    "tensor that is changed in place",
+                )
 
     # Padding.
 

@@ -214,7 +214,7 @@ class Recording:
 
     def _captured_call(self, key: Any) -> CapturedCall:
         seen = self._seen
-        guards = self._guards.settle(seen)
+        guards = self._guards.finish(seen)
         written, read = seen.ranges(guards.modules)
         if self._settings.outputs == "static":
             read = merged([*read, *(extent(leaf.facts) for leaf in self._results)])
@@ -341,7 +341,7 @@ class Recording:
                 self._seen.note_results([leaf.array for leaf in self._leaves_of(result)])
             else:
                 result = self._run()
-            self._take_results(result)
+            self._note_results(result)
             self._written = self._all_written()
             for each in strided:
                 if self._inputs.index(each) in self._written:
@@ -366,7 +366,7 @@ class Recording:
         every = set(range(len(paths))) if self._seen.has_foreign_work else set()
         return self._seen.written | every
 
-    def _take_results(self, result: Any) -> None:
+    def _note_results(self, result: Any) -> None:
         self._pattern, leaves = flatten_result(result, self._flat.constants)
         self._found = leaves
         for leaf in leaves:

@@ -75,7 +75,7 @@ class ModuleGuards:
     """What modules and named tensors are before a capture, with all that is in the modules.
 
     `core` compares it in C++, all in each check or with "sweep" a few tensors at a time. It is
-    there after `settle`. The tensors, their memory and the containers are kept alive.
+    there after `finish`. The tensors, their memory and the containers are kept alive.
     """
 
     core: _core._Guards
@@ -93,7 +93,7 @@ class ModuleGuards:
         for name, tensor in tensors:
             self._add_tensor(f"'{name}'", tensor)
 
-    def settle(self, seen: Observation | None = None) -> ModuleGuards:
+    def finish(self, seen: Observation | None = None) -> ModuleGuards:
         """Leave out what the run has changed itself, which a replay may not depend on.
 
         Then take in what was `seen` to be used, as it is now. TypeError names a parameter, buffer,

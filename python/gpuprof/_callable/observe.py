@@ -119,7 +119,7 @@ class Observation:
                 watching(self._before, self._after),
             ):
                 yield
-            self._look_for_foreign_nodes()
+            self._find_foreign_nodes()
         finally:
             self._count = None  # it knows the capture, which knows who observes it
 
@@ -178,7 +178,7 @@ class Observation:
         ]
 
     def _before(self, uses: list[Use]) -> None:
-        self._look_for_foreign_nodes()
+        self._find_foreign_nodes()
         for use in uses:
             self._note(use)
 
@@ -195,7 +195,7 @@ class Observation:
         if self._count is not None:
             self._nodes, _ = self._count(self._nodes)
 
-    def _look_for_foreign_nodes(self) -> None:
+    def _find_foreign_nodes(self) -> None:
         if self._count is not None:
             self._nodes, works = self._count(self._nodes)
             self.has_foreign_work |= works
