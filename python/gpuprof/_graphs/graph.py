@@ -74,7 +74,7 @@ class CapturedGraph(_core.GraphBase):
         if pool is not None:
             self._read_scalars(tuple(pool._buffers))
             self._pool = pool
-            pool._used_by(self)
+            pool._graphs.add(self)
 
     def _use_torch(self, parts: TorchParts) -> None:
         self._lend_exec(parts.exec or 0)
@@ -372,10 +372,10 @@ class CapturedGraph(_core.GraphBase):
         labels.register(self)
         if self._pool is not other._pool:
             if self._pool is not None:
-                self._pool._no_longer_used_by(self)
+                self._pool._graphs.discard(self)
             self._pool = other._pool
             if self._pool is not None:
-                self._pool._used_by(self)
+                self._pool._graphs.add(self)
 
     def _check_launches(self, other: CapturedGraph) -> None:
         """Refuse what would change, or not reach, the executable graph of a launch by torch."""

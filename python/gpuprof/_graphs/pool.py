@@ -43,7 +43,7 @@ class CapturePool:
 
     _buffers: list[object]
     _generation: int  # how often the buffers were cleared
-    _graphs: weakref.WeakSet[_core.GraphBase]
+    _graphs: weakref.WeakSet[_core.GraphBase]  # that need the buffers
     _sealed: bool
     _torch: object
     _order: _core._LaunchOrder | None
@@ -99,14 +99,6 @@ class CapturePool:
         for graph in self._graphs:
             graph._notice = True
         self._drop_buffers()
-
-    def _used_by(self, graph: _core.GraphBase) -> None:
-        """Note a graph that needs the buffers, to warn at its launches after `clear_buffers`."""
-        self._graphs.add(graph)
-
-    def _no_longer_used_by(self, graph: _core.GraphBase) -> None:
-        """Forget a graph whose later launches do not need the buffers."""
-        self._graphs.discard(graph)
 
     def seal(self) -> None:
         """Refuse new captures with this pool. Idempotent."""
@@ -209,15 +201,15 @@ class GraphPoolHandle:
         raise TypeError(message)
 
 
-def _make_handle(number: int, pools: list[CapturePool]) -> GraphPoolHandle:
+def _make_handle(*pools: CapturePool) -> GraphPoolHandle:
     handle = object.__new__(GraphPoolHandle)
-    object.__setattr__(handle, "_number", number)
-    object.__setattr__(handle, "_pools", pools)
+    object.__setattr__(handle, "_number", next(_numbers))
+    object.__setattr__(handle, "_pools", [*pools])
     return handle
 
 
-_numbers = itertools.count(1)
-_zero = _make_handle(0, [])
+_numbers = itertools.count()
+_zero = _make_handle()
 
 
 def graph_pool_handle() -> GraphPoolHandle:
@@ -225,9 +217,7 @@ def graph_pool_handle() -> GraphPoolHandle:
 
     Initialises CUDA if there is a driver.
     """
-    if not cuda_available():
-        return _zero
-    return _make_handle(next(_numbers), [CapturePool()])
+    return _make_handle(CapturePool()) if cuda_available() else _zero
 
 
 def capture_pool_for_handle(handle: GraphPoolHandle) -> CapturePool | None:
@@ -248,10 +238,7 @@ def capture_pool_for_handle(handle: GraphPoolHandle) -> CapturePool | None:
     TypeError
         `handle` is no `GraphPoolHandle`.
     """
-    pools = _pools_of(handle)
-    for pool in pools:
-        return pool
-    return None
+    return next(iter(_pools_of(handle)), None)
 
 
 def release_graph_pool_handle(handle: GraphPoolHandle) -> None:
