@@ -9,7 +9,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuprof._kernels.spans import Span
 
@@ -18,7 +19,7 @@ Column: TypeAlias = "array[int]"
 KERNEL, COPY, PEER_COPY, MEMSET = range(4)
 KINDS = ("kernel", "memcpy", "memcpy", "memset")
 
-_WORK = {
+_WORK = {  # kernels, copies and memsets, on the GPU
     "kind": "B",
     "name": "I",
     "begin_ns": "q",
@@ -30,71 +31,42 @@ _WORK = {
     "node_id": "Q",
     "nbytes": "Q",
 }
+# Calls of the CUDA runtime or driver, on the host.
 _LAUNCHES = {"name": "I", "begin_ns": "q", "end_ns": "q", "thread_id": "I", "correlation": "I"}
 
 
 class Columns:
     """Records of one kind, a column for each field, all of one length."""
 
-    _codes: Mapping[str, str] = {}
-
-    def __init__(self) -> None:
-        for name, code in self._codes.items():
+    def __init__(self, codes: Mapping[str, str]) -> None:
+        self._codes = codes
+        for name, code in codes.items():
             setattr(self, name, array(code))
 
-    def __len__(self) -> int:
-        return len(self._column("begin_ns"))
+    if TYPE_CHECKING:
 
-    def _column(self, name: str) -> Column:
-        column: Column = getattr(self, name)
-        return column
+        def __getattr__(self, name: str) -> Column: ...
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
 
     def appenders(self) -> list[Any]:
         """Return the `append` of each column, in their order."""
-        return [self._column(name).append for name in self._codes]
+        return [getattr(self, name).append for name in self._codes]
 
     def extend(self, columns: Mapping[str, bytes]) -> None:
         """Add records whose columns are the bytes of arrays of the same types."""
         for name in self._codes:
-            self._column(name).frombytes(columns[name])
+            getattr(self, name).frombytes(columns[name])
 
     def sort(self) -> None:
         """Put the records in the order in which they began."""
-        begins = self._column("begin_ns")
+        begins = self.begin_ns
         if all(map(int.__le__, begins, begins[1:])):
             return
         order = sorted(range(len(begins)), key=begins.__getitem__)
         for name, code in self._codes.items():
-            setattr(self, name, array(code, map(self._column(name).__getitem__, order)))
-
-
-class Work(Columns):
-    """Kernels, copies and memsets, on the GPU."""
-
-    _codes = _WORK
-
-    kind: Column
-    name: Column
-    begin_ns: Column
-    end_ns: Column
-    device: Column
-    stream: Column
-    correlation: Column
-    graph_id: Column
-    node_id: Column
-    nbytes: Column
-
-
-class Launches(Columns):
-    """Calls of the CUDA runtime or driver, on the host."""
-
-    _codes = _LAUNCHES
-
-    name: Column
-    begin_ns: Column
-    end_ns: Column
-    thread_id: Column
-    correlation: Column
+            setattr(self, name, array(code, map(getattr(self, name).__getitem__, order)))
 
 
 @dataclass
@@ -109,8 +81,8 @@ class Collected:
 
     source: str
     names: Sequence[str]
-    work: Work = field(default_factory=Work)
-    launches: Launches = field(default_factory=Launches)
+    work: Columns = field(default_factory=partial(Columns, _WORK))
+    launches: Columns = field(default_factory=partial(Columns, _LAUNCHES))
     totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     replayed: dict[int, int] = field(default_factory=dict)
     annotations: dict[int, Span] = field(default_factory=dict)
