@@ -34,8 +34,7 @@ def test_without_a_driver_the_demo_says_that_graphs_need_cuda_and_goes_on(tmp_pa
     absent.write_bytes(b"")
     absent.chmod(0o600)
     *_, said, cost, following = demo(absent)
-    assert said.startswith("CUDA graph: left out, because graphs need CUDA (")
-    assert str(absent) in said
+    assert said == "CUDA graph: left out, because graphs need CUDA"
     assert "a scope costs" in cost
     assert following.startswith("next: ")
 
