@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gpuprof._cli import ab_readings
-from gpuprof._cli.ab_processes import Command, Ended, Stop, run_once
+from gpuprof._cli.ab_processes import Command, Ended, run_once, signals_noted
 from gpuprof._cli.ab_readings import Reading, ReadingError, Time
 from gpuprof._cli.command import Answer, Refused
 from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
@@ -71,8 +71,8 @@ def run(options: argparse.Namespace) -> Answer:
             message = f"{what}: {error}"
             raise Refused(message) from error
     plan = ["A", "B"] * options.warmup + order(options.runs, seed)
-    with Stop() as stop, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
-        found = _run_all(commands, plan, options, stop, Path(folder))
+    with signals_noted() as signals, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
+        found = _run_all(commands, plan, options, signals, Path(folder))
     comparison = compare(found, commands, seed, options)
     code = exit_code(comparison, options.fail_on)
     if found.signal is not None:
@@ -94,7 +94,7 @@ def _run_all(
     commands: Mapping[str, Command],
     plan: Sequence[str],
     options: argparse.Namespace,
-    stop: Stop,
+    signals: Sequence[int],
     folder: Path,
 ) -> Runs:
     found = Runs(options.measure)
@@ -103,9 +103,9 @@ def _run_all(
         for place, side in enumerate(plan):
             warming = place < 2 * options.warmup
             progress.update(place / len(plan), f"{side}{' (warm-up)' * warming}")
-            ended = _run(commands[side], out, options.timeout, stop)
-            if stop.signals:
-                found.signal = stop.signals[0]
+            ended = _run(commands[side], out, options.timeout, signals)
+            if signals:
+                found.signal = signals[0]
                 break
             reading = _reading(commands[side], out, options.measure, ended)
             found.measure = _same_measure(commands[side], reading, found.measure)
@@ -116,10 +116,10 @@ def _run_all(
     return found
 
 
-def _run(command: Command, out: Path, timeout_s: float | None, stop: Stop) -> Ended:
+def _run(command: Command, out: Path, timeout_s: float | None, signals: Sequence[int]) -> Ended:
     out.unlink(missing_ok=True)
     try:
-        return run_once(command, str(out), timeout_s, stop)
+        return run_once(command, str(out), timeout_s, signals)
     except (OSError, ValueError) as error:  # ValueError: a NUL in a word
         what = f"command {command.side}, {command.text!r}, cannot be started"
         message = f"{what}: {error}"
@@ -155,14 +155,10 @@ def _same_measure(command: Command, reading: Reading, measure: str | None) -> st
 
 def _failure(command: Command, how: str, ended: Ended | None) -> Refused:
     lines = [f"command {command.side} {how}; nothing was compared", f"  {command.text}"]
-    for what, text in () if ended is None else _tails(ended):
-        lines += [f"the end of its {what}:", *(f"  {line}" for line in text.splitlines())]
+    for what, text in () if ended is None else ended.tails.items():
+        if text.strip():
+            lines += [f"the end of its {what}:", *(f"  {line}" for line in text.splitlines())]
     return Refused(*lines, code=INCOMPARABLE)
-
-
-def _tails(ended: Ended) -> list[tuple[str, str]]:
-    tails = [("standard error", ended.error_tail), ("standard output", ended.output_tail)]
-    return [(what, text) for what, text in tails if text.strip()]
 
 
 def compare(
@@ -185,19 +181,28 @@ def compare(
             if name in old.times and name in now.times
         ]
         times[name] = both
-        reason = _unlike(both)
-        if reason is not None:
+        differences = (each.difference(both[-1][1]) for pair in both for each in pair)
+        if reason := next(filter(None, differences), None):
             decisions[name] = Decision(Verdict.INCOMPARABLE, runs=len(both), rule=reason)
             continue
         pairs[name] = [old.ms for old, _ in both], [now.ms for _, now in both]
         ticks[name] = max((time.tick_ms for pair in both for time in pair), default=0.0)
     decisions |= judge_processes_all(pairs, threshold=options.threshold, ticks=ticks)
-    lines = [
-        Line(name, "", _with_the_rest(decisions[name], times[name], options.memory_threshold))
-        for name in shared
-    ]
+    lines = []
+    for name in shared:
+        decision = decisions[name]
+        old = [base.result for base, _ in times[name] if base.result is not None]
+        now = [new.result for _, new in times[name] if new.result is not None]
+        if old and now:
+            decision = beside_time(decision, old, now, memory_threshold=options.memory_threshold)
+        lines.append(Line(name, "", decision))
+    notes = []
+    if found.signal is not None:
+        notes = [
+            f"stopped by signal {found.signal} after {found.pairs} of {options.runs} pairs of runs"
+        ]
     sides = [
-        Side(f"{shown_text(commands[side].text)}{_where(commands[side])}", len(readings))
+        Side(shown_text(commands[side].label), len(readings))
         for side, readings in zip(SIDES, (base, new), strict=True)
     ]
     return Comparison(
@@ -206,7 +211,7 @@ def compare(
         lines,
         [name for name in known[0] if name not in known[1]],
         [name for name in known[1] if name not in known[0]],
-        notes=_notes(found, options),
+        notes=notes,
         names=("A", "B"),
         facts=_facts(found, seed),
         data={
@@ -223,38 +228,9 @@ def compare(
     )
 
 
-def _unlike(pairs: Sequence[tuple[Time, Time]]) -> str | None:
-    """Return why the times of a name cannot be compared, or None."""
-    if not pairs:
-        return None
-    last = pairs[-1][1]
-    return next(filter(None, (time.difference(last) for pair in pairs for time in pair)), None)
-
-
-def _with_the_rest(
-    decision: Decision, pairs: Sequence[tuple[Time, Time]], threshold: float | None
-) -> Decision:
-    """Add what is said of the memory, the launches and the CPU's instructions."""
-    old = [old.result for old, _ in pairs if old.result is not None]
-    now = [now.result for _, now in pairs if now.result is not None]
-    if not old or not now:
-        return decision
-    return beside_time(decision, old, now, memory_threshold=threshold)
-
-
-def _where(command: Command) -> str:
-    return "" if command.folder is None else f" in {shown_text(command.folder)}"
-
-
 def _facts(found: Runs, seed: int) -> list[str]:
     blocks = ["".join(found.order[place : place + 4]) for place in range(0, len(found.order), 4)]
     taken = math.fsum(second for side in found.seconds.values() for second in side)
     said = ab_readings.SAID.get(found.measure or "", "nothing")
     facts = [f"compared: {said}; the runs took {duration(1e3 * taken)}"]
     return [*facts, f"order: {' '.join(blocks) or 'no run'} (--seed {seed})"]
-
-
-def _notes(found: Runs, options: argparse.Namespace) -> list[str]:
-    if found.signal is None:
-        return []
-    return [f"stopped by signal {found.signal} after {found.pairs} of {options.runs} pairs of runs"]

@@ -10,22 +10,19 @@ gpuprof, however that ends, unless it gains privileges.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+import select
 import shlex
 import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from time import monotonic, sleep
-from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from typing import IO, Any
 
 PLACEHOLDER = "{out}"
 VARIABLE = "GPUPROF_AB_OUT"
@@ -33,6 +30,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 1, 36, 37  # of prctl
 _GRACE_S = 2.0  # that a process has to end after a signal, before it gets the next one
 _POLL_S = 0.002
+_LOOK_S = 0.05  # between two looks whether a signal has come
 _TAIL_BYTES = 16 << 10
 _TAIL_LINES = 20
 _libc = ctypes.CDLL(None)
@@ -47,6 +45,11 @@ class Command:
     folder: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     in_shell: bool = False
+
+    @property
+    def label(self) -> str:
+        """What is printed of it."""
+        return self.text if self.folder is None else f"{self.text} in {self.folder}"
 
     def words(self, out: str) -> list[str]:
         """Return the words of one run, whose results go to the file `out`.
@@ -69,51 +72,40 @@ class Ended:
     status: int
     seconds: float
     timed_out: bool = False
-    stopped: bool = False
-    error_tail: str = ""
-    output_tail: str = ""
+    tails: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
         """Whether there is nothing to read."""
-        return self.status != 0 or self.timed_out or self.stopped
+        return self.status != 0 or self.timed_out
 
 
-class Stop:
-    """Notices SIGINT, SIGTERM, SIGHUP and SIGQUIT, and wakes up whoever waits for a run.
+@contextmanager
+def signals_noted() -> Iterator[list[int]]:
+    """Give the list of the SIGINT, SIGTERM, SIGHUP and SIGQUIT that have come, and adopt orphans.
 
-    It also has the kernel hand orphans of the runs to this process. No exception interrupts the
-    start of a process: it would be left behind. Handlers are those of the main thread; in another
-    one, nothing is noticed.
+    No exception interrupts the start of a process: it would be left behind. Handlers are those of
+    the main thread; in another one, nothing is noticed.
     """
-
-    def __init__(self) -> None:
-        self.signals: list[int] = []
-        self.news: SimpleQueue[None] = SimpleQueue()  # its put may interrupt its get
-        self._old: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                old = signal.getsignal(number)
-                if old is not signal.SIG_IGN and old is not None:  # nohup: hanging up is ignored
-                    self._old[number] = signal.signal(number, self._note)
-        self._adopted = ctypes.c_int(1)
-        _prctl(_GET_CHILD_SUBREAPER, ctypes.addressof(self._adopted))
-        _prctl(_SET_CHILD_SUBREAPER, 1)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _prctl(_SET_CHILD_SUBREAPER, self._adopted.value)
-        for number, old in self._old.items():
-            signal.signal(number, old)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.signals.append(number)
-        self.news.put(None)
+    signals: list[int] = []
+    old: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            before = signal.getsignal(number)
+            if before is not signal.SIG_IGN and before is not None:  # nohup: hanging up is ignored
+                old[number] = signal.signal(number, lambda number, _: signals.append(number))
+    adopted = ctypes.c_int(1)
+    _prctl(_GET_CHILD_SUBREAPER, ctypes.addressof(adopted))
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield signals
+    finally:
+        _prctl(_SET_CHILD_SUBREAPER, adopted.value)
+        for number, before in old.items():
+            signal.signal(number, before)
 
 
-def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) -> Ended:
+def run_once(command: Command, out: str, timeout_s: float | None, signals: Sequence[int]) -> Ended:
     """Run a command, and return how it ended. OSError: it cannot be started."""
     environment = {**os.environ, VARIABLE: out, **command.environment}
     others, parent = _children(), os.getpid()
@@ -135,63 +127,56 @@ def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) ->
             start_new_session=True,
             preexec_fn=die_with_parent,  # noqa: PLW1509 (it imports nothing and takes no lock)
         )
-        waiter = _Waiter(process, stop)
         try:
-            over = waiter.wait(timeout_s)
-            seconds = (waiter.ended or monotonic()) - began
+            over = _wait(process.pid, timeout_s, signals)
+            seconds = monotonic() - began
             if not over:
-                waiter.end()
+                _end(process.pid, signals)
         finally:
-            status = waiter.reap()
+            _signal(process.pid, signal.SIGKILL)  # what is left of the group
+            status = process.wait()
             _end_orphans(others)
-        stopped = bool(stop.signals)
         failed = status != 0 or not over
-        tails = (_tail(errors), _tail(output)) if failed else ("", "")
-    return Ended(status, seconds, not over and not stopped, stopped, *tails)
+        files = {"standard error": errors, "standard output": output} if failed else {}
+        tails = {what: _tail(file) for what, file in files.items()}
+    return Ended(status, seconds, not over, tails)
 
 
-class _Waiter:
-    """Waits for a process without reaping it: until then its process group is surely its own."""
+def _wait(pid: int, seconds: float | None, signals: Sequence[int], known: int = 0) -> bool:
+    """Return whether a process has ended; False when its time is up or there are more `signals`.
 
-    def __init__(self, process: subprocess.Popen[bytes], stop: Stop) -> None:
-        self._process, self._stop = process, stop
-        self.ended = 0.0  # when, or 0 while it runs
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
+    It is not reaped: until then its process group is surely its own.
+    """
+    until = math.inf if seconds is None else monotonic() + seconds
+    descriptor = None
+    with suppress(AttributeError, OSError):  # a kernel or a Python without it
+        descriptor = os.pidfd_open(pid)
+    try:
+        while len(signals) == known and (left := until - monotonic()) > 0.0:
+            if descriptor is None:
+                sleep(_POLL_S)
+            else:
+                select.select([descriptor], [], [], min(left, _LOOK_S))
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+                return True
+        return False
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
-    def _watch(self) -> None:
-        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        self.ended = monotonic()
-        self._stop.news.put(None)
 
-    def wait(self, seconds: float | None, signals: int = 0) -> bool:
-        """Return whether it has ended; False when the time is up, or at more than those signals."""
-        until = None if seconds is None else monotonic() + seconds
-        while not self.ended and len(self._stop.signals) == signals:
-            left = None if until is None else until - monotonic()
-            if left is not None and left <= 0.0:
-                break
-            with suppress(Empty):
-                self._stop.news.get(timeout=left)
-        return self.ended > 0.0
+def _end(pid: int, signals: Sequence[int]) -> None:
+    """Ask a process group to end, and insist; a second signal of the user cuts that short."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        known = len(signals)
+        _signal(pid, number)
+        if _wait(pid, _GRACE_S, signals, known) or len(signals) > known:
+            return
 
-    def end(self) -> None:
-        """End the process group: ask, insist, kill; a second signal of the user kills at once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signals = len(self._stop.signals)
-            self._signal(number)
-            if self.wait(_GRACE_S, signals) or len(self._stop.signals) > signals:
-                return
 
-    def reap(self) -> int:
-        """Kill what is left of the group, and return the exit status."""
-        self._signal(signal.SIGKILL)
-        self._thread.join()
-        return self._process.wait()
-
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
 
 
 def _prctl(option: int, value: int) -> None:
