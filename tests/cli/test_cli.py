@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import platform
@@ -179,7 +180,7 @@ def test_info_shows_the_other_sections_where_one_fails(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(_core, "driver_info", fail)
     monkeypatch.setattr(_core, "build_info", fail)
-    found = entries(cli_info.render(cli_info.collect()))
+    found = entries(cli_info.run(argparse.Namespace(peaks=False, format="text")).text)
     assert found["driver"] == found["gpuprof"] == "not known: RuntimeError: no luck"
     assert found["python"].startswith(platform.python_version())
 

@@ -1,13 +1,11 @@
-"""What a command of ``gpuprof`` is: its arguments, what it does, and what is printed of it."""
+"""What the commands of ``gpuprof`` share: their parser, and how they answer."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gpuprof._common.imports import need
@@ -37,50 +35,6 @@ class Refused(Exception):
         super().__init__(*lines)
         self.lines = lines
         self.code = code
-
-
-def _no_arguments(_parser: argparse.ArgumentParser) -> None:
-    return
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command; the function `what` of `module` in this package takes its arguments.
-
-    One that has `tools` does nothing itself: its next argument names one of them.
-    """
-
-    name: str
-    help: str
-    module: str = ""
-    add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
-    description: str | None = None
-    exit_codes: str = EXIT_CODES
-    usage: str | None = None
-    what: str = "run"
-    tools: tuple[Command, ...] = ()
-
-    def declare(self, commands: Commands) -> None:
-        """Add the command and its arguments to the others."""
-        parser = commands.add_parser(
-            self.name,
-            help=self.help,
-            description=self.description,
-            epilog=self.exit_codes,
-            usage=self.usage,
-        )
-        parser.set_defaults(answer=self.answer)
-        self.add_arguments(parser)
-        if self.tools:
-            tools = parser.add_subparsers(dest="tool", metavar="TOOL", required=True)
-            for tool in self.tools:
-                tool.declare(tools)
-
-    def answer(self, options: argparse.Namespace) -> Answer:
-        """Do it, and return what to print; Refused says why it cannot be done."""
-        module = importlib.import_module(f"gpuprof._cli.{self.module}")
-        answer: Answer = getattr(module, self.what)(options)
-        return answer
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,9 +1,8 @@
-"""The commands of ``gpuprof`` and their arguments; each has a module that does what it says."""
+"""The commands of ``gpuprof`` and their arguments; each has a function that does what it says."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from typing import Any
 
 from gpuprof._cli.arguments import (
     add_format,
@@ -16,7 +15,7 @@ from gpuprof._cli.arguments import (
     variable,
     whole,
 )
-from gpuprof._cli.command import FILE, FOLDER, Command
+from gpuprof._cli.command import EXIT_CODES, FILE, FOLDER, Commands, Parser
 
 DEFAULT_STEPS, MAX_STEPS = 20, 100_000
 DEFAULT_DEPTH, MAX_DEPTH = 1, 100
@@ -27,27 +26,67 @@ _READ_TRACES = (
     "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
     "130 interrupted"
 )
+_JSON = "print JSON"
 _JUDGED = (
     "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
     "usage or {}, 130 interrupted; a speed-up never fails"
 )
 
 
-def _trace_summary(parser: argparse.ArgumentParser) -> None:
-    from gpuprof._trace_tools.tools import GROUPINGS
+def declare(commands: Commands) -> None:
+    """Add all commands and their arguments."""
+    for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _history):
+        add(commands)
 
+
+def _added(
+    commands: Commands,
+    name: str,
+    text: str,
+    call: str = "",
+    codes: str = EXIT_CODES,
+    **options: Any,
+) -> Parser:
+    """Add a command; `call` is the function that takes its arguments, in a module of this package.
+
+    It returns an `Answer`.
+    """
+    parser: Parser = commands.add_parser(name, help=text, epilog=codes, **options)
+    parser.set_defaults(call=call)
+    return parser
+
+
+def _trace(commands: Commands) -> None:
+    from gpuprof._trace_tools import diff, tools
+
+    text = "Work on traces of gpuprof, torch.profiler, viztracer and others, compressed or not."
+    help_text = "sum up, compare, check, repair and merge traces"
+    parser = _added(commands, "trace", help_text, codes=_READ_TRACES, description=text)
+    parsers = parser.add_subparsers(dest="tool", metavar="TOOL", required=True)
+
+    def tool(name: str, text: str) -> Parser:
+        return _added(parsers, name, text, f"trace.{name}", _READ_TRACES, description=text)
+
+    def add_top(parser: Parser, what: str) -> None:
+        parser.add_argument(
+            "--top",
+            type=whole(1, MAX_ROWS),
+            default=tools.DEFAULT_TOP,
+            metavar="N",
+            help=f"how many {what} of each kind (default {tools.DEFAULT_TOP})",
+        )
+
+    parser = tool("summary", "show which ranges took the most time, and gaps on GPU tracks")
     parser.add_argument("file", metavar=FILE)
-    parser.add_argument("--by", choices=GROUPINGS, default="name", help="group ranges by this")
-    _add_top(parser, "groups")
-    _add_json(parser)
-
-
-def _trace_validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by", choices=tools.GROUPINGS, default="name", help="group ranges by this"
+    )
+    add_top(parser, "groups")
+    parser.add_argument("--json", action="store_true", help=_JSON)
+    parser = tool("validate", "say what is wrong with a trace, and at which event")
     parser.add_argument("files", nargs="+", metavar=FILE)
-    _add_json(parser)
-
-
-def _trace_repair(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help=_JSON)
+    parser = tool("repair", "write a strict copy of a damaged or cut off trace")
     parser.add_argument("file", metavar=FILE)
     parser.add_argument(
         "-o",
@@ -55,24 +94,18 @@ def _trace_repair(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="where to (default: FILE without .part, or with .repaired before its suffix)",
     )
-
-
-def _trace_diff(parser: argparse.ArgumentParser) -> None:
-    from gpuprof._trace_tools.diff import GROUPINGS
-
+    parser = tool("diff", "show what got slower from one trace to another, and why GPUs were idle")
     parser.add_argument("a", metavar="A", help="the trace before")
     parser.add_argument("b", metavar="B", help="the trace after")
     parser.add_argument(
-        "--by", choices=tuple(GROUPINGS), help="only these rows (default: scopes and kernels)"
+        "--by", choices=tuple(diff.GROUPINGS), help="only these rows (default: scopes and kernels)"
     )
     parser.add_argument(
         "--per", metavar="SCOPE", help="divide all figures by the calls of this scope, as in step"
     )
-    _add_top(parser, "rows")
-    _add_json(parser)
-
-
-def _trace_merge(parser: argparse.ArgumentParser) -> None:
+    add_top(parser, "rows")
+    parser.add_argument("--json", action="store_true", help=_JSON)
+    parser = tool("merge", "make one trace of several, on one clock")
     parser.add_argument("files", nargs="+", metavar=FILE)
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
     parser.add_argument(
@@ -80,29 +113,9 @@ def _trace_merge(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_top(parser: argparse.ArgumentParser, what: str) -> None:
-    from gpuprof._trace_tools.tools import DEFAULT_TOP
-
-    parser.add_argument(
-        "--top",
-        type=whole(1, MAX_ROWS),
-        default=DEFAULT_TOP,
-        metavar="N",
-        help=f"how many {what} of each kind (default {DEFAULT_TOP})",
-    )
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _trace_tool(
-    name: str, text: str, add_arguments: Callable[[argparse.ArgumentParser], None]
-) -> Command:
-    return Command(name, text, "trace", add_arguments, text, _READ_TRACES, what=name)
-
-
-def _info(parser: argparse.ArgumentParser) -> None:
+def _info(commands: Commands) -> None:
+    text = "say what this machine offers: driver, devices, clocks, versions"
+    parser = _added(commands, "info", text, "info.run")
     add_format(parser, short=("json",))
     parser.add_argument(
         "--peaks",
@@ -112,7 +125,8 @@ def _info(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _demo(parser: argparse.ArgumentParser) -> None:
+def _demo(commands: Commands) -> None:
+    parser = _added(commands, "demo", "time some real work and show the table", "demo.run")
     parser.add_argument(
         "--steps",
         type=whole(1, MAX_STEPS),
@@ -127,7 +141,16 @@ def _demo(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _compare(parser: argparse.ArgumentParser) -> None:
+def _compare(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "compare",
+        "say whether saved benchmarks became slower",
+        "compare.run",
+        _JUDGED.format("an input that cannot be read, 3 nothing could be compared"),
+        description="Compare saved benchmarks: baselines by name, files that "
+        "--gpu-benchmark-json wrote, or saved results.",
+    )
     parser.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
     parser.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
     add_threshold(
@@ -140,7 +163,21 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def _run(parser: argparse.ArgumentParser) -> None:
+def _run(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "run",
+        "run a script or a module, and show where its time goes",
+        "program.run",
+        "exit codes: the program's own, also by a signal; 2 wrong usage, before the program has "
+        "begun",
+        description="Run a Python script or module, unchanged, and show the table of its scopes on "
+        "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
+        "program's name; what comes after it belongs to the program. Files may have %p (process), "
+        "%r (rank), %h (host) and %q{VARIABLE} in their names.",
+        usage="gpuprof run [-h] [-o FILE] [--stats FILE] [--html FILE] [--watch DEPTH] "
+        "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -173,7 +210,20 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(arguments=())
 
 
-def _ab(parser: argparse.ArgumentParser) -> None:
+def _ab(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "ab",
+        "run two commands in turns, and say which is slower",
+        "ab.run",
+        _JUDGED.format(
+            "a command that cannot be started, 3 a command failed or nothing could be compared"
+        ),
+        description="Run two commands in turns, process by process, and judge what they measured. "
+        "{out} in a command becomes the name of a file for its results, as in "
+        "'pytest --gpu-benchmark-json={out}'; the variable GPUPROF_AB_OUT has the same name. A run "
+        "that leaves no file there counts with its wall time.",
+    )
     parser.add_argument("command_a", metavar="'CMD A'", help="the command to compare with")
     parser.add_argument("command_b", metavar="'CMD B'", help="the command that may be slower")
     parser.add_argument(
@@ -224,7 +274,17 @@ def _ab(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _report(parser: argparse.ArgumentParser) -> None:
+def _report(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "report",
+        "show statistics and benchmarks as one HTML page",
+        "saved.report",
+        description="Write one HTML page that opens without a network, of files that hold "
+        "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json, a "
+        "stored baseline), comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
+        "json) or histories (gpuprof history --format json).",
+    )
     parser.add_argument("files", nargs="+", metavar=FILE, help="what the page shows")
     parser.add_argument(
         "-o",
@@ -236,7 +296,15 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", metavar="TEXT", help="the title of the page")
 
 
-def _list(parser: argparse.ArgumentParser) -> None:
+def _list(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "list",
+        "list the saved baselines, or the benchmarks in one",
+        "saved.listed",
+        description="List the saved baselines; with a name or a file, the benchmarks in it: a line "
+        "for each of its runs.",
+    )
     parser.add_argument(
         "what",
         metavar="NAME",
@@ -247,7 +315,15 @@ def _list(parser: argparse.ArgumentParser) -> None:
     add_storage(parser)
 
 
-def _history(parser: argparse.ArgumentParser) -> None:
+def _history(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "history",
+        "show the runs of saved benchmarks, and where they changed",
+        "saved.history",
+        description="Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
+        "in the order of time, and the run from which on a benchmark takes another time.",
+    )
     parser.add_argument(
         "name",
         nargs="?",
@@ -264,103 +340,3 @@ def _history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--svg", metavar=FILE, help="write the plots to a file, as SVG")
     add_format(parser, short=("json", "csv"))
     add_storage(parser)
-
-
-RUN = Command(
-    "run",
-    "run a script or a module, and show where its time goes",
-    "program",
-    _run,
-    description="Run a Python script or module, unchanged, and show the table of its scopes on "
-    "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
-    "program's name; what comes after it belongs to the program. Files may have %p (process), "
-    "%r (rank), %h (host) and %q{VARIABLE} in their names.",
-    exit_codes="exit codes: the program's own, also by a signal; 2 wrong usage, before the program "
-    "has begun",
-    usage="gpuprof run [-h] [-o FILE] [--stats FILE] [--html FILE] [--watch DEPTH] "
-    "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
-)
-COMMANDS = (
-    Command(
-        "trace",
-        "sum up, compare, check, repair and merge traces",
-        description="Work on traces of gpuprof, torch.profiler, viztracer and others, compressed "
-        "or not.",
-        exit_codes=_READ_TRACES,
-        tools=(
-            _trace_tool(
-                "summary",
-                "show which ranges took the most time, and gaps on GPU tracks",
-                _trace_summary,
-            ),
-            _trace_tool(
-                "validate", "say what is wrong with a trace, and at which event", _trace_validate
-            ),
-            _trace_tool(
-                "repair", "write a strict copy of a damaged or cut off trace", _trace_repair
-            ),
-            _trace_tool(
-                "diff",
-                "show what got slower from one trace to another, and why GPUs were idle",
-                _trace_diff,
-            ),
-            _trace_tool("merge", "make one trace of several, on one clock", _trace_merge),
-        ),
-    ),
-    Command(
-        "info", "say what this machine offers: driver, devices, clocks, versions", "info", _info
-    ),
-    Command("demo", "time some real work and show the table", "demo", _demo),
-    Command(
-        "compare",
-        "say whether saved benchmarks became slower",
-        "compare",
-        _compare,
-        description="Compare saved benchmarks: baselines by name, files that "
-        "--gpu-benchmark-json wrote, or saved results.",
-        exit_codes=_JUDGED.format("an input that cannot be read, 3 nothing could be compared"),
-    ),
-    RUN,
-    Command(
-        "ab",
-        "run two commands in turns, and say which is slower",
-        "ab",
-        _ab,
-        description="Run two commands in turns, process by process, and judge what they measured. "
-        "{out} in a command becomes the name of a file for its results, as in "
-        "'pytest --gpu-benchmark-json={out}'; the variable GPUPROF_AB_OUT has the same name. A run "
-        "that leaves no file there counts with its wall time.",
-        exit_codes=_JUDGED.format(
-            "a command that cannot be started, 3 a command failed or nothing could be compared"
-        ),
-    ),
-    Command(
-        "report",
-        "show statistics and benchmarks as one HTML page",
-        "saved",
-        _report,
-        what="report",
-        description="Write one HTML page that opens without a network, of files that hold "
-        "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json, a "
-        "stored baseline), comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
-        "json) or histories (gpuprof history --format json).",
-    ),
-    Command(
-        "list",
-        "list the saved baselines, or the benchmarks in one",
-        "saved",
-        _list,
-        what="listed",
-        description="List the saved baselines; with a name or a file, the benchmarks in it: a line "
-        "for each of its runs.",
-    ),
-    Command(
-        "history",
-        "show the runs of saved benchmarks, and where they changed",
-        "saved",
-        _history,
-        what="history",
-        description="Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
-        "in the order of time, and the run from which on a benchmark takes another time.",
-    ),
-)

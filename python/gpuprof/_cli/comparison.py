@@ -13,7 +13,7 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, shown_text
 from gpuprof._common.units import NOTHING, duration, percent, ratio_text
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, markdown_list
-from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.decision import Verdict
 from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison
 
@@ -55,12 +55,19 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
 
 def text_of(found: Comparison, form: str) -> str:
     """Return the text to print."""
-    forms = {"text": _plain, "json": _json, "csv": _csv, "markdown": _markdown}
-    return forms[form](found)
-
-
-def _json(found: Comparison) -> str:
-    return json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
+    if form == "json":
+        return json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
+    if form == "csv":
+        return _csv(found)
+    is_text = form == "text"
+    table = _table(found, MAX_NAME_COLUMNS if is_text else None)
+    grid = (table.plain() if is_text else table.markdown()) if found.lines else []
+    remarks = [f"note: {each}" if is_text else each for each in found.remarks()]
+    blocks = [found.headline(), grid, found.reasons(), remarks, [_summary(found)]]
+    for place, block in enumerate(blocks):
+        if block is not grid:
+            blocks[place] = [*map(shown_text, block)] if is_text else markdown_list(block)[1:]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _csv(found: Comparison) -> str:
@@ -71,17 +78,14 @@ def _csv(found: Comparison) -> str:
         low, high = decision.interval or (None, None)
         verdicts = " ".join(verdict.value for verdict in line.verdicts)
         times = (decision.base, decision.new, decision.ratio, low, high, decision.floor)
-        lines.append([line.name, line.machine, *times, *_counts(decision), verdicts, decision.rule])
+        beside = (decision.memory, decision.launches, decision.instructions)
+        pairs = [(each.base, each.new) if each else (None, None) for each in beside]
+        counts = [count for pair in pairs for count in pair]
+        lines.append([line.name, line.machine, *times, *counts, verdicts, decision.rule])
     for side, names in zip(found.names, (found.only_base, found.only_new), strict=True):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
         lines += [[name, *empty, Verdict.NODATA.value, f"only in {side}"] for name in names]
     return Records(_CSV_COLUMNS, lines).csv(printed=True)
-
-
-def _counts(decision: Decision) -> list[Cell]:
-    """Return the bytes, the launches and the instructions of both sides."""
-    beside = (decision.memory, decision.launches, decision.instructions)
-    return [count for each in beside for count in ((each.base, each.new) if each else (None, None))]
 
 
 def _table(found: Comparison, longest: int | None) -> Table:
@@ -90,6 +94,7 @@ def _table(found: Comparison, longest: int | None) -> Table:
     cells = []
     for line in found.lines:
         decision, name = line.decision, shown_text(line.name)
+        memory = decision.memory
         if longest is not None and len(name) > longest:
             name = f"…{name[1 - longest :]}"
         cells.append(
@@ -101,7 +106,7 @@ def _table(found: Comparison, longest: int | None) -> Table:
                 ratio_text(decision.ratio),
                 ratio_text(*(decision.interval or [None])),
                 NOTHING if decision.floor is None else percent(decision.floor),
-                *_peaks(decision.memory),
+                *(["", ""] if memory is None else map(peak_text, (memory.base, memory.new))),
                 ", ".join(map(str, line.verdicts)),
             ]
         )
@@ -109,10 +114,6 @@ def _table(found: Comparison, longest: int | None) -> Table:
     columns = ["benchmark", "machine", base, new, "ratio", "95 % interval", "floor"]
     columns += [f"{base} memory", f"{new} memory", "verdict"]
     return Table(columns, cells, _LEFT).without_empty()
-
-
-def _peaks(memory: Decision | None) -> tuple[str, str]:
-    return ("", "") if memory is None else (peak_text(memory.base), peak_text(memory.new))
 
 
 def _summary(found: Comparison) -> str:
@@ -126,25 +127,3 @@ def _summary(found: Comparison) -> str:
         mean = math.exp(math.fsum(logs) / len(logs))
         counts.append(f"geometric mean of the ratios {mean:.3f} (for information)")
     return ", ".join(counts)
-
-
-def _plain(found: Comparison) -> str:
-    text = found.headline()
-    if found.lines:
-        text += ["", *_table(found, MAX_NAME_COLUMNS).plain()]
-    for block in (
-        found.reasons(),
-        [f"note: {note}" for note in found.remarks()],
-        [_summary(found)],
-    ):
-        text += ["", *block] if block else []
-    return "".join(f"{shown_text(line)}\n" for line in text)
-
-
-def _markdown(found: Comparison) -> str:
-    text = markdown_list(found.headline())[1:]
-    if found.lines:
-        text += ["", *_table(found, None).markdown()]
-    for block in (found.reasons(), found.remarks(), [_summary(found)]):
-        text += markdown_list(block)
-    return "\n".join(text) + "\n"

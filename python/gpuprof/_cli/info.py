@@ -21,9 +21,9 @@ from gpuprof._common import nvml as common_nvml
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.instructions import reason_of
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, installed
-from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, rate
 from gpuprof._display.records import Records
+from gpuprof._display.table import aligned
 
 FORMAT = "gpuprof-info"
 VERSION = 1
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> Answer:
     if options.format == "json":
         return Answer(json.dumps(found, indent=2) + "\n")
     if options.format == "text":
-        return Answer(render(found))
+        return Answer("\n".join([*aligned(_entries(found)), ""]))
     return Answer(records_text(Records(("what", "found"), _entries(found)), options.format))
 
 
@@ -163,13 +163,6 @@ def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
         "clock_reasons": common_nvml.clock_reasons(nvml, handle),
         "mig": None if mig is None else bool(mig[0]),
     }
-
-
-def render(info: dict[str, Any]) -> str:
-    """Write what `collect` found as text."""
-    entries = _entries(info)
-    width = max(len(label) for label, _ in entries)
-    return "".join(f"{label:<{width}}  {shown_text(value)}\n" for label, value in entries)
 
 
 def _entries(info: dict[str, Any]) -> list[tuple[str, str]]:

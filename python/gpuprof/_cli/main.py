@@ -7,6 +7,7 @@ and ``ab`` are in `_cli.comparison`. A reader that goes away early, as ``head`` 
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from gpuprof._cli.command import (
     Refused,
     complain,
 )
-from gpuprof._cli.commands import COMMANDS, RUN
+from gpuprof._cli.commands import declare
 from gpuprof._common.text import write_text
 
 
@@ -39,8 +40,7 @@ def _parser() -> Parser:
         help="print the completions of these commands for a shell; needs shtab",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.declare(commands)
+    declare(commands)
     return parser
 
 
@@ -49,15 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from gpuprof.errors import GpuprofError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == [RUN.name]:
+    if given[:1] == ["run"]:
         from gpuprof._cli import program
 
         given, program_arguments = program.split(given)
     code = OK
     try:
         options = _parser().parse_args(given)
-        if options.command != RUN.name:
-            answer: Answer = options.answer(options)
+        if options.command != "run":
+            module, _, function = options.call.partition(".")
+            call = getattr(importlib.import_module(f"gpuprof._cli.{module}"), function)
+            answer: Answer = call(options)
             code = answer.code
             write_text(sys.stdout, answer.text)
             sys.stdout.flush()
