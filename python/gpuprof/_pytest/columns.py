@@ -1,48 +1,39 @@
 """What the tables at the end of a session show, as ``--gpu-benchmark-columns`` and others ask for.
 
-`grouped` puts records into tables and in order, `names_of` names them, and `arranged` picks the
-columns of a line and writes its times in the unit asked for.
+`grouped` puts records into tables and in order, `names_of` names them, and `line` has the columns
+and the unit asked for.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.quantiles import quantile
-from gpuprof._common.units import duration, interval_text, percent, rate
+from gpuprof._common.units import duration, interval_text, percent, rate, ratio_text
 from gpuprof._pytest.options import PARAMETER, UNITS
 from gpuprof._pytest.settings import View
+from gpuprof._results.decision import Verdict
 from gpuprof._results.export import figures
 from gpuprof._results.result import cells
+from gpuprof._results.statistics import MIN_FOR_INTERVAL
 
 if TYPE_CHECKING:
     from gpuprof._pytest.json_file import Record
-    from gpuprof._results.result import BenchResult
 
-NAME = "benchmark"
 # The headings that are not the names of the options.
 _HEADINGS = {"iqr": "IQR", "ops": "OPS", "l2": "L2", "interval": "95 % interval"}
 _PERCENTILES = {"p10": 0.1, "p90": 0.9, "p99": 0.99}
 _DIGITS = 4
 _MAX_PLACES = 9
 
-# In milliseconds.
-_TIMES: dict[str, Callable[[Record], float | None]] = {
-    "median": lambda record: record.result.median_ms,
-    "min": lambda record: record.result.min_ms,
-    "max": lambda record: record.result.max_ms,
-    "mean": lambda record: record.result.mean_ms,
-    "stddev": lambda record: record.result.stddev_ms,
-    "iqr": lambda record: record.result.iqr_ms,
-    "p10": lambda record: _percentile(record.result, "p10"),
-    "p90": lambda record: _percentile(record.result, "p90"),
-    "p99": lambda record: _percentile(record.result, "p99"),
-    "host": lambda record: record.result.host_ms,
-    "baseline": lambda record: record.decision.base if record.decision else None,
-}
+_TIMES = ("median", "min", "max", "mean", "stddev", "iqr", "host")
+_USUAL = (
+    *("median", "precision", "min", "iqr", "samples", "mode", "l2", "bytes", "flops", "memory"),
+    *("distribution", "baseline", "ratio", "floor", "verdict"),
+)
 
 
 def grouped(records: Sequence[Record], view: View) -> list[tuple[str | None, list[Record]]]:
@@ -83,7 +74,7 @@ def _sort_key(record: Record, sort: str) -> tuple[Any, str]:
     if sort in {"name", "fullname"}:
         return record.data["key" if sort == "fullname" else "name"], name
     if sort in _PERCENTILES:
-        return _percentile(record.result, sort), name
+        return quantile(record.result.samples_ms, _PERCENTILES[sort]), name
     return figures(record.result)[sort], name
 
 
@@ -101,45 +92,41 @@ def names_of(records: Sequence[Record], names: str | None) -> list[str]:
     ]
 
 
-def arranged(usual: Mapping[str, str], record: Record, view: View) -> dict[str, str]:
-    """Return a line of a table by heading: the usual one as the options change it."""
-    line = dict(usual)
-    by_label = {heading.lower(): heading for heading in line}
-    for label, value in _TIMES.items():
-        if view.unit is not None and label in by_label:
-            line[by_label[label]] = time_text(value(record), view.unit)
-    if not view.columns:
-        return line
-    chosen = {NAME: line[NAME]}
-    for label in view.columns:
-        found = by_label.get(label)
-        chosen[heading(label)] = line[found] if found else _cell(record, label, view.unit)
-    return chosen
+def line(record: Record, view: View, distribution: str) -> dict[str, str]:
+    """Return a line of a table by heading, without the name."""
+    result, decision, unit = record.result, record.decision, view.unit
+    times = {label: getattr(result, f"{label}_ms") for label in _TIMES}
+    times |= {label: quantile(result.samples_ms, q) for label, q in _PERCENTILES.items()}
+    times["baseline"] = decision.base if decision else None
+    low, high = result.interval_ms
+    found = figures(result)
+    texts = {name.lower(): text for name, text in cells(result).items()}
+    texts |= {label: time_text(ms, unit) for label, ms in times.items()}
+    texts |= {
+        "interval": f"{time_text(low, unit)} to {time_text(high, unit)}"
+        if unit
+        else interval_text(low, high),
+        "ops": rate(found["ops"], "").replace(" /s", "/s"),
+        "outliers": found["outliers"],
+        "rounds": f"{found['rounds']:,}",
+        "iterations": f"{found['iterations']:,}",
+        "precision": percent(result.rel_precision, 2) if result.count >= MIN_FOR_INTERVAL else "",
+        "distribution": distribution,
+        **dict.fromkeys(("ratio", "floor", "verdict"), ""),
+    }
+    if decision is not None:
+        texts["ratio"] = "" if decision.ratio is None else ratio_text(decision.ratio)
+        texts["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
+        texts["verdict"] = ", ".join(map(str, verdicts(record)))
+    return {_HEADINGS.get(label, label): texts[label] for label in view.columns or _USUAL}
 
 
-def heading(label: str) -> str:
-    """Return what stands above a column."""
-    return _HEADINGS.get(label, label)
-
-
-def _cell(record: Record, label: str, unit: str | None) -> str:
-    """Return a cell of a column that the usual table does not have."""
-    result = record.result
-    if label in _TIMES:
-        return time_text(_TIMES[label](record), unit)
-    if label == "interval":
-        low, high = result.interval_ms
-        if unit is None:
-            return interval_text(low, high)
-        return f"{time_text(low, unit)} to {time_text(high, unit)}"
-    if label == "ops":
-        return rate(figures(result)["ops"], "").replace(" /s", "/s")
-    if label == "precision":
-        return percent(result.rel_precision, 2)
-    if label in {"outliers", "rounds", "iterations"}:
-        found = figures(result)[label]
-        return found if isinstance(found, str) else f"{found:,}"
-    return cells(result).get(heading(label), "")
+def verdicts(record: Record) -> list[Verdict]:
+    """Return the verdict on the time, and those on what there is more of."""
+    decision = record.decision
+    if decision is None:
+        return []
+    return [*dict.fromkeys((decision.verdict, *(each.verdict for each in decision.grown)))]
 
 
 def time_text(ms: float | None, unit: str | None) -> str:
@@ -154,7 +141,3 @@ def time_text(ms: float | None, unit: str | None) -> str:
     while places < _MAX_PLACES and 0 < abs(value) < 10 ** (_DIGITS - 1 - places):
         places += 1
     return f"{value:,.{places}f} {name}"
-
-
-def _percentile(result: BenchResult, label: str) -> float:
-    return quantile(result.samples_ms, _PERCENTILES[label])

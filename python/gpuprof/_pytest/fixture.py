@@ -394,12 +394,9 @@ class GpuBenchmark:
         """Judge the result; measure a second time before the test fails."""
         from gpuprof._distributed import lockstep
 
-        memory_threshold = self._arguments["memory_threshold"]
-        if memory_threshold is None:
-            memory_threshold = self._settings.memory_threshold
         judge = self._judge_of(
             threshold=self._arguments["threshold"],
-            memory_threshold=memory_threshold,
+            memory_threshold=self._arguments["memory_threshold"],
             max_ms=self._arguments["max_ms"],
         )
         judgement = judge.decide(result)

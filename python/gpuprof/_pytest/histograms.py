@@ -6,6 +6,7 @@ pytest-benchmark calls them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from gpuprof._results.export import figures
 if TYPE_CHECKING:
     from gpuprof._pytest.json_file import Record
 
-_NOT_IN_FILES = '\\/:*?<>|" '
+_NOT_IN_FILES = re.compile(r'[\\/:*?<>|" _]+')
 _MOST_BYTES = 200  # of a group in the name of a file; file systems allow 255 for the whole name
 
 
@@ -50,12 +51,8 @@ def _path(prefix: Path, group: str | None, taken: Sequence[Path]) -> Path:
 
 
 def _in_files(group: str) -> str:
-    plain = "".join(
-        "_" if letter in _NOT_IN_FILES or not letter.isprintable() else letter
-        for letter in clean_text(group)
-    )
-    while "__" in plain:
-        plain = plain.replace("__", "_")
+    plain = "".join(letter if letter.isprintable() else "_" for letter in clean_text(group))
+    plain = _NOT_IN_FILES.sub("_", plain)
     return plain.encode()[:_MOST_BYTES].decode(errors="ignore")
 
 

@@ -22,6 +22,7 @@ from gpuprof._pytest.options import (
     FAIL_ON_BY_DEFAULT,
     LATEST,
     NEVER,
+    OPTIONS,
     REFUSED,
     refuse,
     value,
@@ -72,7 +73,6 @@ class Settings:
     json: Path | None
     disabled: bool
     fail_on: frozenset[str]
-    memory_threshold: float | None = None
     cpu_metric: str = "time"
     fail_expressions: tuple[FailExpression, ...] = ()
     only: bool = False
@@ -133,7 +133,6 @@ def read_settings(config: pytest.Config, name_of_commit: Callable[[Path], str]) 
         json=value(config, "json"),
         disabled=disabled,
         fail_on=verdicts if compare else frozenset(),
-        memory_threshold=value(config, "memory-threshold"),
         fail_expressions=expressions,
         only=only,
         skip=value(config, "skip") and not only,
@@ -188,14 +187,10 @@ def _expressions(given: str) -> tuple[FailExpression, ...]:
 
 def _measuring(config: pytest.Config) -> dict[str, Any]:
     """Return the marker arguments that options and ini keys give to all tests."""
-    found = {
-        "min_rounds": value(config, "min-rounds"),
-        "max_time_s": value(config, "max-time"),
-        "rel_precision": value(config, "precision"),
-        "warmup_s": 0.0 if value(config, "warmup") == "off" else None,
-        "disable_gc": value(config, "disable-gc") or None,
-    }
-    return {name: each for name, each in found.items() if each is not None}
+    found = {each.argument: value(config, each.name) for each in OPTIONS if each.argument}
+    if value(config, "warmup") == "off":
+        found["warmup_s"] = 0.0
+    return {name: each for name, each in found.items() if each is not None and each is not False}
 
 
 class MarkerError(Exception):

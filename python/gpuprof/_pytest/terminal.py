@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpuprof._common.text import encodable, shown_text
-from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
 from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Verdict
-from gpuprof._results.result import bins_of, cells, warnings_of
-from gpuprof._results.statistics import MIN_FOR_INTERVAL
+from gpuprof._results.result import bins_of, warnings_of
 
 if TYPE_CHECKING:
     import pytest
@@ -30,7 +28,6 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"
 _BINS = 10
 _LEFT = frozenset({"benchmark", "mode", "L2", "verdict", "distribution"})
-_SHOWN = ("min", "IQR", "samples", "mode", "L2", "bytes", "flops", "memory")
 _MARKUP = {
     Verdict.SLOW: {"red": True, "bold": True},
     Verdict.MEMORY: {"red": True, "bold": True},
@@ -57,7 +54,8 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
         _table(members, out, view)
         out.line("")
     measured = [record.result for record in records]
-    warnings = _reasons(records) + warnings_of(measured) + _notes(records)
+    reasons, notes = _remarks(records)
+    warnings = reasons + warnings_of(measured) + notes
     for text in warnings[:_MAX_WARNINGS]:
         out.line(text)
     if len(warnings) > _MAX_WARNINGS:
@@ -91,51 +89,36 @@ def _title(records: Sequence[Record]) -> str:
 
 def _counts(records: Sequence[Record]) -> str:
     """Count the verdicts, such as ``1 SLOW, 3 SAME, 1 NODATA``."""
-    found = Counter(verdict for record in records for verdict in _verdicts(record))
+    found = Counter(verdict for record in records for verdict in columns.verdicts(record))
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
 
 
-def _verdicts(record: Record) -> list[Verdict]:
-    """Return the verdict on the time, and those on what there is more of."""
-    decision = record.decision
-    if decision is None:
-        return []
-    return [*dict.fromkeys((decision.verdict, *(each.verdict for each in decision.grown)))]
+def _remarks(records: Sequence[Record]) -> tuple[list[str], list[str]]:
+    """Return why tests are undecided or take more of a thing, and the warnings of the decisions.
 
-
-def _reasons(records: Sequence[Record]) -> list[str]:
-    """Return why tests are undecided or take more of a thing: each text once, with its tests."""
-    found: dict[tuple[str, str], list[str]] = {}
+    Each text is there once, with its tests.
+    """
+    reasons: dict[tuple[str, str], list[str]] = {}
+    notes: dict[tuple[str, str], list[str]] = {}
     for record in records:
-        decision = record.decision
-        if decision and decision.verdict in _UNDECIDED:
-            reason = decision.verdict.name, decision.rule
-            found.setdefault(reason, []).append(record.data["key"])
-        for each in decision.grown if decision else ():
-            found.setdefault((each.verdict.name, each.rule), []).append(record.data["key"])
-    return [
-        shown_text(f"{verdict} {', '.join(keys)}: {rule}")
-        for (verdict, rule), keys in found.items()
-    ]
-
-
-def _notes(records: Sequence[Record]) -> list[str]:
-    """Return the warnings of the decisions: each text once, with the tests that it is about."""
-    found: dict[str, list[str]] = {}
-    for record in records:
-        for text in _warnings(record):
-            found.setdefault(text, []).append(record.data["key"])
-    return [f"note: {', '.join(keys)}: {text}" for text, keys in found.items()]
-
-
-def _warnings(record: Record) -> list[str]:
-    return [] if record.decision is None else notes_of(record.decision)
+        decision, key = record.decision, record.data["key"]
+        if decision is None:
+            continue
+        told = [decision] if decision.verdict in _UNDECIDED else []
+        for each in (*told, *decision.grown):
+            reasons.setdefault((each.verdict.name, each.rule), []).append(key)
+        for text in notes_of(decision):
+            notes.setdefault(("note:", text), []).append(key)
+    return (
+        [shown_text(f"{head} {', '.join(keys)}: {text}") for (head, text), keys in reasons.items()],
+        [f"{head} {', '.join(keys)}: {text}" for (head, text), keys in notes.items()],
+    )
 
 
 def _table(records: Sequence[Record], out: _Lines, view: View) -> None:
     names = columns.names_of(records, view.names)
     lines = [
-        columns.arranged(_line(name, record, out), record, view)
+        {"benchmark": name, **columns.line(record, view, out.bars(record.result))}
         for name, record in zip(names, records, strict=True)
     ]
     table = Table([*lines[0]], [[*line.values()] for line in lines], _LEFT)
@@ -144,27 +127,8 @@ def _table(records: Sequence[Record], out: _Lines, view: View) -> None:
     out.line(grid[1])
     for text, record in zip(grid[2:], records, strict=True):
         # The verdicts besides the time's are red; the last one wins.
-        markup = [_MARKUP[verdict] for verdict in _verdicts(record) if verdict in _MARKUP]
+        markup = [_MARKUP[verdict] for verdict in columns.verdicts(record) if verdict in _MARKUP]
         out.line(text, **(markup[-1] if markup else {}))
-
-
-def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
-    result, decision = record.result, record.decision
-    shown = cells(result)
-    line = {
-        "benchmark": name,
-        "median": shown["median"],
-        "precision": percent(result.rel_precision, 2) if result.count >= MIN_FOR_INTERVAL else "",
-        **{name: shown[name] for name in _SHOWN},
-        "distribution": out.bars(result),
-        **dict.fromkeys(("baseline", "ratio", "floor", "verdict"), ""),
-    }
-    if decision is not None:
-        line["baseline"] = "" if decision.base is None else duration(decision.base)
-        line["ratio"] = "" if decision.ratio is None else ratio_text(decision.ratio)
-        line["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
-        line["verdict"] = ", ".join(map(str, _verdicts(record)))
-    return line
 
 
 class _Lines:
