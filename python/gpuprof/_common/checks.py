@@ -12,8 +12,9 @@ import numbers
 import operator
 import os
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 MOST_S = 86_400.0  # a day: no time to wait or to measure is longer
@@ -202,6 +203,12 @@ def damaged(what: str) -> Iterator[None]:
     except (TypeError, AttributeError, IndexError, OverflowError) as error:
         message = f"{what}: damaged: {error}"
         raise ValueError(message) from None
+
+
+def warn(text: str, level: int = 3) -> None:
+    """Warn, at a ``stacklevel`` of the caller; where warnings are errors nothing is raised."""
+    with suppress(RuntimeWarning):
+        warnings.warn(text, RuntimeWarning, stacklevel=level + 1)
 
 
 def level_outside() -> int:

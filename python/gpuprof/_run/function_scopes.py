@@ -14,12 +14,12 @@ import fnmatch
 import inspect
 import sys
 import threading
-import warnings
 from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 
 NEEDS = (3, 12)
 _NAME = "gpuprof"
@@ -29,6 +29,14 @@ _OWN = "gpuprof"
 _NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 _ASYNC_YIELD = "async_generator_wrapped_value"  # the class of what such a generator yields
 _NO_ERROR = (None, None, None)
+_METHODS = {
+    "PY_START": "_on_start",
+    "PY_RESUME": "_on_resume",
+    "PY_THROW": "_on_resume",
+    "PY_YIELD": "_on_yield",
+    "PY_RETURN": "_on_return",
+    "PY_UNWIND": "_on_unwind",
+}
 
 
 def is_supported() -> bool:
@@ -69,17 +77,8 @@ class FunctionScopes:
                 f"--scopes: all tool ids of sys.monitoring are taken, by {tools}: switch one off"
             )
             raise RuntimeError(message)
-        events = monitoring.events
-        for event, call in (
-            (events.PY_START, self._on_start),
-            (events.PY_RESUME, self._on_resume),
-            (events.PY_THROW, self._on_throw),
-            (events.PY_YIELD, self._on_yield),
-            (events.PY_RETURN, self._on_return),
-            (events.PY_UNWIND, self._on_unwind),
-        ):
-            monitoring.register_callback(self._tool, event, call)
-        monitoring.set_events(self._tool, events.PY_START)
+        self._register(self._tool, self)
+        monitoring.set_events(self._tool, monitoring.events.PY_START)
 
     def stop(self) -> None:
         """Look at functions no more. Idempotent."""
@@ -91,10 +90,16 @@ class FunctionScopes:
         monitoring.set_events(tool, 0)
         for code in tuple(self._scopes):
             monitoring.set_local_events(tool, code, 0)
-        for event in ("PY_START", "PY_RESUME", "PY_THROW", "PY_YIELD", "PY_RETURN", "PY_UNWIND"):
-            monitoring.register_callback(tool, getattr(monitoring.events, event), None)
+        self._register(tool, None)
         monitoring.free_tool_id(tool)
         self._open.clear()
+
+    @staticmethod
+    def _register(tool: int, owner: FunctionScopes | None) -> None:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        for event, method in _METHODS.items():
+            call = owner and getattr(owner, method)
+            monitoring.register_callback(tool, getattr(monitoring.events, event), call)
 
     def unmatched(self) -> tuple[str, ...]:
         """Return the patterns that no function has matched so far."""
@@ -147,17 +152,11 @@ class FunctionScopes:
         if monitoring.get_events(tool) != wanted:
             monitoring.set_events(tool, wanted)
 
-    def _on_resume(self, code: CodeType, _offset: int) -> None:
-        self._go_on(code)
-
-    def _on_throw(self, code: CodeType, _offset: int, _error: BaseException) -> None:
-        self._go_on(code)
-
-    def _go_on(self, code: CodeType) -> None:
+    def _on_resume(self, code: CodeType, _offset: int, _thrown: object = None) -> None:
         try:
             scope = self._scopes.get(code)
             if scope is not None:
-                frame = sys._getframe(2)
+                frame = sys._getframe(1)
                 if frame not in self._open and not code.co_flags & inspect.CO_COROUTINE:
                     self._enter(frame, scope)
         except Exception as error:
@@ -197,8 +196,4 @@ class FunctionScopes:
 
     def _fail(self, error: Exception) -> None:
         self.stop()
-        message = f"gpuprof run: --scopes has stopped: {type(error).__name__}: {error}"
-        try:
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
-        except RuntimeWarning:  # where warnings are errors
-            return
+        checks.warn(f"gpuprof run: --scopes has stopped: {type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -145,8 +145,17 @@ class Session:
         for pattern in unmatched:
             _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
         _show(out, found)
-        self._write(out, "the statistics", self._wishes.stats, found.to_json)
-        self._write_report(out, found)
+        if (path := self._wishes.stats) is not None:
+            with _telling(out, f"the statistics to {path}", f"the statistics are in {path}"):
+                refuse_foreign(path, STATS)  # the program may have put a file there meanwhile
+                write_whole(path, found.to_json() + "\n")
+        if (path := self._wishes.html) is not None:
+            with _telling(out, f"the report {path}", f"the report is {path}"):
+                from gpuprof._report.html import write_report
+
+                refuse_foreign(path, HTML)
+                title = f"gpuprof run {self._wishes.program}"
+                write_report(path, stats=found, title=title)
         if self._trace is not None and self._trace.error is None:
             _say(out, f"gpuprof: the trace is {self._trace.path}")
 
@@ -168,33 +177,17 @@ class Session:
             _say(out, f"gpuprof: some times could not be read: {error}")
             return timing.stats(wait=False)
 
-    def _write(
-        self, out: TextIO | None, what: str, path: str | None, text: Callable[[], str]
-    ) -> None:
-        if path is None:
-            return
-        try:
-            refuse_foreign(path, STATS)  # the program may have put a file there meanwhile
-            write_whole(path, text() + "\n")
-        except OSError as error:
-            _say(out, f"gpuprof: cannot write {what} to {path}: {error.strerror or error}")
-        else:
-            _say(out, f"gpuprof: {what} are in {path}")
 
-    def _write_report(self, out: TextIO | None, found: Stats) -> None:
-        if self._wishes.html is None:
-            return
-        try:
-            from gpuprof._report.html import write_report
-
-            refuse_foreign(self._wishes.html, HTML)
-            title = f"gpuprof run {self._wishes.program}"
-            write_report(self._wishes.html, stats=found, title=title)
-        except Exception as error:
-            text = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-            _say(out, f"gpuprof: cannot write the report {self._wishes.html}: {text}")
-        else:
-            _say(out, f"gpuprof: the report is {self._wishes.html}")
+@contextlib.contextmanager
+def _telling(out: TextIO | None, what: str, done: str) -> Iterator[None]:
+    """Say what was written, or why it cannot be."""
+    try:
+        yield
+    except Exception as error:
+        text = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        _say(out, f"gpuprof: cannot write {what}: {text}")
+    else:
+        _say(out, f"gpuprof: {done}")
 
 
 def gpu_gets_done() -> bool:

@@ -13,12 +13,12 @@ import functools
 import sys
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._common.imports import when_imported
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
@@ -105,11 +105,7 @@ class TorchScopes:
         while self._local.stack:
             with contextlib.suppress(Exception):
                 self._local.stack.pop().scope.__exit__(*_ENDED)
-        message = f"gpuprof: torch has no scopes any more: {type(error).__name__}: {error}"
-        try:
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
-        except RuntimeWarning:  # where warnings are errors
-            return
+        checks.warn(f"gpuprof: torch has no scopes any more: {type(error).__name__}: {error}")
 
     # Modules
 

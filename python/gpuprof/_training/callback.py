@@ -15,20 +15,11 @@ from typing import Any, ClassVar
 from gpuprof._common.imports import need
 from gpuprof._training.loop import Schedule, TrainingLoop
 
-_kinds: dict[tuple[Any, ...], Any] = {}
 
-
+@functools.cache
 def _kind_of(kind: Any, *bases: Any) -> Any:
-    key = kind, *bases
-    if key in _kinds:
-        return _kinds[key]
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "_kind": kind}
-    made = _kinds[key] = type(kind.__name__, key, names)
-    return made
-
-
-def _is_installed(name: str) -> bool:
-    return find_spec(name.partition(".")[0]) is not None
+    return type(kind.__name__, (kind, *bases), names)
 
 
 class TrainingCallback:
@@ -41,7 +32,7 @@ class TrainingCallback:
     def __new__(cls, *_arguments: Any, **_options: Any) -> Any:
         base, modules, install = cls._base
         names = [name for name in modules if name in sys.modules] or [
-            next((name for name in modules if _is_installed(name)), modules[0])
+            next((name for name in modules if find_spec(name.partition(".")[0])), modules[0])
         ]
         found = [need(name, cls.__module__, install) for name in names]
         return object.__new__(_kind_of(cls, *(getattr(module, base) for module in found)))

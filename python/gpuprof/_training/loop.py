@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -271,10 +270,7 @@ class TrainingLoop:
                 self.stats = timing.stats(wait=False)
 
     def _warn(self, text: str) -> None:
-        try:
-            warnings.warn(f"gpuprof: {text}", RuntimeWarning, stacklevel=checks.level_outside())
-        except RuntimeWarning:  # where warnings are errors, nobody's training ends by it
-            return
+        checks.warn(f"gpuprof: {text}", checks.level_outside())
 
 
 def p50_metrics() -> dict[str, float]:

@@ -15,13 +15,13 @@ import dataclasses
 import itertools
 import sys
 import threading
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._graphs.types import CaptureStatus
 from gpuprof._watch.tree import Enclosing, ModuleEntry, Pass, Sums, Waiting
@@ -44,23 +44,6 @@ class _Inner(NamedTuple):
 
 class Call:
     """One call of a module. Autograd's nodes hold it for as long as there can be a backward."""
-
-    __slots__ = (
-        "core",
-        "entries",
-        "entry",
-        "first",
-        "frame",
-        "handled",
-        "inner",
-        "memory",
-        "outer",
-        "reads_memory",
-        "recomputed",
-        "sample",
-        "scope",
-        "task",
-    )
 
     def __init__(self, core: Core, entries: Sequence[ModuleEntry], outer: Call | None) -> None:
         self.core = core
@@ -200,9 +183,8 @@ class Core:
         """End the watch, and say once why."""
         self.error = f"{type(error).__name__}: {error}"
         self.detach()
-        with contextlib.suppress(RuntimeWarning):  # where warnings are errors
-            message = f"gpuprof.watch has stopped watching the model, because of {self.error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        text = f"gpuprof.watch has stopped watching the model, because of {self.error}"
+        checks.warn(text, level=2)
 
     # Scopes
 
