@@ -101,8 +101,8 @@ def signals_noted() -> Iterator[list[int]]:
         yield signals
     finally:
         _prctl(_SET_CHILD_SUBREAPER, adopted.value)
-        for number, before in old.items():
-            signal.signal(number, before)
+        for each, handler in old.items():
+            signal.signal(each, handler)
 
 
 def run_once(command: Command, out: str, timeout_s: float | None, signals: Sequence[int]) -> Ended:

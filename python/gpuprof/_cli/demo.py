@@ -112,7 +112,9 @@ def _gpu_work(driver: dict[str, Any]) -> tuple[str, Work]:
                 return f"torch {torch.__version__}", torch_work(torch)
         except Exception as error:  # a broken or absent torch must not end the demo
             write_text(sys.stdout, shown_text(f"without torch: {error}") + "\n")
-    fills = {name: partial(_core.DeviceBuffer(size).fill, n) for name, (size, n) in FILLS.items()}
+    fills: Work = {
+        name: partial(_core.DeviceBuffer(size).fill, n) for name, (size, n) in FILLS.items()
+    }
     return "fills of device memory", fills
 
 
@@ -137,7 +139,7 @@ def torch_work(torch: Any) -> Work:
 
 def compare_graph() -> str:
     """Run small writes eagerly and as a graph, and return the report. Empties the statistics."""
-    scalars = {}
+    scalars: dict[str, DeviceScalar] = {}
 
     def step() -> None:
         with timer("writes", stream=_STREAM):

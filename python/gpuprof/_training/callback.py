@@ -35,7 +35,8 @@ class TrainingCallback:
             next((name for name in modules if find_spec(name.partition(".")[0])), modules[0])
         ]
         found = [need(name, cls.__module__, install) for name in names]
-        return object.__new__(_kind_of(cls, *(getattr(module, base) for module in found)))
+        kinds: list[Any] = [cls, *(getattr(module, base) for module in found)]
+        return object.__new__(_kind_of(*kinds))
 
     def __init__(
         self,
