@@ -24,6 +24,7 @@ from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, in
 from gpuprof._common.units import byte_size, rate
 from gpuprof._display.records import Records
 from gpuprof._display.table import aligned
+from gpuprof._timing.backends import backends
 
 FORMAT = "gpuprof-info"
 VERSION = 1
@@ -59,6 +60,7 @@ def collect() -> dict[str, Any]:
         warnings.simplefilter("always")
         driver = _or_reason(lambda: dict(_core.driver_info()))
         devices = _or_reason(_devices) if driver.get("available") else []
+        known = devices if isinstance(devices, list) else []
         found = {
             "format": FORMAT,
             "version": VERSION,
@@ -67,9 +69,11 @@ def collect() -> dict[str, Any]:
             "instructions": _or_reason(_instructions),
             "driver": driver,
             "devices": devices,
-            "nvml": _or_reason(lambda: _nvml_section(devices if isinstance(devices, list) else [])),
-            "peaks": _or_reason(lambda: _peaks(devices if isinstance(devices, list) else [])),
-            "backends": _or_reason(_backends),
+            "nvml": _or_reason(lambda: _nvml_section(known)),
+            "peaks": _or_reason(lambda: _peaks(known)),
+            "backends": _or_reason(
+                lambda: {name: each.to_dict() for name, each in backends().items()}
+            ),
             "frameworks": {name: installed(names) for name, names in FRAMEWORKS.items()},
             "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         }
@@ -98,12 +102,6 @@ def _peaks(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if peaks is not None:
             found.append({"index": device["index"], **peaks.to_dict()})
     return found
-
-
-def _backends() -> dict[str, dict[str, Any]]:
-    from gpuprof._timing.backends import backends
-
-    return {name: backend.to_dict() for name, backend in backends().items()}
 
 
 def _python() -> dict[str, Any]:

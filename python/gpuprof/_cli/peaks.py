@@ -119,7 +119,7 @@ def measured() -> Measured:
         try:
             flops[dtype] = _flops(dtype, product, library, found)
         except Exception as error:  # whatever the library raises; the others still count
-            found.notes.append(_noted(f"{dtype} was left out", error))
+            found.notes.append(f"{dtype} was left out: {first_line(error)}")
     described = machine.describe(0)
     found.memory, found.driver = described["gpu_memory"] or 0, described["driver"]
     found.peaks = Peaks(
@@ -133,17 +133,11 @@ def measured() -> Measured:
 
 
 def _check_driver() -> None:
-    driver = dict(_core.driver_info())
-    if not driver["available"]:
-        message = f"there is no GPU whose peaks could be measured: {driver['reason']}"
+    driver = _core.driver_info()
+    reason = "CUDA sees no device" if driver["available"] else driver["reason"]
+    if not driver["available"] or not _core.devices():
+        message = f"there is no GPU whose peaks could be measured: {reason}"
         raise CudaUnavailableError(message)
-    if not _core.devices():
-        message = "there is no GPU whose peaks could be measured: CUDA sees no device"
-        raise CudaUnavailableError(message)
-
-
-def _noted(what: str, error: Exception) -> str:
-    return f"{what}: {first_line(error)}"
 
 
 def _bandwidth(size: int, found: Measured) -> float:
@@ -205,29 +199,21 @@ def _best_s(
         message = f"no time on the GPU was measured for {name}"
         raise GpuprofError(message)
     best = timed[0]
-    _note(found, _unsteady(name, timed))
-    slowed = ", ".join(best.throttle_reasons)
-    _note(found, f"{name}: the GPU lowered its clocks: {slowed}" if slowed else "")
+    notes = []
+    if max(_spread(timed), best.rel_precision) > STEADY:
+        notes.append(
+            f"{name}: its time was not steady, as where others use the GPU, and the peak may be "
+            "too low; measure again on a GPU that is idle"
+        )
+    if slowed := ", ".join(best.throttle_reasons):
+        notes.append(f"{name}: the GPU lowered its clocks: {slowed}")
+    found.notes += [note for note in notes if note not in found.notes]
     return best.median_ms / 1e3
 
 
 def _spread(timed: list[BenchResult]) -> float:
     """Return how far the second best run is from the best one, as a fraction."""
     return timed[1].median_ms / timed[0].median_ms - 1.0 if len(timed) > 1 else math.inf
-
-
-def _unsteady(name: str, timed: list[BenchResult]) -> str:
-    if max(_spread(timed), timed[0].rel_precision) <= STEADY:
-        return ""
-    return (
-        f"{name}: its time was not steady, as where others use the GPU, and the peak may be too "
-        "low; measure again on a GPU that is idle"
-    )
-
-
-def _note(found: Measured, note: str) -> None:
-    if note and note not in found.notes:
-        found.notes.append(note)
 
 
 def _library(notes: list[str]) -> tuple[str, list[tuple[str, Product]]]:
@@ -259,7 +245,7 @@ def _imported(name: str, notes: list[str]) -> Any:
     try:
         return importlib.import_module(name)
     except Exception as error:  # a broken library must not end the command
-        notes.append(_noted(f"{name} does not work here", error))
+        notes.append(f"{name} does not work here: {first_line(error)}")
         return None
 
 
