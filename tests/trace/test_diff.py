@@ -274,6 +274,20 @@ def test_traces_of_gpuprof_are_compared_by_the_path_of_the_host(
     assert len([note for note in found.notes if "has no kernels" in note]) == 2
 
 
+def test_scopes_that_overlap_are_beside_each_other_as_in_a_summary(tmp_path: Path) -> None:
+    events = [
+        slice_event("first", 0, 10, cat="scope"),
+        slice_event("second", 5, 10, cat="scope"),
+        slice_event("inside", 11, 2, cat="scope"),
+    ]
+    path = written(tmp_path / "t.json", object_form(events))
+    assert set(rows(gpuprof.trace_diff(path, path), "host")) == {
+        "first",
+        "second",
+        "second/inside",
+    }
+
+
 def test_a_trace_that_torch_wrote_is_read() -> None:
     path = Path(__file__).parents[1] / "fixtures" / "torch_profiler.json"
     found = gpuprof.trace_diff(path, path)

@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-NONE = -1  # in the place of a number
+from gpuprof._trace_tools.nesting import EVER, FLOAT_SLACK, TOP, enclosing
+
+NONE = TOP  # in the place of a number
 
 
 class Spans:
@@ -61,13 +63,12 @@ class Nested:
         self._parent = array("q", [NONE]) * len(spans)
         self._spans, self._tracks = spans, spans.by_track()
         for places in self._tracks.values():
-            around = NONE
-            for place in places:
-                around = self._open_at(around, spans.begin[place])
+            rows = [(spans.begin[at], spans.begin[at] - spans.end[at], at) for at in places]
+            outer = enclosing(rows, FLOAT_SLACK, [EVER])
+            for place, (_, _, around) in zip(places, outer, strict=True):
                 name = names[spans.name[place]]
                 self.path[place] = name if around == NONE else f"{self.path[around]}/{name}"
                 self._parent[place] = around
-                around = place
 
     def _open_at(self, place: int, time: float) -> int:
         """Return the innermost range that has not ended, of one and those around it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from itertools import compress, islice, pairwise
+from itertools import accumulate, compress, islice
 from operator import sub
 from typing import Any
 
@@ -29,8 +29,46 @@ FLOAT_SLACK = 0.5
 # Instead of numbers:
 TOP = -1  # nothing is around a slice
 LOOSE = -2  # several slices that were merged
-_EVER: Slice = (0, -math.inf, TOP)  # has no end, and is at the bottom of each stack
-_NEVER_ENDS = math.inf
+EVER: Slice = (0, -math.inf, TOP)  # has no end, and is at the bottom of each stack
+
+
+def enclosing(
+    rows: Iterable[Slice],
+    slack: float,
+    stack: list[Slice],
+    crossing: Callable[[Slice, Slice], None] | None = None,
+) -> list[Slice]:
+    """Return the slice directly around each of sorted ones, of those on the stack at its bottom.
+
+    Of two that cross, the first holds nothing that comes after; `crossing` is told of both. A slice
+    without length lies inside one that ends there.
+    """
+    found: list[Slice] = []
+    ends = list(map(_end, stack))
+    for row in rows:
+        begin, negative, _ = row
+        end = begin - negative
+        if negative:
+            while ends[-1] <= begin + slack:
+                ends.pop()
+                stack.pop()
+            while ends[-1] < end - slack:
+                ends.pop()
+                before = stack.pop()
+                if crossing:
+                    crossing(before, row)
+        else:  # what ends where this is may be around it
+            while ends[-1] < begin - slack:
+                ends.pop()
+                stack.pop()
+        found.append(stack[-1])
+        stack.append(row)
+        ends.append(end)
+    return found
+
+
+def _end(row: Slice) -> float:
+    return row[0] - row[1]
 
 
 class Track:
@@ -41,17 +79,10 @@ class Track:
         self.kept: list[Slice] = []  # those that were placed
         self.around: list[int] = []  # for each the number of what is around it
         self.ends: list[float] = []  # for each the last end up to there
-        self.open: list[Slice] = []  # what is around the last one that came, and that
-        self.open_ends: list[float] = []
-        self.set_open([])
+        self.open = [EVER]  # what is around the last one that came, and that
         self.covered: dict[Slice, float] = {}  # how much of a loose one is not empty
         self.begin: float = -NEVER
         self.end: float = NEVER
-
-    def set_open(self, rows: Iterable[Slice]) -> None:
-        """Set what is open, outer slices first."""
-        self.open = [_EVER, *rows]
-        self.open_ends = [_NEVER_ENDS, *(row[0] - row[1] for row in self.open[1:])]
 
     def widen(self, begin: float, end: float) -> None:
         """Extend the track's own span by another."""
@@ -68,7 +99,7 @@ class Track:
             return [], [], []
         first = bisect_right(self.ends, begin)
         reach = [row for row in self.kept[first:place] if row[0] - row[1] > begin]
-        self.set_open(reach)
+        self.open = [EVER, *reach]
         back, around = self.kept[place:], self.around[place:]
         del self.kept[place:], self.around[place:], self.ends[place:]
         return reach, back, around
@@ -77,8 +108,8 @@ class Track:
         """Forget the older half, open or not."""
         half = len(self.kept) // 2
         del self.kept[:half], self.around[:half], self.ends[:half]
-        oldest = self.kept[0] if self.kept else _EVER
-        self.set_open([row for row in self.open[1:] if self.kept and row >= oldest])
+        oldest = self.kept[0] if self.kept else EVER
+        self.open[1:] = [row for row in self.open[1:] if self.kept and row >= oldest]
 
     def drop_nested(self) -> int:
         """Forget nested slices whose time is over, but for the newest quarter.
@@ -196,63 +227,30 @@ class Nesting:
         return sum(len(track.kept) for track in self.tracks.values())
 
     def _nest(self, track: Track) -> None:
+        """Note what is around each new slice, and sum up what is inside of each."""
         rows = sorted(track.new)
         track.new.clear()
-        last = track.ends[-1] if track.ends else NEVER
         reach, back, was_around = track.reopen_from(rows[0][0])
-        if not back and last <= rows[0][0] and _follow_each_other(rows):
-            track.set_open(rows[-1:])
-            track.around += [TOP] * len(rows)
-            track.ends += [begin - negative for begin, negative, _ in rows]
-        else:
-            placed = dict.fromkeys(map(id, reach), TOP)
-            placed.update(zip(map(id, back), was_around, strict=True))
-            later: list[Slice] = []
-            if back:
-                rows = sorted(back + rows)
-                count = bisect_right(rows, back[-1])
-                rows, later = rows[:count], rows[count:]
-            self._place(track, rows, placed)
-            if later:
-                self._place(track, later, {})
-                rows += later
-        track.kept += rows
-        track.widen(rows[0][0], track.ends[-1])
+        placed = dict.fromkeys(map(id, reach), TOP)  # by identity the number of what was around
+        placed.update(zip(map(id, back), was_around, strict=True))
+        if back:
+            rows = sorted(back + rows)
 
-    def _place(self, track: Track, rows: list[Slice], placed: dict[int, int]) -> None:
-        """Note what is around each row, and sum up what is inside of each.
+        def cross(before: Slice, row: Slice) -> None:
+            if LOOSE in (before[2], row[2]):
+                self.approximate = True
+            elif id(before) not in placed or id(row) not in placed:
+                self._crossing(before, row)
 
-        `placed` says by identity what was around those of `rows` and `track.open` that are not new.
-        """
-        inside, slack, stack, ends = self._inside, self.slack, track.open, track.open_ends
-        last = track.ends[-1] if track.ends else NEVER
-        add_end, add_around, push, push_end = (
-            track.ends.append,
-            track.around.append,
-            stack.append,
-            ends.append,
-        )
-        for row in rows:
-            begin, negative, _ = row
-            end = begin - negative
-            if negative:
-                while ends[-1] <= begin + slack:
-                    ends.pop()
-                    stack.pop()
-                while ends[-1] < end - slack:
-                    self._cross(stack.pop(), row, placed)
-                    ends.pop()
-            else:  # what ends where this is may be around it
-                while ends[-1] < begin - slack:
-                    ends.pop()
-                    stack.pop()
-            number = stack[-1][2]
+        inside, add_around = self._inside, track.around.append
+        for row, outer in zip(rows, enclosing(rows, self.slack, track.open, cross), strict=True):
+            number = outer[2]
             if placed and id(row) in placed:
                 before = placed[id(row)]
-                if number == TOP or id(stack[-1]) in placed:
+                if number == TOP or id(outer) in placed:
                     number = before
                 elif number != before and inside is not None:
-                    time = track.covered[row] if row[2] == LOOSE else -negative
+                    time = track.covered[row] if row[2] == LOOSE else -row[1]
                     if number >= 0:
                         inside[number] += time
                     if before >= 0:  # what came now is in between
@@ -260,26 +258,12 @@ class Nesting:
             elif number == LOOSE:
                 self.approximate = True
             elif number >= 0 and inside is not None:
-                inside[number] -= negative
-            push(row)
-            push_end(end)
+                inside[number] -= row[1]
             add_around(number)
-            if end > last:  # noqa: PLR1730 (a call of max would be the slowest part of this loop)
-                last = end
-            add_end(last)
-
-    def _cross(self, before: Slice, row: Slice, placed: dict[int, int]) -> None:
-        if LOOSE in (before[2], row[2]):
-            self.approximate = True
-        elif id(before) not in placed or id(row) not in placed:
-            self._crossing(before, row)
-
-
-def _follow_each_other(rows: list[Slice]) -> bool:
-    """Whether none overlaps the next; then nothing is around any."""
-    if rows[-1][1] == 0:
-        return False
-    return all(begin - negative <= after for (begin, negative, _), (after, _, _) in pairwise(rows))
+        last = track.ends[-1] if track.ends else NEVER
+        track.ends += islice(accumulate(map(_end, rows), max, initial=last), 1, None)
+        track.kept += rows
+        track.widen(rows[0][0], track.ends[-1])
 
 
 class Coverage:
