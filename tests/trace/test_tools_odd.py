@@ -113,26 +113,39 @@ def test_a_text_of_many_megabytes_in_the_place_of_an_event_is_one_fault(tmp_path
     assert load(tmp_path / "t.repaired.json")["traceEvents"] == [GOOD, GOOD]
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":NaN}',
-        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"args":{"loss":-Infinity}}',
-        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"args":{"k":{"a":1},"\\u006b":2}}',
-        b'{"ph":"i","name":"a\tb","pid":1,"tid":7,"ts":1}',
-        b'{"ph":"i","name":"\xc3(\xff","pid":1,"tid":7,"ts":1}',
-        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"args":{"v":[1,]}}',
-        b"{}",
-        b"[1]",
-        b"5",
-    ],
-)
-def test_a_repair_leaves_out_an_event_that_is_no_strict_json(tmp_path: Path, odd: bytes) -> None:
+@pytest.mark.parametrize("odd", [b"{}", b"[1]", b"5"])
+def test_a_repair_leaves_out_what_is_no_event(tmp_path: Path, odd: bytes) -> None:
     data = array(odd, *map(text, named(7)), text(GOOD))
     done = repair(written(tmp_path / "t.json", data))
     assert (done.events, done.left_out) == (3, 1)
     assert load(Path(done.output))["traceEvents"] == [*named(7), GOOD]
     assert validate(done.output).ok
+
+
+@pytest.mark.parametrize(
+    ("odd", "place", "reason"),
+    [
+        (b'{"ph":"i","name":"a","ts":NaN}', b"NaN", "NaN or Infinity"),
+        (b'{"ph":"i","ts":1,"args":{"loss":-Infinity}}', b"-Inf", "NaN or Infinity"),
+        (
+            b'{"ph":"i","ts":1,"args":{"k":{"a":1},"\\u006b":2}}',
+            b'"\\u006b',
+            "a key is there twice",
+        ),
+        (b'{"ph":"i","name":"a\tb","ts":1}', b"\t", "a control character"),
+        (b'{"ph":"i","name":"\xc3(\xff","ts":1}', b"\xc3", "bytes in a string that are not UTF-8"),
+        (b'{"ph":"i","ts":1,"args":{"v":[1,]}}', b",]", "a comma before the end"),
+    ],
+)
+def test_a_repair_refuses_an_event_that_is_no_strict_json_and_names_the_place(
+    tmp_path: Path, odd: bytes, place: bytes, reason: str
+) -> None:
+    data = array(text(GOOD), odd, text(GOOD))
+    path = written(tmp_path / "t.json", data)
+    at = data.index(odd) + odd.index(place)
+    with pytest.raises(TraceError, match=f"event 1, byte {at}: {reason}"):
+        repair(path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("tool", ["summary", "validate", "repair"])

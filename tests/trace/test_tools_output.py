@@ -23,7 +23,6 @@ from tests.support.trace_files import (
     object_form,
     own_metadata,
     slice_event,
-    strict,
     written,
 )
 
@@ -85,18 +84,23 @@ def test_a_repair_keeps_the_clock_and_the_rank_of_the_array_form(tmp_path: Path)
     assert validate(tmp_path / "t.json").ok
 
 
-def test_a_repair_leaves_out_what_is_no_strict_json_beside_the_events(tmp_path: Path) -> None:
-    data = (
-        b'\xef\xbb\xbf{"a":1,"bad":NaN,"traceEvents":[{"ph":"i","name":"a","ts":1},],"z":{"y":2}}'
-    )
-    done = repair(written(tmp_path / "t.json", data))
-    assert load(tmp_path / "t.repaired.json") == {
-        "repairedBy": "gpuprof",
-        "a": 1,
-        "traceEvents": [{"ph": "i", "name": "a", "ts": 1}],
-        "z": {"y": 2},
-    }
-    assert (done.events, done.left_out, done.lost_members) == (1, 0, ["bad"])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'\xef\xbb\xbf{"traceEvents":[%s]}', "byte 0: a byte order mark"),
+        (b'{"bad":NaN,"traceEvents":[%s]}', "byte 7: NaN or Infinity"),
+        (b'{"traceEvents":[%s,]}', "byte 68: a comma before the end"),
+        (b'{"traceEvents":[%s],"a":1,"a":2}', "byte 76: a key is there twice"),
+    ],
+)
+def test_a_repair_refuses_what_is_no_strict_json_beside_the_events(
+    tmp_path: Path, data: bytes, message: str
+) -> None:
+    event = json.dumps(OK_EVENT, separators=(",", ":")).encode()
+    path = written(tmp_path / "t.json", data % event)
+    with pytest.raises(TraceError, match=message):
+        repair(path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_repair_of_events_that_are_lists_keeps_the_others(tmp_path: Path) -> None:
@@ -105,13 +109,12 @@ def test_a_repair_of_events_that_are_lists_keeps_the_others(tmp_path: Path) -> N
     assert (done.events, done.left_out) == (2, 1)
 
 
-def test_where_reading_ends_a_repair_ends(tmp_path: Path) -> None:
+def test_a_repair_refuses_what_comes_after_the_end(tmp_path: Path) -> None:
     good = object_form([slice_event("a", 0, 1)])
-    done = repair(written(tmp_path / "t.json", good + good))
-    assert done.events == 1
-    assert done.stopped is not None
-    assert f"byte {len(good)}" in done.stopped
-    assert load(tmp_path / "t.repaired.json") == {"repairedBy": "gpuprof"} | strict(good)
+    path = written(tmp_path / "t.json", good + good)
+    with pytest.raises(TraceError, match=f"byte {len(good)}: found '{{'; expected nothing more"):
+        repair(path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_cut_compressed_file_is_repaired_into_a_compressed_one(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def _trace(commands: Commands) -> None:
     parser = tool("validate", "say what is wrong with a trace, and at which event")
     parser.add_argument("files", nargs="+", metavar=FILE)
     parser.add_argument("--json", action="store_true", help=_JSON)
-    parser = tool("repair", "write a strict copy of a damaged or cut off trace")
+    parser = tool("repair", "write a strict copy of a trace that is cut off")
     parser.add_argument("file", metavar=FILE)
     parser.add_argument(
         "-o",

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from gpuprof._trace_tools.lexer import Defect
+from gpuprof._trace_tools.lexer import unquoted
+from gpuprof._trace_tools.values import OddError
 
 MOST_INT_DIGITS = 4000  # Python refuses to convert longer ones
 GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
+_KEY = re.compile(r'[ \t\n\r,]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*')
 
 Scan = Callable[[str, int], tuple[Any, int]]
 
@@ -47,9 +49,7 @@ def _scanner(**options: Any) -> Scan:
 SCAN = _scanner()
 _SCAN_EXACT = _scanner(parse_float=str.encode)
 _SCAN_UNIQUE = _scanner(object_pairs_hook=_refuse_twice)
-_SCAN_LENIENT = _scanner(
-    parse_float=str.encode, parse_int=_long_int, parse_constant=lambda _: None, strict=False
-)
+_SCAN_LONG = _scanner(parse_float=str.encode, parse_int=_long_int)
 _loads: Callable[[str], Any] | None
 try:
     _loads = importlib.import_module("orjson").loads
@@ -71,13 +71,9 @@ def decoded(text: str, *, exact: bool) -> Any:
     return value
 
 
-def decoded_leniently(raw: bytes, defects: list[Defect]) -> Any:
-    """Decode a value with defects, exactly: NaN is None, and the last of equal keys counts."""
-    text = bytearray(raw)
-    for defect in defects:
-        if defect.code == "comma":
-            text[defect.at] = ord(" ")
-    return _SCAN_LENIENT(text.decode("utf-8", "replace"), 0)[0]
+def decoded_at_length(raw: bytes) -> Any:
+    """Decode a sound value exactly, whatever the length of its numbers."""
+    return _SCAN_LONG(raw.decode(), 0)[0]
 
 
 def has_unique_keys(text: str, events: list[Any]) -> bool:
@@ -112,7 +108,7 @@ class Batch:
     offset: int  # the byte of the file where it begins
     raw: bytes  # from there to the end of the last one
     is_exact: bool  # numbers with a fraction are bytes
-    defects: list[Defect] = field(default_factory=list)  # of the only one, from its begin
+    fault: OddError | None = None  # why the only one is no strict JSON
     _spans: list[tuple[int, int]] = field(default_factory=list)
 
     def spans(self) -> list[tuple[int, int]]:
@@ -157,6 +153,16 @@ def spans(raw: bytes, *, is_cut: bool) -> list[tuple[int, int]]:
     return found
 
 
+def members(text: bytes) -> dict[str, tuple[int, int]]:
+    """Return begin and end of the values in an object's text; the last of a name counts."""
+    found: dict[str, tuple[int, int]] = {}
+    string, at = text.decode("latin-1"), 1
+    while text[:1] == b"{" and (key := _KEY.match(string, at)):
+        at = _SCAN_LONG(string, key.end())[1]
+        found[unquoted(text[key.start(1) : key.end(1)])] = key.end(), at
+    return found
+
+
 @dataclass
 class End:
     """How a file ended, as far as it was read."""
@@ -174,4 +180,3 @@ class Header:
 
     key: str
     value: bytes | None
-    is_sound: bool  # strict JSON

@@ -17,7 +17,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch, Header, decoded
+from gpuprof._trace_tools.batch import Batch, Header, decoded, members
 from gpuprof._trace_tools.clocks import (
     CATEGORY,
     MARK,
@@ -27,7 +27,7 @@ from gpuprof._trace_tools.clocks import (
     anchor_of,
     on_one_clock,
 )
-from gpuprof._trace_tools.lexer import Member, ReadError, members, unquoted
+from gpuprof._trace_tools.lexer import ReadError, unquoted
 from gpuprof._trace_tools.reader import EventReader
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
@@ -361,11 +361,12 @@ class Merge:
         found = members(text)
         edits: list[tuple[int, int, bytes]] = []
 
-        def change(key: str, member: Member | None, base: int = 0) -> None:
-            if member is None or member.kind not in ("number", "string"):
+        def change(key: str, member: tuple[int, int] | None, base: int = 0) -> None:
+            if member is None:
                 return
-            begin, end = base + member.begin, base + member.end
-            edits.append((begin, end, self._changes[key](text[begin:end])))
+            begin, end = base + member[0], base + member[1]
+            if text[begin] in b'"-0123456789':
+                edits.append((begin, end, self._changes[key](text[begin:end])))
 
         if "ts" in event:
             time_of(event)
@@ -375,14 +376,14 @@ class Merge:
             change("id", found.get("id"))
             change("bind_id", found.get("bind_id"))
             if (id2 := found.get("id2")) is not None:
-                member = members(text[id2.begin : id2.end]).get("global")
-                if member and member.kind == "string":
-                    change("id", member, id2.begin)
+                member = members(text[slice(*id2)]).get("global")
+                if member and text[id2[0] + member[0]] in b'"':
+                    change("id", member, id2[0])
         elif phase == "M" and event.get("name") == "process_name":
             label, args = self._label(self._number, _number(event.get("pid"))), found.get("args")
-            name = members(text[args.begin : args.end]).get("name") if label and args else None
-            if args and name and name.kind == "string":
-                end = args.begin + name.end
+            name = members(text[slice(*args)]).get("name") if label and args else None
+            if args and name and text[args[0] + name[0]] in b'"':
+                end = args[0] + name[1]
                 edits.append((end - 1, end, json.dumps(f" ({label})")[1:].encode()))
         for begin, end, new in sorted(edits, reverse=True):
             text = text[:begin] + new + text[end:]

@@ -2,9 +2,8 @@
 
 Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 members before or after it, and the array alone, whose end may be missing. Whole events are cut out
-where one ends and the next begins, and decoded together. An event that the standard library refuses
-is given to the `lexer`, and so is a text beside the events that is refused or very long. Memory is
-bounded by a piece and the longest event.
+where one ends and the next begins, and decoded together. What the standard library refuses is given
+to the `lexer`, which says why. Memory is bounded by a piece and the longest event.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from gpuprof._trace_tools.batch import (
     NOT_DECODED,
@@ -19,22 +19,22 @@ from gpuprof._trace_tools.batch import (
     End,
     Header,
     decoded,
-    decoded_leniently,
+    decoded_at_length,
     has_unique_keys,
     is_sound,
     spans,
 )
 from gpuprof._trace_tools.lexer import (
     CutError,
-    Defect,
+    KeyTwiceError,
     ReadError,
     ValueEnd,
-    defects_of,
-    tokens,
+    check,
+    defect,
     unexpected,
     unquoted,
 )
-from gpuprof._trace_tools.values import OddError, kind_of
+from gpuprof._trace_tools.values import OddError
 
 MAX_EVENT_BYTES = 64 << 20
 MAX_HEADER_BYTES = 16 << 20
@@ -46,15 +46,21 @@ MOST_LOOKED = 1 << 16  # bytes of what a file ends in, to see whether it was sou
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _EVENTS = "traceEvents"
+_KINDS = {
+    b"{": "an object",
+    b'"': "a string",
+    b"t": "true",
+    b"f": "false",
+    b"n": "null",
+}
 
 
 class EventReader:
-    """Reads one file; see the module. What is no strict JSON is handed out with its defects."""
+    """Reads one file; see the module. Only an event may be no strict JSON, if its end is clear."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.end = End()
         self.headers: list[Header] = []
-        self.defects: list[Defect] = []  # outside of events; places are the file's
         self.exact = False  # numbers with a fraction are bytes; may change between batches
         self._pieces = pieces
         self._text = b""
@@ -116,8 +122,7 @@ class EventReader:
         while len(self._text) < len(_BOM) and _BOM.startswith(self._text) and self._fill():
             pass
         if self._text.startswith(_BOM):
-            self.defects.append(Defect("bom", 0))
-            self._at = len(_BOM)
+            raise defect(0, "bom")
 
     def _file(self) -> Iterator[Batch]:
         self._skip_mark()
@@ -146,21 +151,24 @@ class EventReader:
             byte = self._peek()
             if byte == b"}":
                 if comma >= 0:
-                    self.defects.append(Defect("comma", comma))
+                    raise defect(comma, "comma")
                 self._at += 1
                 return
             if byte != b'"':
                 raise self._unexpected(expected)
-            key, is_new = self._key()
+            key = self._key()
             if self._peek() != b":":
                 raise self._unexpected(expected="':' after a key")
             self._at += 1
             if key == _EVENTS:
+                if kind := _KINDS.get(self._peek()):
+                    reason = f'"{_EVENTS}" is {kind}; expected an array'
+                    raise ReadError(self._base + self._at, reason)
                 if self._peek() != b"[":
-                    raise self._not_events()
+                    raise self._unexpected(expected="an array")
                 yield from self._events()
             else:
-                self._header(key, is_new)
+                self._header(key)
             byte = self._peek()
             if byte not in (b",", b"}"):
                 raise self._unexpected(expected="',' or '}'")
@@ -169,64 +177,47 @@ class EventReader:
                 comma = self._base + self._at
                 self._at += 1
 
-    def _not_events(self) -> ReadError:
-        begin = self._base + self._at
-        if not self._peek():
-            return self._unexpected("an array")
-        try:
-            raw = self._value(MAX_HEADER_BYTES) or b"{}"
-            self._defects_of(raw, begin)
-        except ReadError as error:
-            return error
-        kind = "an object" if raw.startswith(b"{") else kind_of(decoded_leniently(raw, []))
-        return ReadError(begin, f'"{_EVENTS}" is {kind}; expected an array')
-
-    def _key(self) -> tuple[str, bool]:
+    def _key(self) -> str:
         begin = self._base + self._at
         raw = self._value(MAX_HEADER_BYTES)
         if raw is None:
             raise ReadError(begin, "the key is longer than a trace has any")
         self._check(raw, begin)
         key = unquoted(raw)
-        is_new = key not in self._keys
-        if not is_new:
+        if key in self._keys:
             if key == _EVENTS:
                 raise ReadError(begin, f'the key "{_EVENTS}" is there twice')
-            self.defects.append(Defect("key", begin))
-        elif len(self._keys) < MAX_HEADERS or key == _EVENTS:
+            raise defect(begin, "key")
+        if len(self._keys) < MAX_HEADERS or key == _EVENTS:
             self._keys.append(key)
-        return key, is_new
+        return key
 
-    def _header(self, key: str, is_new: bool) -> None:
+    def _header(self, key: str) -> None:
         self._peek()
         begin = self._base + self._at
         raw = self._value(self._room)
-        is_clean = raw is not None and self._check(raw, begin)
-        if is_new and len(self.headers) < MAX_HEADERS:
+        if raw is not None:
+            self._check(raw, begin)
+        if len(self.headers) < MAX_HEADERS:
             self._room -= len(raw or b"")
-            self.headers.append(Header(key, raw, is_clean))
+            self.headers.append(Header(key, raw))
 
-    def _check(self, raw: bytes, begin: int) -> bool:
-        """Check a text that is outside of the events; answer whether it has no defects."""
-        found = self._defects_of(raw, begin)
-        self.defects += [each._replace(at=begin + each.at) for each in found]
-        return not found
-
-    def _defects_of(self, raw: bytes, begin: int) -> list[Defect]:
-        """Find the defects of a text that begins at the byte `begin` of the file, where errors are.
+    def _check(self, raw: bytes, begin: int) -> None:
+        """Refuse a text that is no strict JSON, and begins at the byte `begin` of the file.
 
         What ends too early is followed by what comes next here.
         """
         with suppress(UnicodeDecodeError):
             if len(raw) <= MOST_DECODED and is_sound(raw.decode()):
-                return []
+                return
         try:
-            return defects_of(raw)
+            check(raw)
         except CutError as error:
             at = begin + error.offset - self._base
             raise unexpected(self._text, at, error.expected, self._base) from None
         except ReadError as error:
-            raise ReadError(begin + error.offset, error.reason) from None
+            error.offset += begin
+            raise
 
     def _value(self, most: int, too_long: str = "") -> bytes | None:
         """Cut off the value that begins here; None, or an error, if it is longer than `most`.
@@ -260,12 +251,12 @@ class EventReader:
         begin = self._base + self._at
         try:
             if not dropped and len(self._text) - self._at <= MOST_LOOKED:
-                for _ in tokens(self._text[self._at :], []):
-                    pass
+                check(self._text[self._at :])
         except CutError:
             pass
         except ReadError as error:
-            return ReadError(begin + error.offset, error.reason)
+            if error.code == "json":
+                return ReadError(begin + error.offset, error.reason)
         return CutError(self._base + len(self._text), "the rest")
 
     def _events(self) -> Iterator[Batch]:
@@ -277,8 +268,9 @@ class EventReader:
             if not byte:
                 raise CutError(self._base + self._at, "']'")
             if byte == b"]":
+                self._in_events = False
                 if comma >= 0:
-                    self.defects.append(Defect("comma", comma))
+                    raise defect(comma, "comma")
                 break
             if not is_first and comma < 0:
                 if byte != b",":
@@ -297,7 +289,6 @@ class EventReader:
             self.end.events += len(batch.events)
             yield batch
         self._at += 1
-        self._in_events = False
 
     def _batch(self, end: int) -> Batch | None:
         """Decode all that is here up to `end`; None if that is no strict JSON."""
@@ -344,9 +335,19 @@ class EventReader:
         raw = self._value(MAX_EVENT_BYTES, f"the event is longer than {MAX_EVENT_BYTES} bytes")
         assert raw is not None
         self.end.inside_event = False
-        defects = self._defects_of(raw, begin)
+        event: Any = None
+        fault: OddError | None = None
         try:
-            event = decoded_leniently(raw, defects)
+            self._check(raw, begin)
+        except ReadError as error:
+            if error.code == "json":
+                raise
+            fault = OddError(error.reason, "", error.offset - begin, error.code)
+            # What is twice in its args is the program's.
+            if not isinstance(error, KeyTwiceError) or error.depth == 1:
+                event = fault
+        try:
+            event = decoded_at_length(raw) if event is None else event
         except RecursionError:
             event = OddError("nested too deep to be read")
-        return Batch([event], self.end.events, begin, raw, is_exact=True, defects=defects)
+        return Batch([event], self.end.events, begin, raw, is_exact=True, fault=fault)

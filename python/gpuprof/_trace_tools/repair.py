@@ -21,28 +21,24 @@ class Repair:
         self.events = self.left_out = 0
         self.end = End()
         self.lost_members: list[str] = []
-        self.stopped: str | None = None
         self._write = write
         self._written_members = 0
 
     def read(self, pieces: Iterator[bytes]) -> None:
-        """Read a file and write it; only what is no trace at all is a `ReadError`."""
+        """Read a file and write it; what is damaged before its end is a `ReadError`."""
         reader = EventReader(pieces)
         self.end = reader.end
         begun = False
-        try:
-            for batch in reader.batches():
-                text = self._events_of(batch)
-                if not text:
-                    continue
-                if not begun:
-                    self._begin(reader, batch.events)
-                self._write((b",\n" if begun else b"\n") + text)
-                begun = True
-        except ReadError as error:
-            if not reader.end.events and error.event is None:
-                raise  # this is no trace
-            self.stopped = str(error)
+        for batch in reader.batches():
+            if fault := batch.fault:
+                raise ReadError(batch.offset + fault.at, fault.reason, batch.first)
+            text = self._events_of(batch)
+            if not text:
+                continue
+            if not begun:
+                self._begin(reader, batch.events)
+            self._write((b",\n" if begun else b"\n") + text)
+            begun = True
         if not begun:
             self._begin(reader, [])
         self._write(b"\n]")
@@ -52,8 +48,6 @@ class Repair:
     def _events_of(self, batch: Batch) -> bytes:
         """Return the text of the events that can stay, and count."""
         good = [type(each) is dict and len(each) > 0 for each in batch.events]
-        if batch.defects:
-            good = [False]
         self.events += sum(good)
         self.left_out += len(good) - sum(good)
         if all(good):
@@ -77,7 +71,7 @@ class Repair:
         """Write the members that have ended: before the events, or after them."""
         for header in reader.headers[self._written_members :]:
             self._written_members += 1
-            if header.value is None or not header.is_sound:
+            if header.value is None:
                 self.lost_members.append(header.key[:MOST_SHOWN])
                 continue
             member = json.dumps(header.key).encode() + b":" + header.value

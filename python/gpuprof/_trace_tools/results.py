@@ -220,14 +220,14 @@ class TraceRepair(_Found):
     path: str
     output: str
     events: int
-    left_out: int  # events that are empty, no objects, or no strict JSON
+    left_out: int  # events that are empty, no objects, or nested too deep
     lost_members: list[str]  # of the file, beside its events
-    stopped: str | None  # why nothing after this point could be read
+    stopped: str | None  # where it is cut off
 
     def __str__(self) -> str:
         text = [f"{shown_text(self.output)}: {self.events:,} events"]
         if self.left_out:
-            text.append(f"{self.left_out:,} events left out: empty, no objects, or no strict JSON")
+            text.append(f"{self.left_out:,} events left out: empty, no objects, or nested too deep")
         if self.lost_members:
             names = ", ".join(map(_shortened, self.lost_members))
             text.append(f"left out beside the events: {names}")

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch, End
-from gpuprof._trace_tools.lexer import DEFECTS, ReadError, members
+from gpuprof._trace_tools.batch import Batch, End, members
+from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.reader import EventReader
 from gpuprof._trace_tools.values import (
     MOST_FLOAT_US,
@@ -44,7 +44,6 @@ class Scan(ABC):
         self.reader = EventReader(pieces)
         self.end = self.reader.end
         for batch in self.reader.batches():
-            self.refuse_defects()
             self.batch = batch
             for place in self.visit_many(batch):
                 self.place = place
@@ -53,7 +52,6 @@ class Scan(ABC):
                 except OddError as error:
                     self.leave_out(error)
             self.after_batch()
-        self.refuse_defects()
         if self.first_odd and self.left_out == self.end.events:
             raise self.first_odd
 
@@ -77,7 +75,7 @@ class Scan(ABC):
         """Say where in the file it is that the event cannot be used."""
         at = self.batch.offset_of(self.place) + error.at
         if error.member and (found := members(self.text()).get(error.member)):
-            at += found.begin
+            at += found[0]
         return ReadError(at, error.reason, self.batch.first + self.place)
 
     def text(self) -> bytes:
@@ -114,18 +112,10 @@ class Scan(ABC):
         """Return what stands in the place of an event; an `OddError` if it is none."""
         if isinstance(event, OddError):
             raise event
-        for defect in self.batch.defects:
-            if defect.code != "key" or defect.depth == 1:  # what args have twice is the program's
-                raise OddError(DEFECTS[defect.code], at=defect.at)
         if not isinstance(event, dict):
             reason = f"the event is {kind_of(event)}; expected an object"
             raise OddError(reason)
         return event
-
-    def refuse_defects(self) -> None:
-        """Refuse a file that is no strict JSON outside of its events."""
-        for defect in self.reader.defects:
-            raise ReadError(defect.at, DEFECTS[defect.code])
 
 
 class Halves:

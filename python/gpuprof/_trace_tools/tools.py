@@ -127,9 +127,10 @@ def _refuse_same(path: Path, output: Path) -> None:
 def repair(
     path: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
 ) -> TraceRepair:
-    """Write a strict copy of a damaged trace, with every complete event.
+    """Write a strict copy of a trace that is cut off, with every complete event.
 
-    A `TraceError` if there is none; an `OSError` if the new file cannot be written.
+    A `TraceError` if there is none, or something before the end is damaged; an `OSError` if the new
+    file cannot be written.
     """
     file, damage = Path(path), Damage()
     if output is None and str(file) == STANDARD:
@@ -150,7 +151,7 @@ def repair(
         events=found.events,
         left_out=found.left_out,
         lost_members=found.lost_members,
-        stopped=found.stopped or cut_of(found.end, damage),
+        stopped=cut_of(found.end, damage),
     )
 
 

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from gpuprof._trace_tools.batch import Batch
-from gpuprof._trace_tools.lexer import DEFECTS, Defect, ReadError, tokens
+from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.nesting import (
     MOST_SLICES,
     MOST_TRACKS,
@@ -55,6 +55,8 @@ MOST_TEXT = 256
 _ABSENT = object()
 _NO_ARGS: dict[str, Any] = {}
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
+# A string (with a colon behind it, if it is a key), or a number.
+_INNER = re.compile(rb'("(?:[^"\\]|\\.)*")[ \t\n\r]*(:?)|-?[0-9][-+.eE0-9]*')
 MOST_OF_CODE = 200
 
 # What belongs together: of begins and ends the track, of the others a hash.
@@ -80,10 +82,6 @@ class Findings:
             what = {"severity": severity, "code": code, "event": event, "offset": offset}
             self.first.append({**what, "message": message})
         self.counts[severity][code] += 1
-
-    def add_defect(self, defect: Defect, event: int | None, base: int) -> None:
-        """Add what is no strict JSON in a text that begins at `base`."""
-        self.add("fault", defect.code, DEFECTS[defect.code], event, base + defect.at)
 
     def locate(self, pieces: Iterator[bytes]) -> None:
         """Look up the bytes of the findings that only an event is known of, in the same file."""
@@ -133,15 +131,13 @@ class Validation(Scan):
         try:
             super().read(pieces)
         except ReadError as error:
-            if not self.end.events and error.event is None:
+            if not self.end.events and error.event is None and error.code == "json":
                 raise  # this is no trace
             self.findings.add(
-                "fault", "json", f"{error.reason}; read up to here", error.event, error.offset
+                "fault", error.code, f"{error.reason}; read up to here", error.event, error.offset
             )
         else:
             self._check_end()
-        for defect in self.reader.defects:
-            self.findings.add_defect(defect, None, 0)
         self._check_open()
         self._check_names()
 
@@ -159,8 +155,9 @@ class Validation(Scan):
 
     def visit_many(self, batch: Batch) -> Iterable[int]:
         """Take sound slices and flows of labels that were met; return the places of the others."""
-        for defect in batch.defects:
-            self.findings.add_defect(defect, batch.first, batch.offset)
+        if fault := batch.fault:
+            place = batch.offset + fault.at
+            self.findings.add("fault", fault.code, fault.reason, batch.first, place)
         if batch.is_exact:
             return range(len(batch.events))
         known, most, number = self._known, MOST_FLOAT_US, batch.first << TAG_BITS
@@ -198,19 +195,17 @@ class Validation(Scan):
         return rest
 
     def usable(self, event: Any) -> Event:
-        """Return an event that has members; what is no strict JSON in it has been told."""
+        """Return an event that has members."""
         if isinstance(event, OddError):
             raise event
         if not isinstance(event, dict) or not event:
             raise OddError(reason="an empty object" if event == {} else "not an object")
         return event
 
-    def refuse_defects(self) -> None:
-        """Refuse nothing: defects are faults."""
-
     def leave_out(self, error: OddError) -> None:
         """Add what stands in the place of an event."""
-        self._fault("event", error.reason)
+        if error is not self.batch.fault:  # which was told
+            self._fault("event", error.reason)
 
     def visit(self, event: Event) -> None:
         """Check one event."""
@@ -370,10 +365,9 @@ class Validation(Scan):
         if not may_matter_inside(text):
             return
         offset = self.batch.offset_of(self.place)
-        for token in tokens(text, []):
-            part = text[token.begin : token.end]
-            at = offset + token.begin
-            if token.kind == "string":
+        for found in _INNER.finditer(text):
+            part, at = found[1] or found[0], offset + found.start()
+            if found[1] and not found[2]:
                 if part.endswith(b'\\\\"'):
                     what = "a string that ends in a backslash; Perfetto before v53 refuses the file"
                     self._note("backslash", what, offset=at)
@@ -381,7 +375,7 @@ class Validation(Scan):
                     what = "a surrogate written as \\u; Perfetto refuses some of them"
                     self._note("surrogate", what, offset=at)
             # Metadata are for readers that know their keys and their range.
-            if token.kind == "number" and phase != "M" and is_rounded(part):
+            elif not found[1] and phase != "M" and is_rounded(part):
                 what = "a whole number beyond 2^53, which readers round; write it as a string"
                 self._fault("number", what, offset=at)
 

@@ -32,9 +32,9 @@ Event = dict[str, Any]
 class OddError(Exception):
     """Why an event cannot be used, and where: in which member, or at which of its bytes."""
 
-    def __init__(self, reason: str, member: str = "", at: int = 0) -> None:
-        super().__init__(reason, member, at)
-        self.reason, self.member, self.at = reason, member, at
+    def __init__(self, reason: str, member: str = "", at: int = 0, code: str = "event") -> None:
+        super().__init__(reason, member, at, code)
+        self.reason, self.member, self.at, self.code = reason, member, at, code
 
 
 class InexactError(Exception):
