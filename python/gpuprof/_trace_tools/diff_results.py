@@ -6,9 +6,9 @@ Names come out of files: they are made fit to be shown before they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+from gpuprof._common.records import Plain
 from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.records import Records
@@ -34,8 +34,10 @@ _CAUSES = {
 
 
 @dataclass(frozen=True)
-class DiffRow:
+class DiffRow(Plain):
     """One scope or kernel in both traces; totals and calls are per call of the scope ``per``."""
+
+    _MEMBERS = (..., "change_ms", "each_a_ms", "each_b_ms")
 
     kind: str  # "gpu", "launched", "host" or "kernel"
     name: str
@@ -60,15 +62,6 @@ class DiffRow:
         """The mean of a call in B."""
         return self.total_b_ms / self.calls_b if self.calls_b else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, with what follows from it."""
-        return {
-            **asdict(self),
-            "change_ms": self.change_ms,
-            "each_a_ms": self.each_a_ms,
-            "each_b_ms": self.each_b_ms,
-        }
-
     def cells(self) -> list[str]:
         """Return the line of a table."""
         only = self.state if self.state != "both" else ""
@@ -86,7 +79,7 @@ class DiffRow:
 
 
 @dataclass(frozen=True)
-class IdleRow:
+class IdleRow(Plain):
     """GPU time without work, of one cause, or the time with work, whose cause is ``busy``."""
 
     cause: str
@@ -110,7 +103,7 @@ class IdleRow:
 
 
 @dataclass(frozen=True)
-class LaunchDelay:
+class LaunchDelay(Plain):
     """From the begin of a launch call to that of its first kernel."""
 
     trace: str  # "A" or "B"
@@ -122,7 +115,7 @@ class LaunchDelay:
 
 
 @dataclass(frozen=True)
-class TraceDiff(ShownTables, Exported):
+class TraceDiff(ShownTables, Plain, Exported):
     """How two traces differ; made by `gpuprof.trace_diff`.
 
     ``rows`` are by scope and by kernel, the largest changes first; ``idle`` is the GPU's time
@@ -143,12 +136,6 @@ class TraceDiff(ShownTables, Exported):
     cut: list[str]  # of files that are cut off: which, and where
 
     __module__ = "gpuprof"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, fit for JSON."""
-        calls = list(self.per_calls) if self.per_calls else None
-        rows = [row.to_dict() for row in self.rows]
-        return {**asdict(self), "per_calls": calls, "rows": rows}
 
     def to_markdown(self) -> str:
         """Return the headlines, the tables in Markdown, and the notes as a list."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import html
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprof._common.text import MAX_NAME_COLUMNS, shown_text
+from gpuprof._common.records import Plain
+from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import NOTHING, byte_size, duration
 from gpuprof._display.table import Table
 
@@ -21,15 +22,6 @@ _HEADINGS = {"name": "name", "cat": "category", "tid": "track"}
 _TRACK_COLUMNS = ["track", "ranges", "span", "busy", "% busy", "gaps", "largest gap", "at"]
 _LEFT = frozenset((*_HEADINGS.values(), "track"))
 MOST_OF_CODE = 20
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What all results have in common."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, fit for JSON."""
-        return asdict(self)
 
 
 class ShownTables(ABC):
@@ -60,7 +52,7 @@ class ShownTables(ABC):
 
 
 @dataclass(frozen=True)
-class Range:
+class Range(Plain):
     """What ranges of one name, category or track took together.
 
     `self_ms` is the total less what ranges directly inside took, None for asynchronous ranges.
@@ -90,7 +82,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class GpuTrack:
+class GpuTrack(Plain):
     """When one stream was busy. Times count from the begin of the trace's first range."""
 
     name: str
@@ -120,7 +112,7 @@ class GpuTrack:
 
 
 @dataclass(frozen=True)
-class TraceSummary(ShownTables, _Found):
+class TraceSummary(ShownTables, Plain):
     """What a trace holds."""
 
     path: str
@@ -174,7 +166,7 @@ class TraceSummary(ShownTables, _Found):
 
 
 @dataclass(frozen=True)
-class TraceValidation(_Found):
+class TraceValidation(Plain):
     """What is wrong with a trace. A fault breaks some reader; a note does not."""
 
     path: str
@@ -214,7 +206,7 @@ class TraceValidation(_Found):
 
 
 @dataclass(frozen=True)
-class TraceRepair(_Found):
+class TraceRepair(Plain):
     """What a repair wrote."""
 
     path: str
@@ -229,7 +221,7 @@ class TraceRepair(_Found):
         if self.left_out:
             text.append(f"{self.left_out:,} events left out: empty, no objects, or nested too deep")
         if self.lost_members:
-            names = ", ".join(map(_shortened, self.lost_members))
+            names = ", ".join(cut(shown_text(name), MAX_NAME_COLUMNS) for name in self.lost_members)
             text.append(f"left out beside the events: {names}")
         if self.stopped:
             text.append(f"the input ends early: {self.stopped}")
@@ -237,7 +229,7 @@ class TraceRepair(_Found):
 
 
 @dataclass(frozen=True)
-class TraceMerge(_Found):
+class TraceMerge(Plain):
     """What a merge wrote."""
 
     output: str
@@ -262,8 +254,3 @@ class TraceMerge(_Found):
                 moved += f" (clock measured to within {duration(source['clock_error_ms'])})"
             text.append(f"  {shown_text(source['path'])}{rank}: moved by {moved}{renamed}{ended}")
         return "\n".join(text)
-
-
-def _shortened(text: str) -> str:
-    shown = shown_text(text)
-    return shown if len(shown) <= MAX_NAME_COLUMNS else shown[: MAX_NAME_COLUMNS - 1] + "…"
