@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import finalize
 
 from gpuprof._display.shown import ShownAsCode
@@ -24,6 +24,8 @@ class TraceBlock(ShownAsCode):
     There it does the same: the end of a trace waits for the GPU, and the event loop with it. Not an
     `abc.ABC`: `TraceWriter` has the metaclass of pybind11's classes.
     """
+
+    _KIND: ClassVar[str]  # why it decorates nothing
 
     def __init__(
         self, path: str, args: Mapping[str, object] | None, buffer_mib: int | None
@@ -73,12 +75,20 @@ class TraceBlock(ShownAsCode):
     ) -> None:
         self.__exit__(kind, error, traceback)
 
-    def _no_decorator(self, function: object, what: str) -> TypeError:
+    def __call__(self, function: Any) -> Any:
+        """Decorate nothing, but for a plain trace.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
         self._say_unused.detach()
-        return TypeError(
-            f"{what} and cannot decorate {function!r}; use it in a with statement, or decorate "
-            "with gpuprof.trace(path) alone"
+        message = (
+            f"{self._KIND} and cannot decorate {function!r}; use it in a with statement, or "
+            "decorate with gpuprof.trace(path) alone"
         )
+        raise TypeError(message)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         message = (

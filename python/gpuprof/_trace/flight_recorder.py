@@ -13,6 +13,7 @@ from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
+from gpuprof._trace.base import TraceBlock
 from gpuprof._trace.writer import TraceWriter, process_name
 from gpuprof.errors import TraceError
 
@@ -86,6 +87,7 @@ class FlightRecorder(TraceWriter):
     """
 
     __module__ = "gpuprof"
+    _KIND = "a flight recorder is for a whole run"
 
     def __init__(
         self,
@@ -215,10 +217,6 @@ class FlightRecorder(TraceWriter):
         message = f"gpuprof: the flight recorder: {what}"
         warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())
 
-    def flush(self) -> None:
-        """Wait until all that was given so far is in the ring."""
-        super().flush()
-
     def stats(self) -> dict[str, Any]:
         """Return how the recording goes.
 
@@ -241,15 +239,7 @@ class FlightRecorder(TraceWriter):
     def _release(self) -> None:
         """Nor is a file open."""
 
-    def __call__(self, function: Any) -> Any:
-        """A recorder is for a whole run, and so decorates nothing.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise self._no_decorator(function, "a flight recorder is for a whole run")
+    __call__ = TraceBlock.__call__
 
     def __exit__(
         self,

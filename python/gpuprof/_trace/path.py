@@ -7,7 +7,6 @@ import gzip
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from gpuprof._common.files import replacing
@@ -320,17 +319,12 @@ def _move(descriptor: int, here: str, there: str) -> None:
     _check_at(descriptor, there)
 
 
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    place = 0
-    while piece := os.pread(descriptor, _PIECE, place):
-        place += len(piece)
-        yield piece
-
-
 def _compress(descriptor: int, path: str) -> None:
     with (
         replacing(Path(path)) as file,
         gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) as packed,
     ):
-        for piece in _pieces(descriptor):
+        place = 0
+        while piece := os.pread(descriptor, _PIECE, place):
+            place += len(piece)
             packed.write(piece)

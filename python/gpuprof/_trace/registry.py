@@ -55,11 +55,6 @@ def reopen_in_child() -> bool:
     return True
 
 
-def any_collects() -> bool:
-    """Whether some open trace takes what the program does."""
-    return any(writer._collect for writer in list(_writers.values()))
-
-
 def collecting() -> list[OpenTrace]:
     """Return the open traces that take what the program does."""
     return [writer for writer in list(_writers.values()) if writer._collect]

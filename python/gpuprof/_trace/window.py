@@ -43,7 +43,7 @@ class WarmUp:
         if self._process != os.getpid():
             return
         _core._trace_close(self._number)
-        if not registry.any_collects():
+        if not registry.collecting():
             _core._trace_wanted(False)
 
     def _reopen_in_child(self) -> None:
@@ -109,6 +109,7 @@ class TraceWindows(TraceBlock):
     """
 
     __module__ = "gpuprof"
+    _KIND = "a trace with schedule= has windows of steps"
 
     def __init__(
         self,
@@ -265,16 +266,6 @@ class TraceWindows(TraceBlock):
     def stats(self) -> dict[str, Any]:
         """Return how the writing of the newest window goes, as `TraceWriter.stats`."""
         return {} if self._last is None else self._last.stats()
-
-    def __call__(self, function: Any) -> Any:
-        """Windows are of steps, and so decorate nothing.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise self._no_decorator(function, "a trace with schedule= has windows of steps")
 
     def __repr__(self) -> str:
         return f"<gpuprof.TraceWindows {self._pattern!r}, {self.phase}, {self._windows} windows>"

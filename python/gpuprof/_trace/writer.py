@@ -305,7 +305,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             _core._trace_moment(phase, number, *event, None, id)
 
     def flush(self) -> None:
-        """Wait until all that was given so far is in ``PATH.part``."""
+        """Wait until all that was given so far is in ``PATH.part``, or in a recorder's memory."""
         if number := self._current():
             _core._trace_flush(number)
 
@@ -339,7 +339,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         number, self._number = self._number, 0
         self._set_number(0)
         self._last_state = state = dict(_core._trace_close(number))
-        if self._collect and not registry.any_collects():
+        if self._collect and not registry.collecting():
             _core._trace_wanted(False)
         if state["dropped"]:
             _warn(

@@ -49,7 +49,7 @@ def _scanner(**options: Any) -> Scan:
 SCAN = _scanner()
 _SCAN_EXACT = _scanner(parse_float=str.encode)
 _SCAN_UNIQUE = _scanner(object_pairs_hook=_refuse_twice)
-_SCAN_LONG = _scanner(parse_float=str.encode, parse_int=_long_int)
+SCAN_LONG = _scanner(parse_float=str.encode, parse_int=_long_int)
 _loads: Callable[[str], Any] | None
 try:
     _loads = importlib.import_module("orjson").loads
@@ -69,11 +69,6 @@ def decoded(text: str, *, exact: bool) -> Any:
     if end != len(text):
         raise ValueError(end)
     return value
-
-
-def decoded_at_length(raw: bytes) -> Any:
-    """Decode a sound value exactly, whatever the length of its numbers."""
-    return _SCAN_LONG(raw.decode(), 0)[0]
 
 
 def has_unique_keys(text: str, events: list[Any]) -> bool:
@@ -158,7 +153,7 @@ def members(text: bytes) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     string, at = text.decode("latin-1"), 1
     while text[:1] == b"{" and (key := _KEY.match(string, at)):
-        at = _SCAN_LONG(string, key.end())[1]
+        at = SCAN_LONG(string, key.end())[1]
         found[unquoted(text[key.start(1) : key.end(1)])] = key.end(), at
     return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprof._common import checks
-from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, TraceDiff, largest
+from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, TraceDiff
 from gpuprof._trace_tools.diff_scan import KINDS, Contents, DiffScan, Figures
 from gpuprof._trace_tools.files import Damage, shown
 from gpuprof._trace_tools.idle import CAUSES
@@ -123,7 +123,7 @@ def _rows(
             _row(kind, name, before.rows[kind].get(name), after.rows[kind].get(name), calls)
             for name in names
         ]
-        rows += largest(found, top)
+        rows += sorted(found, key=lambda row: (-abs(row.change_ms), row.name))[:top]
         if len(found) > top:
             hidden[kind] = len(found) - top
     return rows, hidden

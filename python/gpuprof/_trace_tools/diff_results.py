@@ -5,7 +5,6 @@ Names come out of files: they are made fit to be shown before they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuprof._common.records import Plain
@@ -185,11 +184,6 @@ class TraceDiff(ShownTables, Plain, Exported):
 
     def __repr__(self) -> str:
         return f"<TraceDiff of {self.path_a!r} and {self.path_b!r}>\n{self}"
-
-
-def largest(rows: Sequence[DiffRow], top: int) -> list[DiffRow]:
-    """Return the rows with the largest changes, in either direction."""
-    return sorted(rows, key=lambda row: (-abs(row.change_ms), row.name))[:top]
 
 
 def _signed(ms: float) -> str:

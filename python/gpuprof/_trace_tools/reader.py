@@ -15,11 +15,11 @@ from typing import Any
 
 from gpuprof._trace_tools.batch import (
     NOT_DECODED,
+    SCAN_LONG,
     Batch,
     End,
     Header,
     decoded,
-    decoded_at_length,
     has_unique_keys,
     is_sound,
     spans,
@@ -347,7 +347,7 @@ class EventReader:
             if not isinstance(error, KeyTwiceError) or error.depth == 1:
                 event = fault
         try:
-            event = decoded_at_length(raw) if event is None else event
+            event = SCAN_LONG(raw.decode(), 0)[0] if event is None else event
         except RecursionError:
             event = OddError("nested too deep to be read")
         return Batch([event], self.end.events, begin, raw, is_exact=True, fault=fault)
