@@ -78,7 +78,8 @@ def test_names_are_no_markup() -> None:
 
 def test_stacked_plots_are_one_document() -> None:
     one = svg(marks(1.0), None, ENDS, "one")
-    root = ElementTree.fromstring(stacked([one, svg(marks(2.0), None, ENDS, "two", 200.0)]))
-    assert [each.get("y") for each in root.findall(f"{SVG}svg")] == ["0", "200"]
+    root = ElementTree.fromstring(stacked([one, svg(marks(2.0), None, ENDS, "two")]))
+    places = [each.get("transform") for each in root.findall(f"{SVG}g") if each.find(f"{SVG}svg")]
+    assert places == ["translate(0 0)", "translate(0 200)"]
     assert root.get("height") == "400"
     ElementTree.fromstring(stacked([]))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuprof._common.units import decimals, duration, unit_of
+from gpuprof._display import axes
+from gpuprof._display.axes import BLUE, ORANGE, RED, Axis, drawing, line, rect, tip
 
 BAR_COLUMNS = 40
 _MIN_TICK = 1e-9  # a picosecond
-_BLUE, _ORANGE, _RED = "#3b75af", "#f2a93b", "#c0392b"
 _WIDTH, _HEIGHT = 420, 130
 
 
@@ -100,40 +100,19 @@ def svg(
     """
     labels, largest = _labels(found), max(each.count for each in found)
     step, base = _WIDTH / len(found), _HEIGHT - 20
-    low, high = (_place(found, ms) * step for ms in interval)
-    middle = _place(found, median) * step
-    parts = [_rect((low, 0, max(high - low, 1.0), base), f'fill="{_ORANGE}" fill-opacity="0.4"')]
+    inner = [place for place, each in enumerate(found) if not each.tail]
+    first, last = inner[0], inner[-1]
+    axis = Axis(found[first].low, found[last].high, first * step, (last + 1) * step)
+    low, high = map(axis.at, interval)
+    middle = axis.at(median)
+    parts = [rect(low, 0, max(high - low, 1.0), base, f'fill="{ORANGE}" fill-opacity="0.4"')]
     for place, (each, label) in enumerate(zip(found, labels, strict=True)):
         tall = (base - 4) * each.count / largest
-        style = f'fill="{_BLUE}" fill-opacity="{0.4 if each.tail else 0.9}"'
+        style = f'fill="{BLUE}" fill-opacity="{0.4 if each.tail else 0.9}"'
         if each.count:
             box = (place * step + 0.5, base - tall, max(step - 1, 0.5), tall)
-            parts.append(_rect(box, style, f"<title>{html.escape(label)}: {each.count:,}</title>"))
-    parts.append(f'<line x1="{middle:.1f}" y1="0" x2="{middle:.1f}" y2="{base}" stroke="{_RED}"/>')
+            parts.append(rect(*box, style, inside=tip(f"{label}: {each.count:,}")))
+    parts.append(line(middle, 0, middle, base, RED))
     for x, anchor, ms in ((0, "start", ends[0]), (_WIDTH, "end", ends[1])):
-        parts.append(
-            f'<text x="{x}" y="{_HEIGHT - 6}" text-anchor="{anchor}" font-size="11" '
-            f'fill="currentColor">{duration(ms)}</text>'
-        )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-label="histogram of the samples">'
-        f"{''.join(parts)}</svg>"
-    )
-
-
-def _place(found: Sequence[Bin], ms: float) -> float:
-    """Return where a time lies among the bins, counted in bins from the left."""
-    for place, each in enumerate(found):
-        if ms <= each.high:
-            wide = each.high - each.low
-            return place + (min(max((ms - each.low) / wide, 0.0), 1.0) if wide > 0 else 0.5)
-    return len(found)
-
-
-def _rect(box: tuple[float, float, float, float], style: str, inside: str = "") -> str:
-    x, y, width, height = box
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" {style}>'
-        f"{inside}</rect>"
-    )
+        parts.append(axes.text(x, _HEIGHT - 6, duration(ms), anchor))
+    return drawing(parts, _WIDTH, _HEIGHT, "histogram of the samples")

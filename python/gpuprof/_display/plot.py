@@ -15,17 +15,16 @@ from typing import Any
 from gpuprof._common.imports import need
 from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import unit_of
+from gpuprof._display.axes import BLUE, GREY, ORANGE, RED
 from gpuprof._display.histogram import Bin
 
 MAX_BINS = 60
-_GPU, _HOST = "#3b75af", "#9a9a9a"
-_BAND, _LINE = "#f2a93b", "#c0392b"
 _LOG_SPAN = 20
 
 
 def colour_of(clock: str) -> str:
     """Return the colour of times of a clock: ``"cuda"`` is the GPU's."""
-    return _GPU if clock == "cuda" else _HOST
+    return BLUE if clock == "cuda" else GREY
 
 
 def bars(
@@ -91,8 +90,8 @@ def histogram(
         color=colour,
     )
     low, high = interval
-    axes.axvspan(low / scale, high / scale, color=_BAND, alpha=0.4, label="95 % interval")
-    axes.axvline(middle / scale, color=_LINE, label="median")
+    axes.axvspan(low / scale, high / scale, color=ORANGE, alpha=0.4, label="95 % interval")
+    axes.axvline(middle / scale, color=RED, label="median")
     axes.legend()
     axes.set_title(_label(title))
     beyond = f"; {outside:,} further out" if outside else ""

@@ -5,17 +5,17 @@ All values are milliseconds.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import decimals, unit_of
+from gpuprof._display import axes
+from gpuprof._display.axes import BLUE, GREY, RED, Axis, drawing, line, tip
 
 _ROWS = 8
 _COLUMNS = 72
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 720, 200, 90, 28, 28
-_BLUE, _GREY, _RED = "#3b75af", "#9a9a9a", "#c0392b"
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,10 @@ def text(marks: Sequence[Mark], change: int | None, ends: tuple[str, str]) -> li
     step = max(1, min(4, _COLUMNS // len(marks)))
     columns = step * len(marks)
     grid = [[" "] * columns for _ in range(_ROWS)]
+    axis = Axis(low, high, _ROWS - 1, 0)
 
     def row(value: float) -> int:
-        return round((high - min(max(value, low), high)) / (high - low) * (_ROWS - 1))
+        return round(axis.at(value))
 
     for place, mark in enumerate(marks):
         column = step * place + step // 2
@@ -65,61 +66,47 @@ def text(marks: Sequence[Mark], change: int | None, ends: tuple[str, str]) -> li
     return [*lines, f"{'':>{wide}}  {first}".rstrip()]
 
 
-def svg(
-    marks: Sequence[Mark], change: int | None, ends: tuple[str, str], title: str, top: float = 0.0
-) -> str:
-    """Draw a series as an SVG element, which stands `top` pixels down in one around it."""
+def svg(marks: Sequence[Mark], change: int | None, ends: tuple[str, str], title: str) -> str:
+    """Draw a series as an SVG element."""
     low, high = _range(marks)
-    base, step = _HEIGHT - _BOTTOM, (_WIDTH - _LEFT - 10) / len(marks)
-
-    def x_of(place: int) -> float:
-        return _LEFT + step * (place + 0.5)
-
-    def y_of(value: float) -> float:
-        return _TOP + (high - min(max(value, low), high)) / (high - low) * (base - _TOP)
-
-    parts = [_text((4, 16), "start", title, 'font-weight="bold"')]
+    base, right = _HEIGHT - _BOTTOM, _WIDTH - 10
+    axis = Axis(low, high, base, _TOP)
+    step = (right - _LEFT) / len(marks)
+    xs = [_LEFT + step * (place + 0.5) for place in range(len(marks))]
+    parts = [axes.text(4, 16, title, more=' font-weight="bold"')]
     for label, y in zip(_labels(low, high), (_TOP, base), strict=True):
-        line = f'<line x1="{_LEFT}" y1="{y}" x2="{_WIDTH - 10}" y2="{y}" stroke="{_GREY}"'
-        parts.append(f'{line} stroke-width="0.5"/>')
-        parts.append(_text((_LEFT - 6, y + 4), "end", label))
+        parts.append(line(_LEFT, y, right, y, GREY, more=' stroke-width="0.5"'))
+        parts.append(axes.text(_LEFT - 6, y + 4, label, "end"))
     if change is not None:
-        x = x_of(change) - step / 2
-        line = f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{base}" stroke="{_RED}"'
-        parts.append(f'{line} stroke-dasharray="4 3"/>')
-    known = [(x_of(n), y_of(m.value)) for n, m in enumerate(marks) if not m.faint]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in known)
-    parts.append(f'<polyline points="{path}" fill="none" stroke="{_BLUE}" stroke-opacity="0.5"/>')
-    for place, mark in enumerate(marks):
-        x, colour = x_of(place), _GREY if mark.faint else _BLUE
-        parts.append(
-            f'<g><title>{html.escape(shown_text(mark.label))}</title><line x1="{x:.1f}" '
-            f'y1="{y_of(mark.high):.1f}" x2="{x:.1f}" y2="{y_of(mark.low):.1f}" '
-            f'stroke="{colour}"/><circle cx="{x:.1f}" cy="{y_of(mark.value):.1f}" r="3.5" '
-            f'fill="{colour}"/></g>'
-        )
-    for place, anchor, end in ((_LEFT, "start", ends[0]), (_WIDTH - 10, "end", ends[1])):
-        parts.append(_text((place, _HEIGHT - 8), anchor, end))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" y="{top:g}" width="{_WIDTH}" '
-        f'height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
-        f'aria-label="{html.escape(shown_text(title))}">{"".join(parts)}</svg>'
+        x = xs[change] - step / 2
+        parts.append(line(x, _TOP, x, base, RED, more=' stroke-dasharray="4 3"'))
+    path = " ".join(
+        f"{x:.1f},{axis.at(mark.value):.1f}"
+        for x, mark in zip(xs, marks, strict=True)
+        if not mark.faint
     )
+    parts.append(f'<polyline points="{path}" fill="none" stroke="{BLUE}" stroke-opacity="0.5"/>')
+    for x, mark in zip(xs, marks, strict=True):
+        colour, y = GREY if mark.faint else BLUE, axis.at(mark.value)
+        interval = line(x, axis.at(mark.high), x, axis.at(mark.low), colour)
+        point = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+        parts.append(f"<g>{tip(mark.label)}{interval}{point}</g>")
+    for place, anchor, end in ((_LEFT, "start", ends[0]), (right, "end", ends[1])):
+        parts.append(axes.text(place, _HEIGHT - 8, end, anchor))
+    return drawing(parts, _WIDTH, _HEIGHT, title)
 
 
-def stacked(titles_and_plots: Sequence[str]) -> str:
+def stacked(plots: Sequence[str]) -> str:
     """Return one SVG document of plots that `svg` drew below each other."""
-    tall = _HEIGHT * len(titles_and_plots)
+    tall = _HEIGHT * len(plots)
+    placed = "".join(
+        f'<g transform="translate(0 {_HEIGHT * place})">{plot}</g>'
+        for place, plot in enumerate(plots)
+    )
     return (
         f'<svg data-generator="gpuprof" xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" '
-        f'height="{tall}" '
-        f'viewBox="0 0 {_WIDTH} {tall}">{"".join(titles_and_plots)}</svg>'
+        f'height="{tall}" viewBox="0 0 {_WIDTH} {tall}">{placed}</svg>'
     )
-
-
-def height() -> int:
-    """Return how tall a plot of `svg` is, in pixels."""
-    return _HEIGHT
 
 
 def _range(marks: Sequence[Mark]) -> tuple[float, float]:
@@ -143,10 +130,3 @@ def _labels(low: float, high: float) -> tuple[str, str]:
     scale, unit = unit_of(high)
     places = decimals((high - low) / scale)
     return f"{high / scale:.{places}f} {unit}", f"{low / scale:.{places}f} {unit}"
-
-
-def _text(at: tuple[float, float], anchor: str, words: str, more: str = "") -> str:
-    return (
-        f'<text x="{at[0]:g}" y="{at[1]:g}" text-anchor="{anchor}" font-size="12" '
-        f'fill="currentColor"{" " if more else ""}{more}>{html.escape(shown_text(words))}</text>'
-    )

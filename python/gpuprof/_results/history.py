@@ -116,8 +116,7 @@ class History(Shown, Exported, Document):
         if not chosen and name is not None:
             message = f"no series is called {name!r}; there are {', '.join(map(repr, self.names))}"
             raise KeyError(message)
-        tall = series_plot.height()
-        return series_plot.stacked([each._svg(tall * n) for n, each in enumerate(chosen)])
+        return series_plot.stacked([each.to_svg() for each in chosen])
 
     def __str__(self) -> str:
         return "\n\n".join(each.text() for each in self.series) or "no saved runs"

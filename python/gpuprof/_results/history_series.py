@@ -146,11 +146,8 @@ class HistorySeries(Record):
 
     def to_svg(self) -> str:
         """Return a plot as an SVG element, without scripts."""
-        return self._svg(0.0)
-
-    def _svg(self, top: float) -> str:
         index = None if self.change is None else self.change.index
-        return series_plot.svg(self._marks(), index, self._ends(), self.label, top)
+        return series_plot.svg(self._marks(), index, self._ends(), self.label)
 
     def _marks(self) -> list[Mark]:
         return [
