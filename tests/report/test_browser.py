@@ -148,12 +148,17 @@ def test_what_grew_beside_the_time_is_red_and_sorted_as_numbers(
     page = opened(browser, path)
     assert column(page, "verdict") == ["SAME", "SAME, MEMORY, LAUNCHES"]
     same_colour = page.evaluate(
-        """((style) => style(".launches").color == style(".same").color)(
-          (name) => getComputedStyle(document.querySelector("td " + name)))"""
+        """((style) => style("$=LAUNCHES").color == style("=SAME").color)(
+          (value) => getComputedStyle(document.querySelector(`td[data-value${value}]`)))"""
     )
     assert same_colour is False
     # It is seen without scrolling.
-    assert page.evaluate("document.querySelector('.launches').getBoundingClientRect().right") < 800
+    assert (
+        page.evaluate(
+            "document.querySelector('[data-value$=LAUNCHES]').getBoundingClientRect().right"
+        )
+        < 800
+    )
     assert click(page, "launches") == "descending"
     assert column(page, "launches") == ["30 kernels", "3 kernels, 1 memory copy"]
     assert click(page, "memory") == "descending"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import numbers
 import re
@@ -86,6 +87,11 @@ def _columns(character: str) -> int:
     code = ord(character)
     joins = unicodedata.category(character) in {"Mn", "Me", "Cf"} and code != 0xAD
     return 0 if joins or 0x1160 <= code <= 0x11FF else 1
+
+
+def in_html(text: str) -> str:
+    """Return `text` as HTML or SVG that shows it."""
+    return html.escape(shown_text(text))
 
 
 def in_markdown(text: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import in_html
 
 BLUE, ORANGE, RED, GREY = "#3b75af", "#f2a93b", "#c0392b", "#9a9a9a"
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
@@ -39,20 +38,15 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     return [place * step for place in range(first, last + 1)]
 
 
-def escaped(words: str) -> str:
-    """Return text as markup that shows it."""
-    return html.escape(shown_text(words))
-
-
 def tip(words: str) -> str:
     """Return text that is shown beside a pointer at the element around."""
-    return f"<title>{escaped(words)}</title>"
+    return f"<title>{in_html(words)}</title>"
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", more: str = "") -> str:
     """Return a line of text that starts, ends or has its middle at a point."""
     at = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {at} fill="currentColor"{more}>{escaped(words)}</text>'
+    return f'<text {at} fill="currentColor"{more}>{in_html(words)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, *, more: str = "") -> str:
@@ -73,5 +67,5 @@ def drawing(parts: Iterable[str], wide: int, tall: int, label: str) -> str:
     return (
         f'<svg data-generator="gpuprof" xmlns="http://www.w3.org/2000/svg" role="img" '
         f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}" font-family="sans-serif" '
-        f'font-size="12" aria-label="{escaped(label)}">\n{joined}\n</svg>'
+        f'font-size="12" aria-label="{in_html(label)}">\n{joined}\n</svg>'
     )

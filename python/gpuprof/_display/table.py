@@ -5,8 +5,8 @@ Each text is made fit to be shown in the form asked for: no control character, n
 
 from __future__ import annotations
 
-import html
 import importlib
+import math
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from gpuprof._common.text import (
     MAX_NAME_COLUMNS,
     MAX_TEXT_BYTES,
     cut,
+    in_html,
     in_markdown,
     shown_text,
     width,
@@ -95,11 +96,19 @@ class Table:
         grid = [head, f"| {' | '.join(bars)} |", *body]
         return [*title, *([""] if title else []), *grid, *markdown_list(self.notes)]
 
-    def html(self) -> str:
-        """Return an HTML fragment with whole cells, without scripts."""
+    def html(
+        self, sort: Mapping[str, Sequence[float]] | None = None, bars: Sequence[float] = ()
+    ) -> str:
+        """Return an HTML fragment with whole cells, without scripts.
+
+        With `sort` it is a table that the script of a report sorts by a click: a column in `sort`
+        by these numbers, one for each line, of which NaN comes last, and others by their text.
+        `bars` are fractions, one for each line, that are drawn below the first cells.
+        """
+        grid = self._html_grid(sort, bars)
         if not self.titles and not self.notes:
-            return self._html_grid()
-        return f"<div>{html_list(self.titles)}{self._html_grid()}{html_list(self.notes)}</div>"
+            return grid
+        return f"<div>{html_list(self.titles)}{grid}{html_list(self.notes)}</div>"
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         text = importlib.import_module("rich.text").Text
@@ -133,25 +142,44 @@ class Table:
             text.append("  ".join(padded).rstrip())
         return [text[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *text[1:]]
 
-    def _html_grid(self) -> str:
+    def _html_grid(self, sort: Mapping[str, Sequence[float]] | None, bars: Sequence[float]) -> str:
         if not self.lines:
             return ""
-        head = f"<tr>{self._html_cells('th', self.columns, None)}</tr>"
-        depths: Sequence[int | None] = self.depths or [None] * len(self.lines)
-        body = "".join(
-            f"<tr>{self._html_cells('td', line, depth)}</tr>"
-            for line, depth in zip(self.lines, depths, strict=True)
-        )
-        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        head = "".join(self._heading(column, sort) for column in self.columns)
+        body = "".join(self._html_line(place, sort, bars) for place in range(len(self.lines)))
+        grid = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        if sort is None:
+            return f"<table>{grid}"
+        return f'<div class="scroll" tabindex="0"><table class="sorted">{grid}</div>'
 
-    def _html_cells(self, tag: str, line: Sequence[str], depth: int | None) -> str:
-        styles = [f"text-align:{'left' if name in self.left else 'right'}" for name in self.columns]
-        if depth is not None:
-            styles[0] += f";padding-left:{0.5 + 1.2 * min(depth, MAX_INDENT):.1f}em"
-        return "".join(
-            f'<{tag} style="{style}">{html.escape(shown_text(cell))}</{tag}>'
-            for style, cell in zip(styles, line, strict=True)
-        )
+    def _align(self, column: str) -> str:
+        return f"text-align:{'left' if column in self.left else 'right'}"
+
+    def _heading(self, column: str, sort: Collection[str] | None) -> str:
+        start, text = f'<th style="{self._align(column)}"', in_html(column)
+        if sort is None:
+            return f"{start}>{text}</th>"
+        kind = "number" if column in sort else "text"
+        return f'{start} scope="col" data-kind="{kind}"><button type="button">{text}</button></th>'
+
+    def _html_line(
+        self, place: int, sort: Mapping[str, Sequence[float]] | None, bars: Sequence[float]
+    ) -> str:
+        cells = []
+        for column, text in zip(self.columns, self.lines[place], strict=True):
+            style, bar, value = self._align(column), "", ""
+            if not cells and self.depths:
+                style += f";padding-left:{0.5 + 1.2 * min(self.depths[place], MAX_INDENT):.1f}em"
+            if not cells and bars:
+                wide = f"width:{100 * min(max(bars[place], 0.0), 1.0):.1f}%"
+                bar = f'<span class="bar" style="{wide}"></span>'
+            if sort is not None:
+                number = sort[column][place] if column in sort else math.nan
+                of = text if column not in sort else repr(number) if math.isfinite(number) else ""
+                value = f' data-value="{in_html(of)}"' if of else ""
+            cells.append(f'<td style="{style}"{value}>{in_html(text)}{bar}</td>')
+        depth = f' data-depth="{self.depths[place]}"' if sort is not None and self.depths else ""
+        return f"<tr{depth}>{''.join(cells)}</tr>"
 
     def _rich_grid(self, columns: int) -> Any:
         """Build rich's table for a terminal of that many columns; names are no markup to it."""
@@ -217,4 +245,4 @@ def markdown_list(texts: Sequence[str]) -> list[str]:
 
 def html_list(texts: Sequence[str]) -> str:
     """Return the texts as lines of HTML."""
-    return "".join(f"<div>{html.escape(shown_text(text))}</div>" for text in texts)
+    return "".join(f"<div>{in_html(text)}</div>" for text in texts)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import gpuprof._core as _core
-from gpuprof._common.text import plural, shown_text
+from gpuprof._common.text import in_html, plural
 from gpuprof._display.table import Table
 from gpuprof._graphs.signature import Nodes
 
@@ -23,8 +22,8 @@ def html_view(nodes: Nodes, name: str, facts: Mapping[str, str]) -> str:
 
     Up to 500 nodes are drawn by Graphviz, or listed in a table; of more, the kinds are counted.
     """
-    heading = f"<div><b>{_html(name)}</b></div>"
-    known = "".join(f"<div>{_html(key)}: {_html(text)}</div>" for key, text in facts.items())
+    heading = f"<div><b>{in_html(name)}</b></div>"
+    known = "".join(f"<div>{in_html(key)}: {in_html(text)}</div>" for key, text in facts.items())
     is_large = len(nodes) > MAX_NODES
     body = _summary(nodes) if is_large else to_svg(nodes, name) or _table(nodes)
     return f"<div>{heading}{known}{body}</div>"
@@ -83,7 +82,3 @@ def _summary(nodes: Nodes) -> str:
 
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return Table(head, [*rows], left=head).html()
-
-
-def _html(text: str) -> str:
-    return html.escape(shown_text(text))

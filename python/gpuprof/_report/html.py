@@ -72,10 +72,14 @@ def write_report(
 
         stats = own_stats()
     found = [
-        *_of_stats(stats),
-        *_of_results(results),
-        *_of_graphs(graphs),
-        *_of_history(history),
+        (f"Scopes: {name}" if name else "Scopes", sections.stats_part(each))
+        for name, each in _named("stats", stats, (Stats,), "Stats, or a list or dict of them")
+    ]
+    found += [*_of_results(results), *_of_graphs(graphs)]
+    expected = "a History, or a list or dict of them"
+    found += [
+        (f"History: {name}" if name else "History", sections.history_part(each))
+        for name, each in _named("history", history, (History,), expected)
     ]
     created = datetime.now(timezone.utc).isoformat(" ", "seconds")
     facts = f"written {created} by gpuprof {_core.build_info()['version']}"
@@ -99,14 +103,6 @@ def _named(what: str, given: Any, kinds: tuple[type, ...], expected: str) -> lis
             message = f"{what}: expected {expected}, got {type(each).__name__}"
             raise TypeError(message)
     return pairs
-
-
-def _of_stats(given: Any) -> list[tuple[str, str]]:
-    expected = "Stats, or a list or dict of them"
-    pairs = _named("stats", given, (Stats,), expected)
-    return [
-        (f"Scopes: {name}" if name else "Scopes", sections.stats_part(each)) for name, each in pairs
-    ]
 
 
 def _of_results(given: Any) -> list[tuple[str, str]]:
@@ -154,11 +150,3 @@ def _of_graphs(given: Any) -> list[tuple[str, str]]:
     pairs = _named("graphs", given, (CapturedGraph,), expected)
     named = [(name or f"graph {place}", each) for place, (name, each) in enumerate(pairs)]
     return [("Graphs", sections.graphs_part(named))] if named else []
-
-
-def _of_history(given: Any) -> list[tuple[str, str]]:
-    expected = "a History, or a list or dict of them"
-    return [
-        (f"History: {name}" if name else "History", sections.history_part(each))
-        for name, each in _named("history", given, (History,), expected)
-    ]

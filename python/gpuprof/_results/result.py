@@ -6,7 +6,6 @@ driver; it can be pickled, written as JSON, read elsewhere and shown there. Time
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import Document, check_of, each_of, head
-from gpuprof._common.text import plural, shown_text
+from gpuprof._common.text import in_html, plural, shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
@@ -331,12 +330,12 @@ class BenchResult(Shown, Exported, Document):
             bins_of(self, 30), self.median_ms, self.interval_ms, (self.min_ms, self.max_ms)
         )
         facts = "".join(
-            f'<tr><th style="text-align:left">{html.escape(shown_text(heading))}</th>'
-            f'<td style="text-align:left">{html.escape(shown_text(text))}</td></tr>'
+            f'<tr><th style="text-align:left">{in_html(heading)}</th>'
+            f'<td style="text-align:left">{in_html(text)}</td></tr>'
             for heading, text in _facts(self)
         )
         return (
-            f"<div><div><b>{html.escape(headline(self))}</b></div>{drawing}"
+            f"<div><div><b>{in_html(headline(self))}</b></div>{drawing}"
             f"<table><tbody>{facts}</tbody></table>{html_list(warnings_of([self]))}</div>"
         )
 
