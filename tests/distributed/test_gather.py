@@ -23,6 +23,7 @@ SIZE = 4
 SOON = 0.05  # seconds: all that will come is there
 CLOSED = "gpuprof/stats/default/closed"
 OWN = gpuprof.__version__.encode()
+TIMES = ("count", "total_ms", "mean_ms", "p50_ms", "min_ms", "max_ms")
 
 
 @pytest.fixture
@@ -41,12 +42,11 @@ def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.res
 
 
 def remade(raw: bytes, **changes: Any) -> bytes:
-    """Return what a rank wrote with other columns in it."""
+    """Return what a rank wrote with another second row in it."""
     head, _, body = raw.partition(b"\n")
-    *words, size = head.split(b" ")
-    columns = json.loads(zlib.decompress(body[: int(size)])) | changes
-    packed = zlib.compress(json.dumps(columns).encode())
-    return b" ".join([*words, b"%d" % len(packed)]) + b"\n" + packed + body[int(size) :]
+    data = json.loads(zlib.decompress(body))
+    data["stats"]["rows"][1] |= changes
+    return head + b"\n" + zlib.compress(json.dumps(data).encode())
 
 
 def gathered(
@@ -204,17 +204,18 @@ def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) ->
     ("change", "why"),
     [
         (lambda raw: raw.replace(OWN, b"9.8.7", 1), "it has gpuprof 9.8.7"),
-        (lambda raw: raw.replace(b" 1 ", b" 2 ", 1), "it writes format 2, and this rank reads 1"),
         (lambda _: b"something else", "it wrote no statistics of gpuprof"),
         (lambda _: b"", "it wrote no statistics of gpuprof"),
         (lambda raw: raw[:100], "its statistics are damaged"),
         (lambda raw: raw[:40] + bytes([raw[40] ^ 255]) + raw[41:], "its statistics are damaged"),
-        (lambda raw: remade(raw, clocks=[]), "2 rows and 0 values"),
-        (lambda raw: remade(raw, names=[["step"], [7]]), "names that are no text"),
-        (lambda raw: remade(raw, names=[["step"], []]), "names that are no text"),
-        (lambda raw: remade(raw, totals={"gpu": [0, 0], "host": [0, -1]}), "times that are none"),
+        (lambda raw: remade(raw, host=7), "TypeError"),
+        (lambda raw: remade(raw, host={"total_ms": 1.0}), "KeyError: 'count'"),
+        (lambda raw: remade(raw, names=[7]), "names that are no text"),
+        (lambda raw: remade(raw, names=[]), "names that are no text"),
+        (lambda raw: remade(raw, host=dict.fromkeys(TIMES, -1)), "times that are none"),
+        (lambda raw: remade(raw, host=dict.fromkeys(TIMES, 0)), "rows without a measurement"),
         (lambda raw: remade(raw, pending=None), "TypeError"),
-        (lambda raw: remade(raw, names=[["a"] * 100_000, ["b"]]), "more than 4,096 names"),
+        (lambda raw: remade(raw, names=["a"] * 100_000), "more than 4,096 names"),
     ],
 )  # fmt: skip
 def test_what_a_rank_wrote_otherwise_is_left_out_and_named(

@@ -141,11 +141,5 @@ def _gathered(world: World, packed: bytes) -> dict[int, bytes] | None:
 def _table(world: World, values: dict[int, bytes]) -> RankStats:
     result = RankStats(world.members)
     for rank, raw in sorted(values.items()):
-        member = world.members[rank]
-        try:
-            packed, columns = wire.unpack(raw)
-        except wire.WireError as error:
-            result.left_out[member] = str(error)
-        else:
-            result.add(member, packed, columns)
+        result.add(world.members[rank], raw)
     return result

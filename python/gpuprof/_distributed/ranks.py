@@ -13,13 +13,13 @@ from gpuprof._common.units import duration
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._display.tree import tree_lines
+from gpuprof._distributed import wire
 from gpuprof._distributed.rows import RankRow, Waiting
-from gpuprof._distributed.wire import Columns, Packed
+from gpuprof._timing.stats import Stats
 
 if TYPE_CHECKING:
     from gpuprof._display.records import Records
     from gpuprof._timing.rows import Names
-    from gpuprof._timing.stats import Stats
 
 FORMAT = "gpuprof-rank-stats"
 VERSION = 1
@@ -50,40 +50,44 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
         self.empty: tuple[int, ...] = ()
         self.pending: tuple[int, ...] = ()
         self.store_error: str | None = None
-        self._packed: dict[int, Packed] = {}
+        self._hosts: dict[int, str] = {}
+        self._raw: dict[int, bytes] = {}
         self._rows: dict[tuple[Names, str], RankRow] = {}
 
-    def add(self, rank: int, packed: Packed, columns: Columns) -> None:
-        """Take in the statistics of a further rank."""
-        self._packed[rank] = packed
-        if not columns.names:
+    def add(self, rank: int, raw: bytes) -> None:
+        """Add the statistics that a further rank wrote; it is left out where they are damaged."""
+        try:
+            host, _, rows, pending = wire.unpack(raw)
+        except wire.WireError as error:
+            self.left_out[rank] = str(error)
+            return
+        self._hosts[rank], self._raw[rank] = host, raw
+        if not rows:
             self.empty = (*self.empty, rank)
-        if columns.pending:
+        if pending:
             self.pending = (*self.pending, rank)
-        waiting = Waiting(columns)
-        keys = zip(columns.names, columns.clocks, strict=True)
-        for key, times in zip(keys, zip(*columns.times.values(), strict=True), strict=True):
-            row = self._rows.get(key)
-            if row is None:
-                row = self._rows[key] = RankRow(*key)
-            row.add(rank, times, waiting.inside(*key))
+        waiting = Waiting(rows)
+        for each in rows:
+            key = each.names, each.clock
+            row = self._rows.setdefault(key, RankRow(*key))
+            row.add(rank, each.times, waiting.inside(*key))
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks whose statistics are in it, also those that had measured nothing."""
-        return tuple(sorted(self._packed))
+        return tuple(sorted(self._raw))
 
     @property
     def missing(self) -> tuple[int, ...]:
         """The ranks that wrote nothing before the deadline."""
         return tuple(
-            rank for rank in self.members if rank not in self._packed and rank not in self.left_out
+            rank for rank in self.members if rank not in self._raw and rank not in self.left_out
         )
 
     @property
     def hosts(self) -> dict[int, str]:
         """The host of each rank that is in it."""
-        return {rank: self._packed[rank].host for rank in self.ranks}
+        return {rank: self._hosts[rank] for rank in self.ranks}
 
     def stats(self, rank: int) -> Stats:
         """Return all that one rank has measured.
@@ -93,11 +97,11 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
         KeyError
             The rank is missing or was left out; the text says so.
         """
-        if rank not in self._packed:
+        if rank not in self._raw:
             why = self.left_out.get(rank, "it wrote nothing before the deadline")
             message = f"no statistics of rank {rank}: {why}"
             raise KeyError(message)
-        return self._packed[rank].stats()
+        return Stats.from_dict(wire.unpack(self._raw[rank]).stats)
 
     @property
     def slowest_rank(self) -> int | None:

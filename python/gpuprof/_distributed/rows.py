@@ -1,26 +1,20 @@
-"""One scope on all ranks, and what each rank spent in collectives. Times are milliseconds.
-
-Figures by rank are in arrays, not in an object each, so that 1,024 ranks of 100 scopes take a few
-megabytes.
-"""
+"""One scope on all ranks, and what each rank spent in collectives. Times are milliseconds."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.text import output_text
-from gpuprof._distributed.wire import TIMES, Columns
 
 if TYPE_CHECKING:
+    from gpuprof._distributed.wire import Measured
     from gpuprof._timing.rows import Names
 
 COLLECTIVE = "collective/"  # begins the name of a scope around a collective
-FIGURES = (*TIMES, "waiting_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +51,30 @@ class RankRow(Mapping[int, RankTimes]):
         self.names = names
         self.clock = clock
         self.path = "/".join(names)
-        self._ranks = array("l")
-        self._figures = {figure: array("d") for figure in FIGURES}
+        self._by_rank: dict[int, RankTimes] = {}
 
     def add(self, rank: int, times: Sequence[float], waiting_ms: float) -> None:
-        """Take in a further rank: its count, total, mean, p50, min and max, and all it waited."""
-        count, _, mean, *_ = times
-        self._ranks.append(rank)
-        figures = (*times, min(waiting_ms / count, mean))
-        for column, value in zip(self._figures.values(), figures, strict=True):
-            column.append(value)
+        """Add a rank: its count, total, mean, p50, min and max, and all it waited."""
+        count, total, mean, *others = times
+        waiting = min(waiting_ms / count, mean)
+        self._by_rank[rank] = RankTimes(rank, int(count), total, mean, *others, waiting)
+
+    def _each(self, figure: str) -> list[float]:
+        return [getattr(times, figure) for times in self._by_rank.values()]
 
     @property
     def total_ms(self) -> float:
         """The total of all ranks."""
-        return sum(self._figures["total_ms"])
+        return sum(self._each("total_ms"))
 
     def __getitem__(self, rank: int) -> RankTimes:
-        try:
-            place = self._ranks.index(rank)
-        except (ValueError, TypeError):
-            raise KeyError(rank) from None
-        count, *times = (self._figures[figure][place] for figure in FIGURES)
-        return RankTimes(rank, int(count), *times)
+        return self._by_rank[rank]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._ranks)
+        return iter(self._by_rank)
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self._by_rank)
 
     @property
     def name(self) -> str:
@@ -100,32 +89,27 @@ class RankRow(Mapping[int, RankTimes]):
     @property
     def mean_ms(self) -> float:
         """The mean over ranks."""
-        return statistics.fmean(self._figures["mean_ms"])
+        return statistics.fmean(self._each("mean_ms"))
 
     @property
     def p50_ms(self) -> float:
         """The median over ranks, of each rank's median."""
-        return statistics.median(self._figures["p50_ms"])
+        return statistics.median(self._each("p50_ms"))
 
     @property
     def min_ms(self) -> float:
         """The mean of the rank with the lowest."""
-        return min(self._figures["mean_ms"])
+        return min(self._each("mean_ms"))
 
     @property
     def max_ms(self) -> float:
         """The mean of the rank with the highest."""
-        return max(self._figures["mean_ms"])
+        return max(self._each("mean_ms"))
 
     @property
     def waiting_ms(self) -> float:
         """What one call spends in collectives inside it, the mean over ranks."""
-        return statistics.fmean(self._figures["waiting_ms"])
-
-    @property
-    def _own(self) -> list[float]:
-        columns = self._figures["mean_ms"], self._figures["waiting_ms"]
-        return [mean - waiting for mean, waiting in zip(*columns, strict=True)]
+        return statistics.fmean(self._each("waiting_ms"))
 
     @property
     def slowest_rank(self) -> int:
@@ -135,10 +119,8 @@ class RankRow(Mapping[int, RankTimes]):
         time in it.
         """
         if self.is_collective:
-            means = self._figures["mean_ms"]
-            return self._ranks[means.index(min(means))]
-        own = self._own
-        return self._ranks[own.index(max(own))]
+            return min(self.values(), key=lambda times: times.mean_ms).rank
+        return max(self.values(), key=lambda times: times.own_ms).rank
 
     @property
     def imbalance(self) -> float:
@@ -148,7 +130,7 @@ class RankRow(Mapping[int, RankTimes]):
         """
         if self.is_collective:
             return math.nan
-        own = self._own
+        own = self._each("own_ms")
         mean = statistics.fmean(own)
         return max(own) / mean if mean > 0.0 else 1.0
 
@@ -156,14 +138,12 @@ class RankRow(Mapping[int, RankTimes]):
         """Return the plain form: the figures over ranks, and those of each rank as lists."""
         over = ("mean_ms", "p50_ms", "min_ms", "max_ms", "waiting_ms", "slowest_rank", "imbalance")
         data = {name: _finite(getattr(self, name)) for name in over}
-        lists = {name: [*values] for name, values in self._figures.items()}
-        lists["count"] = [int(count) for count in lists["count"]]
         return {
             "path": output_text(self.path),
             "names": [output_text(name) for name in self.names],
             "clock": output_text(self.clock),
             **data,
-            "by_rank": {"rank": [*self._ranks], **lists},
+            "by_rank": {each.name: self._each(each.name) for each in fields(RankTimes)},
         }
 
     def __repr__(self) -> str:
@@ -180,19 +160,18 @@ class Waiting:
     its path's text only.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, rows: Sequence[Measured]) -> None:
         self._on_gpu: dict[str, float] = {}
         self._on_host: dict[str, float] = {}
-        for place, names in enumerate(columns.names):
-            if COLLECTIVE not in names[-1]:
+        for row in rows:
+            if COLLECTIVE not in row.names[-1]:
                 continue
-            text = "/".join(names)
-            host = columns.totals["host"][place]
-            gpu = columns.totals["gpu"][place] if columns.clocks[place] == "cuda" else host
+            text = "/".join(row.names)
+            gpu = row.gpu_ms if row.clock == "cuda" else row.host_ms
             around = text[: text.rindex(COLLECTIVE)].rstrip("/")
             while around:
                 self._on_gpu[around] = self._on_gpu.get(around, 0.0) + gpu
-                self._on_host[around] = self._on_host.get(around, 0.0) + host
+                self._on_host[around] = self._on_host.get(around, 0.0) + row.host_ms
                 around = around.rpartition("/")[0]
 
     def inside(self, names: Names, clock: str) -> float:
