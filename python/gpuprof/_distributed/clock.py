@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuprof._distributed.exchange import pause
-from gpuprof._distributed.world import Connection, StoreError, World
+from gpuprof._distributed.exchange import Exchange, pause
+from gpuprof._distributed.world import StoreError
 
 TRIES, MANY_RANKS, TRIES_OF_MANY = 32, 64, 12
 ANSWER_S = 5.0  # how long one message may take before the other side counts as gone
@@ -33,24 +33,20 @@ class Offset:
     reference: str
 
 
-def tries(world: World) -> int:
+def _tries(exchange: Exchange) -> int:
     """Return how many messages each rank sends; rank 0 answers one rank after the other."""
-    return TRIES if world.size <= MANY_RANKS else TRIES_OF_MANY
+    return TRIES if exchange.world.size <= MANY_RANKS else TRIES_OF_MANY
 
 
 def measure(
-    world: World,
-    connection: Connection,
-    folder: str,
-    deadline: float,
-    *,
-    is_over: Callable[[], bool],
+    exchange: Exchange, when: str, deadline: float, is_over: Callable[[], bool]
 ) -> Offset | None:
     """Ask rank 0 for its clock once it is there; None where it is not, until the deadline.
 
     Where `is_over`, rank 0 comes no more.
     """
-    hello, turn = _keys(folder, world.rank)
+    connection = exchange.connection
+    hello, turn = _keys(exchange, when, exchange.world.rank)
     connection.set(hello, b"")
     begun = time.monotonic()
     while not connection.has([turn]):
@@ -61,7 +57,7 @@ def measure(
         begun = time.monotonic()
     reference = connection.get(turn).decode("ascii", "replace")
     best: Offset | None = None
-    for number in range(tries(world)):
+    for number in range(_tries(exchange)):
         ask, answer = f"{hello}/{number}", f"{turn}/{number}"
         try:
             before = time.monotonic_ns()
@@ -84,11 +80,9 @@ def measure(
 
 
 def serve(
-    world: World,
-    connection: Connection,
-    folder: str,
+    exchange: Exchange,
+    when: str,
     deadline: float,
-    *,
     reference: str,
     has_left: Callable[[int], bool],
 ) -> None:
@@ -96,13 +90,13 @@ def serve(
 
     A rank that `has_left` is not waited for.
     """
-    waiting = [rank for rank in range(world.size) if rank != world.rank]
+    waiting = [*range(1, exchange.world.size)]
     while waiting:
         begun = time.monotonic()
         for rank in list(waiting):
-            hello, _ = _keys(folder, rank)
-            if connection.has([hello]):
-                _answer(world, connection, folder, rank, reference)
+            keys = _keys(exchange, when, rank)
+            if exchange.connection.has([keys[0]]):
+                _answer(exchange, *keys, reference)
                 waiting.remove(rank)
             elif has_left(rank):
                 waiting.remove(rank)
@@ -111,17 +105,18 @@ def serve(
         pause(begun, deadline)
 
 
-def _answer(world: World, connection: Connection, folder: str, rank: int, reference: str) -> None:
-    hello, turn = _keys(folder, rank)
+def _answer(exchange: Exchange, hello: str, turn: str, reference: str) -> None:
+    connection = exchange.connection
     connection.delete(hello)
     connection.set(turn, reference.encode("ascii", "replace"))
     try:
-        for number in range(tries(world)):
+        for number in range(_tries(exchange)):
             connection.wait(f"{hello}/{number}", ANSWER_S)
             connection.set(f"{turn}/{number}", str(time.monotonic_ns()).encode())
     except StoreError:  # the rank is gone
         connection.delete(turn)
 
 
-def _keys(folder: str, rank: int) -> tuple[str, str]:
-    return f"{folder}/{rank}/hello", f"{folder}/{rank}/turn"
+def _keys(exchange: Exchange, when: str, rank: int) -> tuple[str, str]:
+    folder = f"{exchange.folder}/{exchange.number}/{when}/{rank}"
+    return f"{folder}/hello", f"{folder}/turn"

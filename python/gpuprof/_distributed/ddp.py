@@ -1,4 +1,4 @@
-"""What DistributedDataParallel waits for at the end of a backward pass.
+"""The state of a watch, and what DistributedDataParallel waits for at the end of a backward pass.
 
 Its all-reduces begin in C++ and are waited for in a callback that it leaves to autograd. Autograd
 runs callbacks in the order in which they were left: one that is left before, by a hook on a result
@@ -7,17 +7,64 @@ of the forward pass, begins the scope, and leaves another one, which ends it.
 
 from __future__ import annotations
 
+import functools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import gpuprof._core as _core
-from gpuprof._distributed.state import DDP_WAIT, WatchState, scope, scope_below
-from gpuprof._frameworks import loaded
+from gpuprof._distributed.rows import COLLECTIVE
+from gpuprof._frameworks import loaded, torch_hooks
 
+UNNAMED_WAIT = "wait"
+DDP_WAIT = "ddp"
 MOST_OUTPUTS = 1_000  # that are looked through for a tensor in the result of a model
 MOST_TASKS = 1_000  # backward passes that have failed leave their number
+
+
+class WatchState:
+    """Whether collectives are measured, and what is known of the works that they returned.
+
+    A wrapper that somebody has wrapped once more stays where it is when the watch is closed, so
+    each of them asks.
+    """
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.is_open = True
+        self.works: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
+        self.tasks: set[int] = set()  # backward passes of autograd with a callback that waits
+        self._is_compiling: Callable[[], bool] = loaded.torch().compiler.is_compiling
+        self._close = close
+
+    def measures(self) -> bool:
+        """Whether a call is measured now: inside of a compiled region nothing is."""
+        return self.is_open and not self._is_compiling()
+
+    def passive(self) -> torch_hooks.Passive:
+        """A block whose failure ends the watch and not the program that it watches."""
+        return torch_hooks.Passive(self._fail)
+
+    def _fail(self, error: Exception) -> None:
+        self._close()
+        with suppress(RuntimeWarning):  # where warnings are errors
+            warnings.warn(
+                "gpuprof.distributed.time_collectives has stopped watching collectives, because of "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+@functools.lru_cache(maxsize=256)
+def scope(name: str, on_cpu: bool, path: str = "") -> Any:
+    """Return the scope of a collective, on the host's clock or on the GPU's where it is in use.
+
+    For a thread without open scopes its name begins with the text of a path.
+    """
+    return _core.timer(f"{path}{COLLECTIVE}{name}", backend="cpu" if on_cpu else "auto")
 
 
 class BackwardPaths:
@@ -100,9 +147,7 @@ class DdpWait:
     def _begin(self) -> None:
         with self._state.passive():
             _queue(self._end)
-            prefix = self._paths.prefix()
-            own = scope_below(prefix, DDP_WAIT, self._on_cpu) if prefix else None
-            self._opened = own or scope(DDP_WAIT, self._on_cpu)
+            self._opened = scope(DDP_WAIT, self._on_cpu, self._paths.prefix())
             self._opened.__enter__()
 
     def _end(self) -> None:

@@ -31,9 +31,7 @@ class Exchange:
     """One exchange, as one rank takes part in it. All methods but `collect` raise `StoreError`."""
 
     def __init__(self, world: World, kind: str) -> None:
-        if world.connection is None:
-            message = "one rank alone has nothing to exchange"
-            raise ValueError(message)
+        assert world.connection is not None
         self.world = world
         self.connection = world.connection
         self.folder = f"gpuprof/{kind}/{world.name}"

@@ -7,7 +7,6 @@ must not fail because its trace was not merged.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import tempfile
@@ -147,38 +146,44 @@ def merge_files(states: Mapping[int, FileState], members: Sequence[int], output:
     """Merge the files of the ranks that can be read here."""
     missing = {rank: "it said nothing of its file" for rank in members if rank not in states}
     cut: dict[int, str] = {}
-    with contextlib.ExitStack() as undo:
-        folder = None
-        usable: dict[int, Path] = {}
+    usable: dict[int, Path] = {}
+    left_out: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
         for rank, state in sorted(states.items()):
-            found, why = _closed_file(state), ""
-            if found is None and not state.is_closed and state.error is None:
-                if folder is None:
-                    folder = Path(undo.enter_context(tempfile.TemporaryDirectory()))
-                found, why = _repaired(state, folder / f"rank{rank}.json")
-                if found is not None:
-                    cut[rank] = why
+            found, why = _file_of(state, Path(folder, f"rank{rank}.json"))
             if found is None:
-                missing[rank] = why or _why_unusable(state)
-            else:
-                usable[rank] = found
-        return _merged(usable, missing, cut, output)
+                missing[rank] = why
+                continue
+            usable[rank] = found
+            if why:
+                cut[rank] = why
+        try:
+            done = tools.merge([*usable.values()], output, left_out=left_out)
+        except (TraceError, OSError, ValueError) as error:
+            unread = {rank: left_out.get(str(path), str(error)) for rank, path in usable.items()}
+            return RankMerge(None, missing={**missing, **unread})
+    for rank, path in list(usable.items()):
+        if str(path) in left_out:
+            del usable[rank]
+            cut.pop(rank, None)
+            missing[rank] = left_out[str(path)]
+    errors = (source["clock_error_ms"] for source in done.inputs)
+    clocks_by_rank = dict(zip(usable, errors, strict=True))
+    return RankMerge(done.output, done.events, tuple(usable), missing, cut, clocks_by_rank)
 
 
-def _closed_file(state: FileState) -> Path | None:
-    path = Path(state.path)
-    is_it = state.is_closed and state.size >= 0 and _mark(path) == (state.size, state.check)
-    return path if is_it else None
+def _file_of(state: FileState, target: Path) -> tuple[Path | None, str]:
+    """Return the file of a rank and how it was cut off, if it was; or None and why there is none.
 
-
-def _why_unusable(state: FileState) -> str:
+    One that was never closed is repaired into `target`.
+    """
+    path, part = Path(state.path), Path(f"{state.path}.part")
+    if state.is_closed and state.size >= 0 and _mark(path) == (state.size, state.check):
+        return path, ""
     if state.error is not None:
-        return state.error
-    return f"its file is not here, but on {state.host}: {state.path}"
-
-
-def _repaired(state: FileState, target: Path) -> tuple[Path | None, str]:
-    part = Path(f"{state.path}.part")
+        return None, state.error
+    if state.is_closed:
+        return None, f"its file is not here, but on {state.host}: {path}"
     if not part.exists():
         return None, f"it never closed its file, and there is no {part} on this host"
     try:
@@ -186,28 +191,3 @@ def _repaired(state: FileState, target: Path) -> tuple[Path | None, str]:
     except (TraceError, OSError) as error:
         return None, f"it never closed its file, and {part} cannot be repaired: {error}"
     return target, f"it never closed its file; {done.events:,} events were in {part}"
-
-
-def _merged(
-    usable: dict[int, Path], missing: dict[int, str], cut: dict[int, str], output: str
-) -> RankMerge:
-    left_out: dict[str, str] = {}
-    try:
-        done = tools.merge([*usable.values()], output, left_out=left_out)
-    except (TraceError, OSError, ValueError) as error:
-        why = {rank: left_out.get(str(path), str(error)) for rank, path in usable.items()}
-        return RankMerge(None, missing={**missing, **why})
-    for rank, path in list(usable.items()):
-        if str(path) in left_out:
-            del usable[rank]
-            cut.pop(rank, None)
-            missing[rank] = left_out[str(path)]
-    errors = [source["clock_error_ms"] for source in done.inputs]
-    return RankMerge(
-        done.output,
-        done.events,
-        tuple(usable),
-        missing,
-        cut,
-        dict(zip(usable, errors, strict=True)),
-    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.text import output_text
+from gpuprof._common.records import Plain, head, now
 from gpuprof._common.units import duration
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from gpuprof._display.records import Records
     from gpuprof._timing.rows import Names
 
-FORMAT = "gpuprof-rank-stats"
-VERSION = 1
 SAME_WITHIN = 1.02  # below this imbalance no rank is called slow
 MOST_NAMED = 16
 MOST_RANGES = 16
 
 
-class RankStats(Shown, Exported, Mapping[Any, RankRow]):
+@dataclass(repr=False, eq=False)
+class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
     """What the scopes of all ranks have measured, as `gather_stats` returns it on rank 0.
 
     ``ranks["step/forward"]`` is the row of that path; where several clocks measured it, the GPU's
@@ -43,16 +42,21 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
         When, as ISO 8601 text in UTC. None: now.
     """
 
-    def __init__(self, members: Iterable[int], created: str | None = None) -> None:
-        self.members = tuple(members)
-        self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.left_out: dict[int, str] = {}
-        self.empty: tuple[int, ...] = ()
-        self.pending: tuple[int, ...] = ()
-        self.store_error: str | None = None
-        self._hosts: dict[int, str] = {}
-        self._raw: dict[int, bytes] = {}
-        self._rows: dict[tuple[Names, str], RankRow] = {}
+    members: tuple[int, ...]
+    created: str = field(default_factory=now)
+    left_out: dict[int, str] = field(default_factory=dict)
+    empty: tuple[int, ...] = ()
+    pending: tuple[int, ...] = ()
+    store_error: str | None = None
+    hosts: dict[int, str] = field(default_factory=dict)
+    _raw: dict[int, bytes] = field(default_factory=dict)
+    _rows: dict[tuple[Names, str], RankRow] = field(default_factory=dict)
+
+    _HEAD = head("gpuprof-rank-stats", unit="ms")
+    _MEMBERS = (
+        *("format", "version", "created", "unit", "ranks", "missing", "left_out", "empty"),
+        *("pending", "hosts", "store_error", "slowest_rank", "rows"),
+    )
 
     def add(self, rank: int, raw: bytes) -> None:
         """Add the statistics that a further rank wrote; it is left out where they are damaged."""
@@ -61,7 +65,7 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
         except wire.WireError as error:
             self.left_out[rank] = str(error)
             return
-        self._hosts[rank], self._raw[rank] = host, raw
+        self.hosts[rank], self._raw[rank] = host, raw
         if not rows:
             self.empty = (*self.empty, rank)
         if pending:
@@ -85,9 +89,9 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
         )
 
     @property
-    def hosts(self) -> dict[int, str]:
-        """The host of each rank that is in it."""
-        return {rank: self._hosts[rank] for rank in self.ranks}
+    def rows(self) -> list[RankRow]:
+        """The row of each scope and clock."""
+        return [*self._rows.values()]
 
     def stats(self, rank: int) -> Stats:
         """Return all that one rank has measured.
@@ -114,7 +118,7 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
 
     def largest(self) -> RankRow | None:
         """Return the outermost row with the largest total that several ranks have, or None."""
-        shared = [row for row in self._rows.values() if len(row) > 1 and not row.is_collective]
+        shared = [row for row in self.rows if len(row) > 1 and not row.is_collective]
         depth = min((len(row.names) for row in shared), default=0)
         outermost = [row for row in shared if len(row.names) == depth]
         return max(outermost, key=lambda row: row.total_ms, default=None)
@@ -147,14 +151,14 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
 
     def __getitem__(self, key: Any) -> RankRow:
         if isinstance(key, str):
-            rows = [row for row in self._rows.values() if row.path == key]
+            rows = [row for row in self.rows if row.path == key]
             rows.sort(key=lambda row: (row.clock != "cuda", row.clock == "cpu"))
         elif isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str):
-            rows = [row for row in self._rows.values() if (row.path, row.clock) == key]
+            rows = [row for row in self.rows if (row.path, row.clock) == key]
         else:
             rows = [self._rows[key]] if isinstance(key, tuple) and key in self._rows else []
         if not rows:
-            paths = ", ".join(dict.fromkeys(repr(row.path) for row in self._rows.values()))
+            paths = ", ".join(dict.fromkeys(repr(row.path) for row in self.rows))
             message = f"no row {key!r}; the paths are {paths}" if paths else "nothing was measured"
             raise KeyError(message)
         return rows[0]
@@ -165,43 +169,25 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "created": self.created,
-            "unit": "ms",
-            "ranks": [*self.ranks],
-            "missing": [*self.missing],
-            "left_out": {str(rank): output_text(why) for rank, why in self.left_out.items()},
-            "empty": [*self.empty],
-            "pending": [*self.pending],
-            "hosts": {str(rank): output_text(host) for rank, host in self.hosts.items()},
-            "store_error": self.store_error,
-            "slowest_rank": self.slowest_rank,
-            "rows": [row.to_dict() for row in self._rows.values()],
-        }
-
     def _table(self) -> Table:
-        tree = [(line.row, line.depth, line.label) for line in tree_lines([*self.values()])]
-        clocks = {row.clock for row, _, _ in tree}
-        everywhere = max((len(row) for row, _, _ in tree), default=0)
+        tree = tree_lines(self.rows)
+        clocks = {row.clock for row in self.rows}
+        everywhere = max(map(len, self.rows), default=0)
         is_whole = everywhere == len(self.ranks)
         cells = []
-        for row, _, label in tree:
-            imbalance = row.imbalance
-            several = len(row) > 1
+        for line in tree:
+            row, several = line.row, len(line.row) > 1
+            imbalance = f"{row.imbalance:.2f}" if math.isfinite(row.imbalance) else ""
             cells.append(
                 {
-                    "scope": label,
+                    "scope": line.label,
                     "clock": row.clock if len(clocks) > 1 else "",
                     "mean": duration(row.mean_ms),
                     "p50": duration(row.p50_ms),
                     "min": duration(row.min_ms),
                     "max": duration(row.max_ms),
                     "waiting": duration(row.waiting_ms) if row.waiting_ms > 0.0 else "",
-                    "imbalance": f"{imbalance:.2f}" if several and math.isfinite(imbalance) else "",
+                    "imbalance": imbalance if several else "",
                     "slowest": f"rank {row.slowest_rank}" if several else "",
                     "ranks": "" if is_whole and len(row) == everywhere else _ranks_of(row),
                 }
@@ -211,14 +197,14 @@ class RankStats(Shown, Exported, Mapping[Any, RankRow]):
             left={"scope", "clock", "ranks"},
             title=_title(len(self.ranks), len(self.members), clocks),
             notes=self.notes(),
-            depths=[depth for _, depth, _ in tree],
-            paths=[row.path for row, _, _ in tree],
+            depths=[line.depth for line in tree],
+            paths=[line.row.path for line in tree],
         )
 
     def _records(self) -> Records:
         from gpuprof._display.records import Records
 
-        forms = [row.to_dict() for row in self.values()]
+        forms = [row.to_dict() for row in self.rows]
         return Records.of_plain({**form, "by_rank": {}} for form in forms)
 
     def tree(self) -> str:

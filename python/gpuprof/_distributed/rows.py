@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
-from gpuprof._common.text import output_text
+from gpuprof._common.records import Plain
 
 if TYPE_CHECKING:
     from gpuprof._distributed.wire import Measured
@@ -40,18 +40,27 @@ class RankTimes:
         return self.mean_ms - self.waiting_ms
 
 
-class RankRow(Mapping[int, RankTimes]):
+@dataclass(repr=False, eq=False)
+class RankRow(Plain, Mapping[int, RankTimes]):
     """One scope on one clock, on all ranks that measured it: a mapping from ranks to times.
 
     `names` are the scopes of the path, outermost first, and `path` joins them by ``/``. The
     figures of the row are over ranks, each rank with the mean of one call.
     """
 
-    def __init__(self, names: Names, clock: str) -> None:
-        self.names = names
-        self.clock = clock
-        self.path = "/".join(names)
-        self._by_rank: dict[int, RankTimes] = {}
+    names: Names
+    clock: str
+    _by_rank: dict[int, RankTimes] = field(default_factory=dict)
+
+    _MEMBERS = (
+        *("path", "names", "clock", "mean_ms", "p50_ms", "min_ms", "max_ms", "waiting_ms"),
+        *("slowest_rank", "imbalance", "by_rank"),
+    )
+
+    @property
+    def path(self) -> str:
+        """The names of the path, joined by ``/``."""
+        return "/".join(self.names)
 
     def add(self, rank: int, times: Sequence[float], waiting_ms: float) -> None:
         """Add a rank: its count, total, mean, p50, min and max, and all it waited."""
@@ -134,17 +143,10 @@ class RankRow(Mapping[int, RankTimes]):
         mean = statistics.fmean(own)
         return max(own) / mean if mean > 0.0 else 1.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form: the figures over ranks, and those of each rank as lists."""
-        over = ("mean_ms", "p50_ms", "min_ms", "max_ms", "waiting_ms", "slowest_rank", "imbalance")
-        data = {name: _finite(getattr(self, name)) for name in over}
-        return {
-            "path": output_text(self.path),
-            "names": [output_text(name) for name in self.names],
-            "clock": output_text(self.clock),
-            **data,
-            "by_rank": {each.name: self._each(each.name) for each in fields(RankTimes)},
-        }
+    @property
+    def by_rank(self) -> dict[str, list[float]]:
+        """The figures of each rank, as lists in one order."""
+        return {each.name: self._each(each.name) for each in fields(RankTimes)}
 
     def __repr__(self) -> str:
         return (
@@ -180,7 +182,3 @@ class Waiting:
             return 0.0
         by_text = self._on_gpu if clock == "cuda" else self._on_host
         return by_text.get("/".join(names), 0.0)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -8,6 +8,7 @@ import socket
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
@@ -101,41 +102,27 @@ def trace(
     checks.number("timeout_s", timeout_s, 0.0, checks.MOST_S)
     checks.flag("merge", merge)
     options = {"args": args, "buffer_mib": buffer_mib}
-    return RankTrace(
-        checks.path("path", path),
-        options,
-        merge=merge,
-        timeout_s=timeout_s,
-        store=store,
-        group=group,
-    )
+    return RankTrace(checks.path("path", path), options, merge, timeout_s, (store, group))
 
 
+@dataclass(repr=False, eq=False)
 class RankTrace:
     """The trace of one rank among several, as `trace` returns it; used once."""
 
-    def __init__(
-        self,
-        pattern: str,
-        options: Mapping[str, Any],
-        *,
-        merge: bool,
-        timeout_s: float,
-        store: Any,
-        group: Any,
-    ) -> None:
-        trace_path.expand(pattern)  # an unknown pattern is an error of this call
-        self._pattern = pattern
-        self._options = options
-        self._merge = merge
-        self._timeout_s = timeout_s
-        self._meeting = store, group
-        self._writer: TraceWriter | None = None
-        self._exchange: Exchange | None = None
-        self._reference = ""
-        self._whole = ""
-        self._closed = False
-        self._result: RankMerge | None = None
+    _pattern: str
+    _options: Mapping[str, Any]
+    _merge: bool
+    _timeout_s: float
+    _meeting: tuple[Any, Any]  # the store and the group
+    _writer: TraceWriter | None = None
+    _exchange: Exchange | None = None
+    _reference: str = ""
+    _whole: str = ""
+    _closed: bool = False
+    _result: RankMerge | None = None
+
+    def __post_init__(self) -> None:
+        trace_path.expand(self._pattern)  # an unknown pattern is an error of this call
 
     @property
     def writer(self) -> TraceWriter:
@@ -245,29 +232,19 @@ class RankTrace:
             raise StoreError(message)
 
     def _measure_clock(self, exchange: Exchange, when: str, deadline: float) -> None:
-        world, connection = exchange.world, exchange.connection
-        folder = f"{exchange.folder}/{exchange.number}/{when}"
-        if world.rank != 0:
-
-            def is_over() -> bool:
-                return _has_closed(exchange, 0) or exchange.is_closed()
-
-            found = clock.measure(world, connection, folder, deadline, is_over=is_over)
-        else:
-            now = time.monotonic_ns()
-            found = clock.Offset(now, 0, 0, self._reference)
+        if exchange.world.rank == 0:
+            found: clock.Offset | None = clock.Offset(time.monotonic_ns(), 0, 0, self._reference)
 
             def has_left(rank: int) -> bool:
                 return when == "end" and _has_closed(exchange, rank)
 
-            clock.serve(
-                world,
-                connection,
-                folder,
-                deadline,
-                reference=self._reference,
-                has_left=has_left,
-            )
+            clock.serve(exchange, when, deadline, self._reference, has_left)
+        else:
+
+            def is_over() -> bool:
+                return _has_closed(exchange, 0) or exchange.is_closed()
+
+            found = clock.measure(exchange, when, deadline, is_over)
         if found is not None:
             args = anchor_args(found.clock, found.offset, found.error, found.reference)
             self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=args)

@@ -13,8 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._distributed.ddp import BackwardPaths, DdpWait, first_with_gradient
-from gpuprof._distributed.state import UNNAMED_WAIT, WatchState, scope
+from gpuprof._distributed.ddp import (
+    UNNAMED_WAIT,
+    BackwardPaths,
+    DdpWait,
+    WatchState,
+    first_with_gradient,
+    scope,
+)
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof.errors import InvalidStateError
 

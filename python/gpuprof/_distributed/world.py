@@ -105,7 +105,6 @@ class World:
 
 
 _connections: WeakKeyDictionary[Any, Connection] = WeakKeyDictionary()
-_kept: list[tuple[Any, Connection]] = []  # of stores that take no weak references
 _lock = threading.Lock()
 
 
@@ -167,25 +166,12 @@ def _from_environment(call: str, store: Any, group: Any) -> World:
 def connect(store: Any) -> Connection:
     """Return gpuprof's own connection to a store, the same one each time."""
     with _lock:
-        known = _known(store)
+        known = _connections.get(store)
     if known is not None:
         return known
     made = Connection(_cloned(store))  # which may wait for the store's host
     with _lock:
-        known = _known(store)  # that of another thread meanwhile
-        if known is None:
-            try:
-                _connections[store] = made
-            except TypeError:
-                _kept.append((store, made))
-        return known or made
-
-
-def _known(store: Any) -> Connection | None:
-    try:
-        return _connections.get(store)
-    except TypeError:
-        return next((kept for each, kept in _kept if each is store), None)
+        return _connections.setdefault(store, made)
 
 
 def _cloned(store: Any) -> Any:

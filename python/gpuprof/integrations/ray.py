@@ -24,7 +24,7 @@ def gather_stats(actors: Sequence[Any], timeout_s: float = 60.0) -> RankStats:
     reason.
     """
     answers = _ask(actors, timeout_s, _packed)
-    result = RankStats(range(len(actors)))
+    result = RankStats(tuple(range(len(actors))))
     for number, answer in answers.items():
         if isinstance(answer, bytes):
             result.add(number, answer)
