@@ -24,8 +24,6 @@ from gpuprof._common.imports import need
 from gpuprof._common.units import duration
 from gpuprof._timing.listeners import Listener, on_sample
 
-_OTEL = "opentelemetry-api"
-
 __all__ = ["log_every", "opentelemetry", "prometheus"]
 
 Paths: TypeAlias = "str | Iterable[str] | None"
@@ -38,6 +36,8 @@ BUCKETS = (
 )
 DURATION = "gpuprof.scope.duration"
 FAILURES = "gpuprof.scope.failures"
+_DURATION = "Time from a scope's begin to its end, on its clock"
+_FAILURES = "Scopes whose body raised, or that were not timed"
 
 
 def opentelemetry(
@@ -73,13 +73,17 @@ def opentelemetry(
     ModuleNotFoundError
         Without the client, opentelemetry-api.
     """
-    metrics = need("opentelemetry.metrics", "gpuprof.exporters.opentelemetry()", _OTEL)
+    what = "gpuprof.exporters.opentelemetry()"
+    metrics, context = (
+        need(f"opentelemetry.{part}", what, "opentelemetry-api") for part in ("metrics", "context")
+    )
     if meter is None:
         meter = metrics.get_meter("gpuprof")
     _require(meter, "create_histogram", "meter", "a Meter of OpenTelemetry")
     if tracer is not None:
         _require(tracer, "start_span", "tracer", "a Tracer of OpenTelemetry")
-    return on_sample(_OpenTelemetry(meter, tracer, _checked_buckets(buckets)), paths)
+    bounds = _checked_buckets(buckets)
+    return on_sample(_OpenTelemetry(meter, tracer, bounds, context.Context()), paths)
 
 
 def prometheus(
@@ -187,44 +191,36 @@ class _OpenTelemetry:
 
     __qualname__ = "opentelemetry"
 
-    def __init__(self, meter: Any, tracer: Any, bounds: Sequence[float]) -> None:
+    def __init__(self, meter: Any, tracer: Any, bounds: Sequence[float], context: Any) -> None:
         self._tracer = tracer
-        # Not that of whoever happens to read: a span has no parent.
-        what = "gpuprof.exporters.opentelemetry()"
-        self._no_context = need("opentelemetry.context", what, _OTEL).Context()
+        self._no_context = context  # not that of whoever happens to read: a span has no parent
         self._durations = meter.create_histogram(
             DURATION,
             unit="s",
-            description="Time from a scope's begin to its end, on its clock",
+            description=_DURATION,
             explicit_bucket_boundaries_advisory=bounds,
         )
-        self._failures = meter.create_counter(
-            FAILURES, unit="{scope}", description="Scopes whose body raised, or that were not timed"
-        )
+        self._failures = meter.create_counter(FAILURES, unit="{scope}", description=_FAILURES)
 
     def __call__(self, samples: Samples) -> None:
         # Spans are on the wall clock.
         wall = time.time_ns() - time.monotonic_ns()
         for sample in samples:
             attributes = {"path": sample.path, "clock": sample.clock}
+            more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
             if sample.failed:
                 self._failures.add(1, attributes)
             else:
+                more["gpuprof.duration"] = sample.ms / 1e3
                 self._durations.record(sample.ms / 1e3, attributes)
             if self._tracer is not None:
-                self._make_span(sample, attributes, wall)
-
-    def _make_span(self, sample: _core.Sample, attributes: dict[str, Any], wall: int) -> None:
-        more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
-        if not sample.failed:
-            more["gpuprof.duration"] = sample.ms / 1e3
-        span = self._tracer.start_span(
-            sample.names[-1],
-            context=self._no_context,
-            attributes=more,
-            start_time=sample.host_begin_ns + wall,
-        )
-        span.end(end_time=sample.host_end_ns + wall)
+                span = self._tracer.start_span(
+                    sample.names[-1],
+                    context=self._no_context,
+                    attributes=more,
+                    start_time=sample.host_begin_ns + wall,
+                )
+                span.end(end_time=sample.host_end_ns + wall)
 
 
 class _Prometheus:
@@ -235,26 +231,15 @@ class _Prometheus:
     def __init__(self, client: Any, registry: Any, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.handle: Listener | None = None
-        labels = ["path", "clock"]
-        durations = client.Histogram(
-            "gpuprof_scope_duration_seconds",
-            "Time from a scope's begin to its end, on its clock",
-            labels,
-            registry=registry,
-            buckets=bounds,
+        options = {"labelnames": ["path", "clock"], "registry": registry}
+        self._durations = client.Histogram(
+            "gpuprof_scope_duration_seconds", _DURATION, buckets=bounds, **options
         )
         try:
-            failures = client.Counter(
-                "gpuprof_scope_failures",
-                "Scopes whose body raised, or that were not timed",
-                labels,
-                registry=registry,
-            )
+            self._failures = client.Counter("gpuprof_scope_failures", _FAILURES, **options)
         except ValueError:
-            registry.unregister(durations)
+            registry.unregister(self._durations)
             raise
-        self._durations = durations
-        self._failures = failures
 
     def __call__(self, samples: Samples) -> None:
         for sample in samples:
@@ -278,23 +263,19 @@ class _Lines:
         self._n = n
         self._logger = logger
         self._level = level
-        self._since: dict[tuple[tuple[str, ...], str], array[float]] = {}
-        self._failed: dict[tuple[tuple[str, ...], str], int] = {}
+        self._since: dict[tuple[tuple[str, ...], str], array[float]] = {}  # NaN for a failed one
 
     def __call__(self, samples: Samples) -> None:
         for sample in samples:
             key = sample.names, sample.clock
-            if sample.failed:
-                self._failed[key] = self._failed.get(key, 0) + 1
-            else:
-                self._since.setdefault(key, array("d")).append(sample.ms)
-            failed = self._failed.get(key, 0)
-            if len(self._since.get(key, ())) + failed >= self._n:
-                self._log(sample, self._since.pop(key, array("d")), self._failed.pop(key, 0))
+            times = self._since.setdefault(key, array("d"))
+            times.append(math.nan if sample.failed else sample.ms)
+            if len(times) >= self._n:
+                self._log(sample, self._since.pop(key))
 
-    def _log(self, sample: _core.Sample, times: Sequence[float], failed: int) -> None:
-        ordered = sorted(times)
-        count = len(ordered)
+    def _log(self, sample: _core.Sample, times: Sequence[float]) -> None:
+        ordered = sorted(ms for ms in times if not math.isnan(ms))
+        count, failed = len(ordered), len(times) - len(ordered)
         mean = sum(ordered) / count if count else None
         p99 = ordered[math.ceil(0.99 * count) - 1] if count else None
         largest = ordered[-1] if count else None
@@ -310,12 +291,8 @@ class _Lines:
         self._logger.log(
             self._level,
             "%s (%s): %d samples, mean %s, p99 %s, max %s%s",
-            sample.path,
-            sample.clock,
-            count,
-            duration(mean),
-            duration(p99),
-            duration(largest),
+            *(sample.path, sample.clock, count),
+            *map(duration, (mean, p99, largest)),
             f", {failed} failed" if failed else "",
             extra={"gpuprof": facts},
         )
@@ -326,13 +303,14 @@ def _require(given: Any, method: str, name: str, expected: str) -> None:
         raise type_error(given, name, expected)
 
 
-def _checked_buckets(buckets: object) -> tuple[float, ...]:
-    expected = "numbers of seconds that increase, such as (0.001, 0.01, 0.1)"
-    if not isinstance(buckets, Sequence) or isinstance(buckets, str) or not buckets:
-        raise value_error(buckets, "buckets", expected)
-    for bound in buckets:
-        if isinstance(bound, bool) or not isinstance(bound, (int, float)) or math.isnan(bound):
-            raise value_error(buckets, "buckets", expected)
-    if any(low >= high for low, high in pairwise(buckets)):
+def _checked_buckets(buckets: Any) -> tuple[float, ...]:
+    is_list = isinstance(buckets, Sequence) and not isinstance(buckets, str) and len(buckets) > 0
+    if (
+        not is_list
+        or any(isinstance(each, bool) or not isinstance(each, (int, float)) for each in buckets)
+        or any(math.isnan(each) for each in buckets)
+        or any(low >= high for low, high in pairwise(buckets))
+    ):
+        expected = "numbers of seconds that increase, such as (0.001, 0.01, 0.1)"
         raise value_error(buckets, "buckets", expected)
     return tuple(map(float, buckets))
