@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common.wrapping import around_calls, as_awaitable_as, check_function
 from gpuprof._frameworks.torch_compile import in_graph
 
 if TYPE_CHECKING:
@@ -33,41 +34,23 @@ def decorate(scope: Scope | Annotation, function: Any) -> Any:
     """
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(scope, function.__func__))
-    kind = "an annotation" if isinstance(scope, _core.Annotation) else "a timer scope"
-    if isinstance(function, type):
-        method = next(
-            (name for name in ("forward", "__call__") if name in vars(function)), "__init__"
-        )
-        message = (
-            f"{kind} decorates a function, got the class {function.__qualname__}; decorate a "
-            f"method of it, such as {function.__qualname__}.{method}"
-        )
-        raise TypeError(message)
-    if not callable(function):
-        message = (
-            f"{kind} decorates a function, got {type(function).__name__}; "
-            "use it in a with statement instead"
-        )
-        raise TypeError(message)
+    is_range = isinstance(scope, _core.Annotation)
+    check_function("an annotation" if is_range else "a timer scope", function)
     if scope.name is None:
         given = {key: value for key, value in scope._options.items() if value is not None}
-        make = _core.annotate if isinstance(scope, _core.Annotation) else _core.timer
+        make = _core.annotate if is_range else _core.timer
         scope = make(name_of(function), **given)
-    return _core._shorten(_wrapped(scope, function))
-
-
-# A wrapper's closure is `function` and `scope`, where `_core._shorten` looks for them.
-
-
-def _wrapped(scope: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    is_range = isinstance(scope, _core.Annotation)
-    if inspect.isasyncgenfunction(function):
-        return (_annotated_async_generator if is_range else _async_generator)(scope, function)
     if inspect.iscoroutinefunction(function):
-        return (_annotated_coroutine if is_range else _coroutine)(scope, function)
-    if inspect.isgeneratorfunction(function):
-        return (_annotated_generator if is_range else _generator)(scope, function)
-    return _function(scope, function)
+        return _core._shorten((_annotated_coroutine if is_range else _coroutine)(scope, function))
+    is_async = inspect.isasyncgenfunction(function)
+    if not is_async and not inspect.isgeneratorfunction(function):
+        return _core._shorten(_function(scope, function))
+    if is_range:
+        return around_calls(lambda: nullcontext() if in_graph() else _one_range(scope), function)
+    return _core._shorten((_async_generator if is_async else _generator)(scope, function))
+
+
+# Where `_core._shorten` gets a wrapper, its closure is `function` and `scope`.
 
 
 def _function(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,18 +102,7 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
         finally:
             del resume, closed  # what they hold of an exception would hold this frame
 
-    return _as_awaitable_as(function, timed)
-
-
-def _as_awaitable_as(
-    function: Callable[..., Any], wrapper: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Return a generator function that can be awaited if `function` can (`types.coroutine`)."""
-    code = getattr(function, "__code__", None)
-    if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
-        awaitable: Callable[..., Any] = types.coroutine(wrapper)
-        return awaitable
-    return wrapper
+    return as_awaitable_as(function, timed)
 
 
 def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,55 +136,16 @@ def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[...
 def _annotated_coroutine(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def annotated(*args: Any, **kwargs: Any) -> Any:
-        number = scope._start()
-        try:
+        with _one_range(scope):
             return await function(*args, **kwargs)
-        finally:
-            scope._end(number)
 
     return annotated
 
 
-def _annotated_generator(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def annotated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        if in_graph():
-            return (yield from function(*args, **kwargs))
-        number = scope._start()
-        try:
-            return (yield from function(*args, **kwargs))
-        finally:
-            scope._end(number)
-
-    return _as_awaitable_as(function, annotated)
-
-
-def _annotated_async_generator(
-    scope: Annotation, function: Callable[..., Any]
-) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def annotated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        number = scope._start()
-        resume: Callable[[], Any] | None = None
-        try:
-            generator = function(*args, **kwargs)
-            resume = functools.partial(generator.__anext__)
-            while True:
-                try:
-                    item = await resume()
-                except StopAsyncIteration:
-                    return
-                try:
-                    sent = yield item
-                except GeneratorExit:
-                    await generator.aclose()
-                    raise
-                except BaseException as error:
-                    resume = functools.partial(generator.athrow, error)
-                else:
-                    resume = functools.partial(generator.asend, sent)
-        finally:
-            del resume
-            scope._end(number)
-
-    return annotated
+@contextmanager
+def _one_range(scope: Annotation) -> Iterator[None]:
+    number = scope._start()
+    try:
+        yield
+    finally:
+        scope._end(number)

@@ -151,19 +151,16 @@ def on_sample(f: Callable[[Samples], object], paths: str | Iterable[str] | None 
     if not callable(given):
         message = f"f: expected a function that takes a list of samples, got {type(given).__name__}"
         raise TypeError(message)
-    return _listen(Listener(f, _checked(paths)))
+    listener = Listener(f, _checked(paths))
+    _close_at_exit()
+    _listening.append(listener)
+    return listener
 
 
 def call_all() -> None:
     """Hand all listeners what waits for them. Called by C++."""
     for listener in list(_listening):
         listener._call()
-
-
-def _listen(listener: Listener) -> Listener:
-    _close_at_exit()
-    _listening.append(listener)
-    return listener
 
 
 def _forget(listener: Listener) -> None:

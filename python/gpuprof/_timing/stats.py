@@ -219,12 +219,6 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         footers = stats_table.footers(self.dropped, self.memory)
         return stats_table.table(self, footers, sort=sort, columns=columns)
 
-    def to_markdown(self, **options: Any) -> str:
-        """Return a Markdown table, a line for each row; the options are those of `table`."""
-        from gpuprof._timing.stats_table import markdown
-
-        return markdown(self._table(**options))
-
     def tree(self) -> str:
         """Return the table as plain text, indented by nesting."""
         return self.table()

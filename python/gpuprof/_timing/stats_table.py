@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common.checks import choice
-from gpuprof._common.text import in_markdown, shown_text
 from gpuprof._common.units import NOTHING, byte_size, duration, rate
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table
@@ -234,12 +232,6 @@ def footers(dropped: int, memory: Iterable[TorchMemory]) -> list[str]:
             f" {'+' if delta >= 0 else ''}{byte_size(delta)} since the last reset"
         )
     return found
-
-
-def markdown(content: Table) -> str:
-    """Write the table in Markdown, with the footers as paragraphs."""
-    footers = [text for note in content.notes for text in ("", in_markdown(shown_text(note)))]
-    return "\n".join([*replace(content, notes=()).markdown(), *footers]) + "\n"
 
 
 def plot(rows: Sequence[Row], ax: Any) -> Any:

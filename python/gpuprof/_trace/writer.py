@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back, wait
+from gpuprof._common.wrapping import around_calls
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
 from gpuprof._trace.base import TraceBlock
@@ -22,7 +23,6 @@ from gpuprof._trace.checks import (
     moment,
     series,
 )
-from gpuprof._trace.decorate import decorate
 from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         if not self._collect:
             message = "a TraceWriter that does not collect is no decorator; use gpuprof.trace(path)"
             raise TypeError(message)
-        decorated: _Function = decorate(self._for_a_call, function)
+        decorated: _Function = around_calls(self._for_a_call, function)
         self._say_unused.detach()
         return decorated
 
