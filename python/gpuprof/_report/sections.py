@@ -102,14 +102,15 @@ def sides_part(found: Comparison) -> str:
 
 def _grid(lines: Sequence[_Line], **options: Any) -> str:
     """Return a table in which columns with a number in any line are sorted by numbers."""
+    columns = [*lines[0]] if lines else []
+    found = {name: [line[name][1] for line in lines] for name in columns}
     numbers = {
-        name: [math.nan if line[name][1] is None else line[name][1] for line in lines]
-        for name in (lines[0] if lines else ())
-        if any(line[name][1] is not None for line in lines)
+        name: [math.nan if each is None else each for each in column]
+        for name, column in found.items()
+        if any(each is not None for each in column)
     }
     texts = [{name: text for name, (text, _) in line.items()} for line in lines]
-    left = {*(lines[0] if lines else ())} - numbers.keys()
-    return Table.of(texts, left=left, **options).html(numbers)
+    return Table.of(texts, left={*columns} - numbers.keys(), **options).html(numbers)
 
 
 def _line(result: BenchResult, added: _Line) -> _Line:

@@ -24,7 +24,7 @@ def name_of(function: Any) -> str:
     return name or type(function).__qualname__
 
 
-def decorate(scope: Scope | Annotation, function: Any) -> Any:
+def decorate(scope: Any, function: Any) -> Any:
     """Return `function` with each call timed by `scope`, or shown as an annotation.
 
     An unnamed scope is replaced by one with the function's ``__qualname__``. A generator is timed
