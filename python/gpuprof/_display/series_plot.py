@@ -74,12 +74,12 @@ def svg(marks: Sequence[Mark], change: int | None, ends: tuple[str, str], title:
     step = (right - _LEFT) / len(marks)
     xs = [_LEFT + step * (place + 0.5) for place in range(len(marks))]
     parts = [axes.text(4, 16, title, more=' font-weight="bold"')]
-    for label, y in zip(_labels(low, high), (_TOP, base), strict=True):
-        parts.append(line(_LEFT, y, right, y, GREY, more=' stroke-width="0.5"'))
-        parts.append(axes.text(_LEFT - 6, y + 4, label, "end"))
+    for label, edge in zip(_labels(low, high), (_TOP, base), strict=True):
+        parts.append(line(_LEFT, edge, right, edge, GREY, more=' stroke-width="0.5"'))
+        parts.append(axes.text(_LEFT - 6, edge + 4, label, "end"))
     if change is not None:
-        x = xs[change] - step / 2
-        parts.append(line(x, _TOP, x, base, RED, more=' stroke-dasharray="4 3"'))
+        between = xs[change] - step / 2
+        parts.append(line(between, _TOP, between, base, RED, more=' stroke-dasharray="4 3"'))
     path = " ".join(
         f"{x:.1f},{axis.at(mark.value):.1f}"
         for x, mark in zip(xs, marks, strict=True)

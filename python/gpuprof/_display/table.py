@@ -165,7 +165,7 @@ class Table:
     def _html_line(
         self, place: int, sort: Mapping[str, Sequence[float]] | None, bars: Sequence[float]
     ) -> str:
-        cells = []
+        cells: list[str] = []
         for column, text in zip(self.columns, self.lines[place], strict=True):
             style, bar, value = self._align(column), "", ""
             if not cells and self.depths:

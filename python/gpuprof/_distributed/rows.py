@@ -64,9 +64,9 @@ class RankRow(Plain, Mapping[int, RankTimes]):
 
     def add(self, rank: int, times: Sequence[float], waiting_ms: float) -> None:
         """Add a rank: its count, total, mean, p50, min and max, and all it waited."""
-        count, total, mean, *others = times
+        count, total, mean, p50, least, most = times
         waiting = min(waiting_ms / count, mean)
-        self._by_rank[rank] = RankTimes(rank, int(count), total, mean, *others, waiting)
+        self._by_rank[rank] = RankTimes(rank, int(count), total, mean, p50, least, most, waiting)
 
     def _each(self, figure: str) -> list[float]:
         return [getattr(times, figure) for times in self._by_rank.values()]
