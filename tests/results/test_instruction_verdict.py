@@ -90,6 +90,7 @@ def test_samples_that_spread_raise_the_floor() -> None:
     ("machine", "why"),
     [
         ({**HERE, "cpu": "Other CPU"}, "CPU Other CPU, now it is Test CPU"),
+        ({**HERE, "cpu": None}, "CPU ?, now it is Test CPU"),
         ({**HERE, "python": "3.13.0"}, "Python 3.13.0, now it is 3.12.1"),
     ],
 )

@@ -102,6 +102,7 @@ def test_another_gpu_is_not_compared() -> None:
         "peak memory was not compared: the baseline has GPU NVIDIA A100, now it is NVIDIA H200"
     )
     assert decided([run(GIB, "NVIDIA A100"), run(GIB)], [run(2 * GIB)]).runs == 1
+    assert decided([run(GIB, "")], [run(2 * GIB)]).verdict is Verdict.INCOMPARABLE
 
 
 def test_a_decision_on_time_has_the_one_on_memory() -> None:

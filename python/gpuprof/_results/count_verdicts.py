@@ -60,6 +60,7 @@ class _Kind:
     facts: Callable[[BenchResult], Mapping[str, Any]] = lambda run: run.machine
     varies: Callable[[_Runs], str] = lambda _: ""  # how calls of the same program differ
     reason: Callable[[BenchResult], str] = lambda _: ""  # why a run was not counted
+    ignores_unknown: bool = False  # what one side does not know need not be the same
 
     def decide(self, base: _Runs, new: _Runs) -> Decision | None:
         """Compare the counts; None where neither side was counted."""
@@ -91,11 +92,11 @@ class _Kind:
         return round(found) if all(isinstance(value, int) for value in values) else found
 
     def _unlike(self, base: BenchResult, new: BenchResult) -> str:
-        """Explain why two counts cannot be compared; empty if they can, or if it is not known."""
-        old, now = self.facts(base), self.facts(new)
+        """Explain why two counts cannot be compared; empty if they can."""
         for key, name in self.same.items():
-            if old.get(key) and now.get(key) and old[key] != now[key]:
-                return f"the baseline has {name} {old[key]}, now it is {now[key]}"
+            before, now = self.facts(base).get(key), self.facts(new).get(key)
+            if before != now and (before and now or not self.ignores_unknown):
+                return f"the baseline has {name} {before or '?'}, now it is {now or '?'}"
         return ""
 
 
@@ -267,6 +268,7 @@ _LAUNCHES = _Kind(
     _more_launches,
     facts=_choosers,
     varies=_varies,
+    ignores_unknown=True,
 )
 _INSTRUCTIONS = _Kind(
     "instructions",
