@@ -95,7 +95,7 @@ class _Kind:
         """Explain why two counts cannot be compared; empty if they can."""
         for key, name in self.same.items():
             before, now = self.facts(base).get(key), self.facts(new).get(key)
-            if before != now and (before and now or not self.ignores_unknown):
+            if before != now and ((before and now) or not self.ignores_unknown):
                 return f"the baseline has {name} {before or '?'}, now it is {now or '?'}"
         return ""
 
