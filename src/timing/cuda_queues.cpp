@@ -179,7 +179,7 @@ QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept
   timed_ = known.progress.is_deep();
   if (timed_) begun_ = host_now();
   if (!room_ || is_due_ || timed_ || known.ticks == 0) return;
-  reserved = {key, known.ticks, known.progress.reserve(kReservedAtOnce)};
+  reserved = {key, known.ticks, known.progress.reserve(kReservedAtOnce, entries)};
 }
 
 bool QueueCall::has_room() noexcept {

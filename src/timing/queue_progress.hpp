@@ -31,8 +31,8 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
-  static constexpr HostNanoseconds kLookSoon = 50'000;     // with half of the entries there may be
-  static constexpr HostNanoseconds kLookSeldom = 400'000;  // where the stream flows
+  static constexpr HostNanoseconds kLookSoon = 50'000;  // with more than a few entries
+  static constexpr HostNanoseconds kOwnCall = 1'000;    // what a call of ours takes, at least
   static constexpr std::uint64_t kFewEntries = 64;
   static constexpr std::uint64_t kMostEntries = 500;
   static constexpr std::uint64_t kFlow = 16;  // entries that are worked off in about kRecent
@@ -42,15 +42,20 @@ class QueueProgress {
   bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
     if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
-    const HostNanoseconds every = flows_ ? kLookSeldom : kLookEvery;
-    return now - looked_ >= (this->entries() < limit() / 2 ? every : kLookSoon);
+    ++own_calls_;
+    const HostNanoseconds since = now - looked_;
+    if (this->entries() < kFewEntries) return since >= kLookEvery;
+    if (!flows_ || this->entries() >= limit() / 2) return since >= kLookSoon;
+    return since >= kLookEvery || since - own_calls_ * kOwnCall >= kLookSoon;
   }
   // Whether there is room, by what was known at the last look.
   [[nodiscard]] bool has_room() const noexcept { return moves_ && entries() < limit(); }
-  // Where there is room: adds up to `most` entries that are yet to be queued. Returns how many.
-  std::uint64_t reserve(std::uint64_t most) noexcept {
+  // Where there is room: adds up to `most` entries that are yet to be queued, so many by a call.
+  // Returns how many were added.
+  std::uint64_t reserve(std::uint64_t most, std::uint64_t by_a_call) noexcept {
     const std::uint64_t reserved = std::min(most, limit() - entries());
     total_ += reserved;
+    own_calls_ += static_cast<HostNanoseconds>(reserved / by_a_call);
     return reserved;
   }
   // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
@@ -69,6 +74,7 @@ class QueueProgress {
   void note_complete(HostNanoseconds queued) noexcept { complete_ = std::max(complete_, queued); }
   // Begins a look, so that other threads do not look as well.
   void begin_look(HostNanoseconds now) noexcept {
+    own_calls_ = 0;
     before_ = looked_;
     looked_ = now;
   }
@@ -104,6 +110,7 @@ class QueueProgress {
   std::size_t level_count_ = 0;
   HostNanoseconds spent_ = 0;  // in `calls_` calls since the last look
   HostNanoseconds calls_ = 0;
+  HostNanoseconds own_calls_ = 0;        // since the last look
   bool moves_ = true;                    // nothing is known: the first call asks
   HostNanoseconds flow_since_ = kNever;  // since when is counted what is worked off
   std::uint64_t flow_total_ = 0;

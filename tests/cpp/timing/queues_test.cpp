@@ -127,7 +127,7 @@ TEST(QueueProgress, WhatIsReservedCountsAsQueuedAndEndsAtTheLimit) {
   queue.add(0, 1);
   std::uint64_t reserved = 0;
   while (queue.has_room()) {
-    const std::uint64_t more = queue.reserve(10);
+    const std::uint64_t more = queue.reserve(10, 2);
     EXPECT_GE(more, 1U);
     EXPECT_LE(more, 10U);
     reserved += more;
@@ -147,17 +147,11 @@ TEST(QueueProgress, HasRoomAgainOnceTheStreamIsIdleOrMoves) {
   EXPECT_TRUE(host.queue.has_room());
 }
 
-TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn400WhereItFlowsOrIn50WithHalfOfWhatThereMayBe) {
+TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn50WithMoreThanAFewEntries) {
   Host few;
-  few.every = QueueProgress::kLookEvery / 2;
-  few.idle_until = 10 * kMillisecond;
+  few.every = 20 * kMicrosecond;
   few.run(10 * kMillisecond, 0);
   EXPECT_EQ(few.looks, 50);
-  Host flowing;
-  flowing.every = 10 * kMicrosecond;
-  flowing.run(10 * kMillisecond, 300 * kMicrosecond);
-  EXPECT_GE(flowing.looks, 25);
-  EXPECT_LE(flowing.looks, 35);
   Host many;
   for (int i = 0; i < 200; ++i) {
     many.queue.note_let_go();
@@ -165,6 +159,18 @@ TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn400WhereItFlowsOrIn50WithHal
   }
   EXPECT_GT(many.looks, 100);
   EXPECT_LE(many.looks, 200);
+}
+
+TEST(QueueProgress, WhereTheStreamFlowsTheTimeOfOurOwnCallsDoesNotCount) {
+  Host alone;
+  alone.every = QueueProgress::kOwnCall;
+  alone.run(10 * kMillisecond, 120 * kMicrosecond);
+  EXPECT_GE(alone.looks, 50);
+  EXPECT_LE(alone.looks, 110);  // also where half of the queue is ours
+  Host with_others;
+  with_others.every = 4 * QueueProgress::kOwnCall;
+  with_others.run(10 * kMillisecond, 300 * kMicrosecond);
+  EXPECT_GE(with_others.looks, 120);
 }
 
 HostNanoseconds host_time = 0;
