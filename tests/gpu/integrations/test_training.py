@@ -82,8 +82,12 @@ def test_the_trainer_of_hugging_face(torch: Any, tmp_path: Path) -> None:
     assert spans(tmp_path / "run.1.json").count("train_step") == 2
 
 
-def test_a_loop_with_an_accelerator(torch: Any, tmp_path: Path) -> None:
+def test_a_loop_with_an_accelerator(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accelerate = framework("accelerate", "accelerate")
+    # A Trainer of another test in this process may have settled on another precision.
+    monkeypatch.setattr(accelerate.state.AcceleratorState, "_shared_state", {})
     recipe: dict[str, Any] = {}
     exec(compile(of_integration("accelerate")[0].script, "accelerate.md", "exec"), recipe)
     accelerator = accelerate.Accelerator(mixed_precision="fp16")
