@@ -455,7 +455,8 @@ def test_the_default_stream_given_as_such_is_measured_like_none(fake_path: Path)
         world = stand_in_torch.install_on(fake)
         world.torch.cuda.memory_stats = dict
         def call():
-            fake.kernel(world.current.cuda_stream, "step_k", 5000)
+            # Whole ticks of the clock: else readings alternate, and may look dependent.
+            fake.kernel(world.current.cuda_stream, "step_k", 160 * 32)
         for given in (None, world.torch.cuda.default_stream(), 0):
             result = gpuprof.benchmark(
                 call, stream=given, warmup_s=0, min_time_s=0, min_samples=8, rel_precision=1
@@ -463,7 +464,7 @@ def test_the_default_stream_given_as_such_is_measured_like_none(fake_path: Path)
             print(result.mode, round(result.median_ms * 1e3, 1), result.warnings)
         """,
     )
-    assert out.splitlines() == ["graph 5.0 ()"] * 3
+    assert out.splitlines() == ["graph 5.1 ()"] * 3
 
 
 @pytest.mark.parametrize("scopes", [False, True])

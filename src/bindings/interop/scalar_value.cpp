@@ -67,20 +67,20 @@ To reinterpreted(const From& value) noexcept {
 }
 
 #if PY_VERSION_HEX < 0x030B0000
-const auto pack_half = [](double value, char* out, int little) {
+const auto kPackHalf = [](double value, char* out, int little) {
   return _PyFloat_Pack2(value, reinterpret_cast<unsigned char*>(out), little);
 };
-const auto unpack_half = [](const char* from, int little) {
+const auto kUnpackHalf = [](const char* from, int little) {
   return _PyFloat_Unpack2(reinterpret_cast<const unsigned char*>(from), little);
 };
 #else
-constexpr auto pack_half = &PyFloat_Pack2;
-constexpr auto unpack_half = &PyFloat_Unpack2;
+constexpr auto kPackHalf = &PyFloat_Pack2;
+constexpr auto kUnpackHalf = &PyFloat_Unpack2;
 #endif
 
 std::uint64_t half_bits(double value) {
   char packed[2];
-  if (pack_half(value, packed, 1) != 0) {  // too large
+  if (kPackHalf(value, packed, 1) != 0) {  // too large
     PyErr_Clear();
     return half_bits(std::copysign(HUGE_VAL, value));
   }
@@ -113,7 +113,7 @@ double float_value(std::uint64_t bits, const ScalarFormat& format) {
     return static_cast<double>(reinterpreted<float>(static_cast<std::uint32_t>(bits)));
   }
   const auto half = static_cast<std::uint16_t>(bits);
-  return unpack_half(reinterpret_cast<const char*>(&half), 1);
+  return kUnpackHalf(reinterpret_cast<const char*>(&half), 1);
 }
 
 // NumPy's complex numbers have a __float__ too, which drops a part of them.
