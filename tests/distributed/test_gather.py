@@ -23,7 +23,6 @@ SIZE = 4
 SOON = 0.05  # seconds: all that will come is there
 CLOSED = "gpuprof/stats/default/closed"
 OWN = gpuprof.__version__.encode()
-TIMES = ("count", "total_ms", "mean_ms", "p50_ms", "min_ms", "max_ms")
 
 
 @pytest.fixture
@@ -41,12 +40,12 @@ def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.res
     return rows + ([row("step/collective/all_reduce", waiting)] if waiting else [])
 
 
-def remade(raw: bytes, **changes: Any) -> bytes:
-    """Return what a rank wrote with another second row in it."""
+def remade(raw: bytes, at: int | slice, value: Any) -> bytes:
+    """Return what a rank wrote with something else in its second row."""
     head, _, body = raw.partition(b"\n")
-    data = json.loads(zlib.decompress(body))
-    data["stats"]["rows"][1] |= changes
-    return head + b"\n" + zlib.compress(json.dumps(data).encode())
+    host, pending, rows = json.loads(zlib.decompressobj().decompress(body))
+    rows[1][at] = value
+    return head + b"\n" + zlib.compress(json.dumps([host, pending, rows]).encode())
 
 
 def gathered(
@@ -206,16 +205,17 @@ def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) ->
         (lambda raw: raw.replace(OWN, b"9.8.7", 1), "it has gpuprof 9.8.7"),
         (lambda _: b"something else", "it wrote no statistics of gpuprof"),
         (lambda _: b"", "it wrote no statistics of gpuprof"),
-        (lambda raw: raw[:100], "its statistics are damaged"),
+        (lambda raw: raw[:60], "its statistics are damaged"),
         (lambda raw: raw[:40] + bytes([raw[40] ^ 255]) + raw[41:], "its statistics are damaged"),
-        (lambda raw: remade(raw, host=7), "TypeError"),
-        (lambda raw: remade(raw, host={"total_ms": 1.0}), "KeyError: 'count'"),
-        (lambda raw: remade(raw, names=[7]), "names that are no text"),
-        (lambda raw: remade(raw, names=[]), "names that are no text"),
-        (lambda raw: remade(raw, host=dict.fromkeys(TIMES, -1)), "times that are none"),
-        (lambda raw: remade(raw, host=dict.fromkeys(TIMES, 0)), "rows without a measurement"),
-        (lambda raw: remade(raw, pending=None), "TypeError"),
-        (lambda raw: remade(raw, names=["a"] * 100_000), "more than 4,096 names"),
+        (lambda raw: remade(raw, slice(2, None), [1.0]), "ValueError"),
+        (lambda raw: remade(raw, 3, None), "TypeError"),
+        (lambda raw: remade(raw, 0, [7]), "names that are no text"),
+        (lambda raw: remade(raw, 0, []), "names that are no text"),
+        (lambda raw: remade(raw, 1, 7), "names that are no text"),
+        (lambda raw: remade(raw, 3, -1), "times that are none"),
+        (lambda raw: remade(raw, slice(9, None), []), "times that are none"),
+        (lambda raw: remade(raw, 2, 0), "rows without a measurement"),
+        (lambda raw: remade(raw, 0, ["a"] * 100_000), "more than 4,096 names"),
     ],
 )  # fmt: skip
 def test_what_a_rank_wrote_otherwise_is_left_out_and_named(
@@ -230,6 +230,20 @@ def test_what_a_rank_wrote_otherwise_is_left_out_and_named(
     assert why in found.left_out[2]
     assert f"left out: rank 2: {found.left_out[2]}" in str(found)
     assert list(found["step"]) == [0, 1, 3]
+
+
+def test_damage_in_what_only_one_rank_needs_is_an_error_of_its_statistics(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    ranks.be(2, step(2))
+    distributed.gather_stats(store=store)
+    (key,) = store.values
+    store.values[key] = store.values[key][:-20]
+    found = gathered(ranks, store, step, (1, 3))
+    assert found.ranks == (0, 1, 2, 3)
+    assert found["step"][2].mean_ms == 10.0
+    with pytest.raises(ValueError, match="its statistics are damaged"):
+        found.stats(2)
 
 
 def test_a_rank_with_nothing_measured_and_names_that_differ(

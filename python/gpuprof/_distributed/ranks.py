@@ -15,11 +15,11 @@ from gpuprof._display.table import Table
 from gpuprof._display.tree import tree_lines
 from gpuprof._distributed import wire
 from gpuprof._distributed.rows import RankRow, Waiting
-from gpuprof._timing.stats import Stats
 
 if TYPE_CHECKING:
     from gpuprof._display.records import Records
     from gpuprof._timing.rows import Names
+    from gpuprof._timing.stats import Stats
 
 SAME_WITHIN = 1.02  # below this imbalance no rank is called slow
 MOST_NAMED = 16
@@ -39,7 +39,7 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
     members
         The ranks that could have been in it.
     created
-        When, as ISO 8601 text in UTC. None: now.
+        When, as ISO 8601 text in UTC; now by default.
     """
 
     members: tuple[int, ...]
@@ -61,7 +61,7 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
     def add(self, rank: int, raw: bytes) -> None:
         """Add the statistics that a further rank wrote; it is left out where they are damaged."""
         try:
-            host, _, rows, pending = wire.unpack(raw)
+            host, rows, pending = wire.unpack(raw)
         except wire.WireError as error:
             self.left_out[rank] = str(error)
             return
@@ -84,9 +84,8 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
     @property
     def missing(self) -> tuple[int, ...]:
         """The ranks that wrote nothing before the deadline."""
-        return tuple(
-            rank for rank in self.members if rank not in self._raw and rank not in self.left_out
-        )
+        known = self._raw.keys() | self.left_out.keys()
+        return tuple(rank for rank in self.members if rank not in known)
 
     @property
     def rows(self) -> list[RankRow]:
@@ -100,12 +99,14 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
         ------
         KeyError
             The rank is missing or was left out; the text says so.
+        ValueError
+            What it wrote is damaged behind what the table needs.
         """
         if rank not in self._raw:
             why = self.left_out.get(rank, "it wrote nothing before the deadline")
             message = f"no statistics of rank {rank}: {why}"
             raise KeyError(message)
-        return Stats.from_dict(wire.unpack(self._raw[rank]).stats)
+        return wire.stats_of(self._raw[rank])
 
     @property
     def slowest_rank(self) -> int | None:

@@ -1,22 +1,25 @@
-"""The statistics of one rank as bytes: a line with the version of gpuprof, then compressed JSON.
+"""The statistics of one rank as bytes: a line with the version of gpuprof, then two parts of JSON.
 
-Only the same version reads it, and nothing of it is run: a value in the store is data that another
-process wrote.
+Each part is compressed by itself. The first has what the table needs of each row, the second all
+statistics, which rank 0 reads only if it is asked for them. Only the same version reads it, and
+nothing of it is run: a value in the store is data that another process wrote.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import socket
 import zlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
+from gpuprof._timing.stats import Stats
 
 if TYPE_CHECKING:
     from gpuprof._timing.rows import Names
-    from gpuprof._timing.stats import Stats
 
 MAGIC = b"gpuprof-ranks"
 MOST_BYTES = 256 << 20  # uncompressed; 10,000 rows are about 10 MiB
@@ -40,20 +43,24 @@ class Measured(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What one rank wrote: `stats` as plain data, and its rows with a measurement."""
+    """What the table needs of one rank: its rows with a measurement."""
 
     host: str
-    stats: dict[str, Any]
     rows: list[Measured]
     pending: int
 
 
 def pack(stats: Stats) -> bytes:
     """Return the statistics as bytes."""
-    data = {"host": socket.gethostname(), "stats": stats.to_dict()}
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    data = stats.to_dict()
+    rows = [
+        [row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)]
+        for row in data["rows"]
+        if (own := row["gpu"] if row["clock"] == "cuda" else row["host"]) is not None
+    ]
+    pending = sum(row["pending"] for row in data["rows"])
     head = b"%s %s\n" % (MAGIC, _core.build_info()["version"].encode())
-    return head + zlib.compress(text.encode(), 1)
+    return head + _dumped([socket.gethostname(), pending, rows]) + _dumped(data)
 
 
 def unpack(raw: bytes) -> Packed:
@@ -68,31 +75,51 @@ def unpack(raw: bytes) -> Packed:
         other = version[:40].decode("ascii", "replace")
         message = f"it has gpuprof {other}, and this rank {own}"
         raise WireError(message)
+    with _damage():
+        (host, pending, rows), _ = _loaded(body)
+        return Packed(str(host), _measured(rows), int(pending))
+
+
+def stats_of(raw: bytes) -> Stats:
+    """Return all that a rank has measured, of bytes that `unpack` took; raises `WireError`."""
+    with _damage():
+        _, statistics = _loaded(raw.partition(b"\n")[2])
+        return Stats.from_dict(_loaded(statistics)[0])
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
     try:
-        inflate = zlib.decompressobj()
-        text = inflate.decompress(body, MOST_BYTES)
-        if not inflate.eof:
-            message = "cut off, or too large"
-            raise ValueError(message)
-        data = json.loads(text)
-        stats = data["stats"]
-        pending = sum(int(row["pending"]) for row in stats["rows"])
-        return Packed(str(data["host"]), stats, _measured(stats["rows"]), pending)
+        yield
     except _DAMAGE as error:
         message = f"its statistics are damaged: {type(error).__name__}: {error}"
         raise WireError(message) from None
 
 
+def _totals(row: Mapping[str, Any]) -> list[float]:
+    return [0.0 if each is None else each["total_ms"] for each in (row["gpu"], row["host"])]
+
+
+def _dumped(data: object) -> bytes:
+    return zlib.compress(json.dumps(data, allow_nan=False, separators=(",", ":")).encode(), 1)
+
+
+def _loaded(body: bytes) -> tuple[Any, bytes]:
+    """Return the first part of some, and the bytes after it."""
+    inflate = zlib.decompressobj()
+    text = inflate.decompress(body, MOST_BYTES)
+    if not inflate.eof:
+        message = "cut off, or too large"
+        raise ValueError(message)
+    return json.loads(text), inflate.unused_data
+
+
 def _measured(rows: list[Any]) -> list[Measured]:
     found = []
-    for row in rows:
-        names, clock, gpu, host = tuple(row["names"]), row["clock"], row["gpu"], row["host"]
-        if (own := gpu if clock == "cuda" else host) is None:
-            continue
-        totals = [0.0 if each is None else float(each["total_ms"]) for each in (gpu, host)]
-        times = [float(own[name]) for name in TIMES]
+    for names, clock, *figures in rows:
+        *times, gpu_ms, host_ms = map(float, figures)
         message = ""
-        if not all(math.isfinite(each) and each >= 0.0 for each in (*totals, *times)):
+        if len(times) != len(TIMES) or not all(math.isfinite(x) and x >= 0.0 for x in figures):
             message = "times that are none"
         elif times[0] < 1.0:
             message = "rows without a measurement"
@@ -102,7 +129,7 @@ def _measured(rows: list[Any]) -> list[Measured]:
             message = "names that are no text"
         if message:
             raise ValueError(message)
-        found.append(Measured(names, clock, times, *totals))
+        found.append(Measured(tuple(names), clock, times, gpu_ms, host_ms))
     if sum(len(row.names) for row in found) > MOST_NAMES:
         message = f"more than {MOST_NAMES:,} names in all"
         raise ValueError(message)
