@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._distributed import ddp
+from gpuprof._distributed import ddp, watch_state
 
 
 def on_another_thread(function: Any) -> Any:
@@ -21,7 +21,7 @@ def on_another_thread(function: Any) -> Any:
 
 
 def test_a_thread_of_autograd_has_the_path_of_who_called_backward() -> None:
-    paths = ddp.BackwardPaths()
+    paths = watch_state.BackwardPaths()
     with gpuprof.timer("step", backend="cpu"), gpuprof.timer("a/b", backend="cpu"):
         with paths.noted():
             assert paths.prefix() == ""  # the scopes of this thread are open
@@ -33,7 +33,7 @@ def test_a_thread_of_autograd_has_the_path_of_who_called_backward() -> None:
 
 
 def test_a_pass_that_fails_is_not_running_any_more() -> None:
-    paths = ddp.BackwardPaths()
+    paths = watch_state.BackwardPaths()
     with gpuprof.timer("step", backend="cpu"):
         with pytest.raises(KeyError), paths.noted():
             raise KeyError

@@ -13,14 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._distributed.ddp import (
-    UNNAMED_WAIT,
-    BackwardPaths,
-    DdpWait,
-    WatchState,
-    first_with_gradient,
-    scope,
-)
+from gpuprof._distributed.ddp import DdpWait, first_with_gradient
+from gpuprof._distributed.watch_state import BackwardPaths, WatchState, scope
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof.errors import InvalidStateError
 
@@ -229,7 +223,7 @@ def _wait(function: Callable[..., Any], state: WatchState) -> Callable[..., Any]
     def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
         if not state.measures() or _local.inside:
             return function(work, *args, **kwargs)
-        with scope(*state.works.get(work, (UNNAMED_WAIT, False))), unwatched():
+        with scope(*state.works.get(work, ("wait", False))), unwatched():
             return function(work, *args, **kwargs)
 
     return wait
