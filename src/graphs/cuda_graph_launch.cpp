@@ -192,7 +192,8 @@ LaunchResult CapturedGraph::launch(const LaunchRequest& request) {
   if (!lock.owns_lock()) return LaunchResult::kBusy;
   const EventAccess access = throw_if_unusable();
   const Table& table = *driver::loaded_or_null();
-  if (!request.wait && must_wait(request)) return LaunchResult::kBusy;
+  const bool may_have_to_wait = !scalars_.empty() || order_->record_failed_;
+  if (may_have_to_wait && !request.wait && must_wait(request)) return LaunchResult::kBusy;
   const driver::CurrentContext current(table, to_push(request.stream, copies_, *clock_));
   const LaunchResult prepared = prepare_launch(table, access, request);
   if (prepared != LaunchResult::kLaunched) return prepared;

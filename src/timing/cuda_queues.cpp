@@ -59,23 +59,6 @@ struct Known {
   }
 };
 
-// Room that a thread has reserved on a stream, for its next calls: with it, a call takes no lock
-// and looks nothing up. It lasts for a few ticks.
-struct Reserved {
-  QueueKey key;
-  std::uint64_t ticks = 0;
-  std::uint64_t entries = 0;
-
-  bool take(const QueueKey& of, std::uint64_t count) noexcept {
-    if (entries < count || !(key == of) || read_ticks() - ticks >= kFewTicks) return false;
-    entries -= count;
-    return true;
-  }
-};
-thread_local Reserved reserved;
-
-constexpr std::uint64_t kReservedAtOnce = 16;
-
 // A few streams that share a lock. In a forked child, where the lock may be held for ever, no call
 // gets here.
 struct alignas(64) Shelf {
@@ -125,6 +108,29 @@ void* context_of(const QueuePlace& place) noexcept {
   return context;
 }
 
+QueueKey key_of(const QueuePlace& place) noexcept {
+  return {queue_of(place.stream), context_of(place)};
+}
+
+// Room that a thread has reserved on a stream, for its next calls: with it, a call takes no lock
+// and looks nothing up. It lasts for a few ticks. None is reserved where there are no ticks.
+struct Reserved {
+  std::uintptr_t stream = 0;
+  const void* context = nullptr;  // of a default stream
+  std::uint64_t ticks = 0;
+  std::uint64_t entries = 0;
+
+  bool take(const QueuePlace& at, std::uint64_t count) noexcept {
+    if (entries < count || at.stream != stream || read_ticks() - ticks >= kFewTicks) return false;
+    if (contexts::is_default_stream(stream) && context_of(at) != context) return false;
+    entries -= count;
+    return true;
+  }
+};
+thread_local Reserved reserved;
+
+constexpr std::uint64_t kReservedAtOnce = 16;
+
 // The newest span that this thread has begun.
 struct Begun {
   std::uintptr_t stream = 0;
@@ -162,13 +168,14 @@ void record_mark(const QueuePlace& place) {
 
 }  // namespace
 
-QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept
-    : place_(place), queue_(queue_of(place.stream)) {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // nothing will be queued
-  context_ = context_of(place);
-  const QueueKey key{queue_, context_};
-  if (reserved.take(key, entries)) return;
+QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept : place_(place) {
+  if (!reserved.take(place, entries)) begin(entries);
+}
+
+void QueueCall::begin(unsigned entries) noexcept {
   reserved.entries = 0;
+  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // nothing will be queued
+  const QueueKey key = key_of(place_);
   Shelf& shelf = shelf_of(key);
   const std::lock_guard lock(shelf.mutex);
   Known& known = shelf.find_or_add(key);
@@ -179,27 +186,25 @@ QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept
   timed_ = known.progress.is_deep();
   if (timed_) begun_ = host_now();
   if (!room_ || is_due_ || timed_ || known.ticks == 0) return;
-  reserved = {key, known.ticks, known.progress.reserve(kReservedAtOnce, entries)};
-}
-
-bool QueueCall::has_room() noexcept {
-  if (is_due_ && may_ask_) ask(/*may_wait=*/false);
-  return room_;
+  reserved = {place_.stream, key.context, known.ticks,
+              known.progress.reserve(kReservedAtOnce, entries)};
 }
 
 void QueueCall::look() noexcept {
   if (wants_mark_ || is_due_) ask(/*may_wait=*/true);
   {
-    Shelf& shelf = shelf_of({queue_, context_});
+    const QueueKey key = key_of(place_);
+    Shelf& shelf = shelf_of(key);
     const std::lock_guard lock(shelf.mutex);
-    if (Known* known = shelf.find({queue_, context_})) known->progress.note_let_go();
+    if (Known* known = shelf.find(key)) known->progress.note_let_go();
   }
   begun_ = host_now();
 }
 
 void QueueCall::ask(bool may_wait) noexcept {
   is_due_ = false;
-  Shelf& shelf = shelf_of({queue_, context_});
+  const QueueKey key = key_of(place_);
+  Shelf& shelf = shelf_of(key);
   try {
     const Table* table = driver::in_use_or_null();
     if (table == nullptr) return;
@@ -210,14 +215,14 @@ void QueueCall::ask(bool may_wait) noexcept {
     if (clock == nullptr) clock = contexts::find(*table, place_.stream, place_.ordinal).clock;
     {
       const std::lock_guard lock(shelf.mutex);
-      shelf.find_or_add({queue_, context_}).progress.begin_look(begun_);
+      shelf.find_or_add(key).progress.begin_look(begun_);
     }
     const driver::CurrentContext current(*table, is_default ? clock->context() : nullptr);
     const Answer answer = ask_driver(*table, place_, *clock);
     if (answer == Answer::kUnknown) return;
     {
       const std::lock_guard lock(shelf.mutex);
-      QueueProgress& progress = shelf.find_or_add({queue_, context_}).progress;
+      QueueProgress& progress = shelf.find_or_add(key).progress;
       progress.end_look(answer == Answer::kIdle);
       room_ = progress.has_room();
       timed_ = progress.is_deep();
@@ -235,12 +240,12 @@ HostNanoseconds QueueCall::newest_record(EventClock& clock) const noexcept {
   return newest_begun.stream == place_.stream ? std::max(pending, newest_begun.time) : pending;
 }
 
-void QueueCall::over() const noexcept {
-  if (!timed_) return;
+void QueueCall::note_duration() const noexcept {
   const HostNanoseconds took = host_now() - begun_;
-  Shelf& shelf = shelf_of({queue_, context_});
+  const QueueKey key = key_of(place_);
+  Shelf& shelf = shelf_of(key);
   const std::lock_guard lock(shelf.mutex);
-  if (Known* known = shelf.find({queue_, context_})) known->progress.note_call(took);
+  if (Known* known = shelf.find(key)) known->progress.note_call(took);
 }
 
 void note_queue_begin(const Sample& sample) noexcept {

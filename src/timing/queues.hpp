@@ -36,20 +36,25 @@ class QueueCall {
   // Whether there is surely room for it. Asks the driver at most once in 50 to 200
   // microseconds and stream, and only where the last answer was yes: a stream that is stuck is not
   // to be touched with the lock held.
-  [[nodiscard]] bool has_room() noexcept;
+  [[nodiscard]] bool has_room() noexcept {
+    if (is_due_ && may_ask_) ask(/*may_wait=*/false);
+    return room_;
+  }
   // Where there was none, and without the lock: asks the driver anew, for the calls to come.
   void look() noexcept;
   // After it.
-  void over() const noexcept;
+  void over() const noexcept {
+    if (timed_) note_duration();
+  }
 
  private:
+  void begin(unsigned entries) noexcept;
   void ask(bool may_wait) noexcept;
+  void note_duration() const noexcept;
   // When this thread last recorded something of ours that the stream may not have got to.
   [[nodiscard]] HostNanoseconds newest_record(EventClock& clock) const noexcept;
 
   const QueuePlace& place_;
-  std::uintptr_t queue_;
-  void* context_ = nullptr;  // of a default stream
   HostNanoseconds begun_ = 0;
   bool is_due_ = false;
   bool wants_mark_ = false;  // a record to see progress by, which may have to wait
