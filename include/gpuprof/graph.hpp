@@ -146,7 +146,7 @@ class CapturedGraph {
 
   /// Destroys the graph. Idempotent, never throws, also while a replay runs.
   void close() noexcept;
-  [[nodiscard]] bool is_closed() const noexcept;
+  [[nodiscard]] bool closed() const noexcept;
 
  private:
   friend class Capture;

@@ -250,6 +250,6 @@ void CapturedGraph::close() noexcept {
   api::drain_kept_objects();
 }
 
-bool CapturedGraph::is_closed() const noexcept { return !state_ || state_->graph.closed(); }
+bool CapturedGraph::closed() const noexcept { return !state_ || state_->graph.closed(); }
 
 GPUPROF_END_NAMESPACE

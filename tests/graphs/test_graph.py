@@ -124,7 +124,7 @@ def test_a_closed_graph_says_so(fake: FakeCuda, stream: int, use: str) -> None:
     graph = captured(fake, stream)
     graph.close()
     graph.close()
-    assert graph.is_closed
+    assert graph.closed
     assert "closed" in repr(graph)
     assert "closed" in graph._repr_html_()
     with pytest.raises(errors.InvalidStateError, match="closed"):
@@ -300,7 +300,7 @@ def test_a_forked_child_cannot_use_a_graph_and_does_not_hurt_it(
                 graph.launch(stream)
             except errors.ForkedProcessError:
                 graph.close()
-                status = 0 if graph.is_closed else 2
+                status = 0 if graph.closed else 2
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

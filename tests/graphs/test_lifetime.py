@@ -256,7 +256,7 @@ kind.replay = closing_replay
 fake.configure("mode=manual")
 graph.launch()
 gpuprof._core._drain_kept()
-assert graph.is_closed
+assert graph.closed
 assert alive() is not None, "the launch needs it"
 fake.configure("mode=auto")
 fake.stream_synchronize(0)

@@ -451,7 +451,7 @@ def test_a_graph_of_a_dead_context_is_not_touched(fake_path: Path) -> None:
             except gpuprof.errors.CudaError as error:
                 print(error.name)
         graph.close()
-        print(graph.is_closed)
+        print(graph.closed)
         """,
     )
     assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED"] * 3 + ["True"]

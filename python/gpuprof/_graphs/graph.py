@@ -446,7 +446,7 @@ class CapturedGraph(_core.GraphBase):
         raise TypeError(message)
 
     def _facts(self) -> dict[str, str]:
-        if self.is_closed:
+        if self.closed:
             return {"state": "closed"}
         facts = {"replays": str(self.num_replays), "device": str(self.device)}
         if self.has_pool:
@@ -455,7 +455,7 @@ class CapturedGraph(_core.GraphBase):
 
     def __repr__(self) -> str:
         name = f" {shown(self._name)}" if self._name else ""
-        if self.is_closed:
+        if self.closed:
             return f"<gpuprof.CapturedGraph{name}, closed>"
         try:
             nodes = f"{self.num_nodes} nodes, " if self.raw_graph else ""

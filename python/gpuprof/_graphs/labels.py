@@ -40,7 +40,7 @@ def live_graphs() -> list[GraphBase]:
     """Return the open graphs that have labelled nodes."""
     with _lock:
         graphs = list(_graphs)
-    return [graph for graph in graphs if not graph.is_closed and graph._has_labels]
+    return [graph for graph in graphs if not graph.closed and graph._has_labels]
 
 
 def labels_by_node() -> dict[int, str]:
@@ -56,7 +56,7 @@ def labels_by_node() -> dict[int, str]:
             if graph.raw_exec != 0:  # an older torch does not tell its own
                 found |= graph._labelled_ids()
         except GpuprofError:
-            if not graph.is_closed:  # by another thread, meanwhile
+            if not graph.closed:  # by another thread, meanwhile
                 raise
     return found
 

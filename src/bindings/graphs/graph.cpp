@@ -411,7 +411,7 @@ void bind_looking(py::class_<PyGraph>& graph) {
                                 return std::make_pair(memory.instantiate, memory.upload);
                               }))
       .def_property_readonly(
-          "is_closed", [](PyGraph& self) { return self.graph().closed(); },
+          "closed", [](PyGraph& self) { return self.graph().closed(); },
           "Whether `close` was called.")
       .def_property_readonly(
           "num_replays", [](PyGraph& self) { return self.graph().replays(); },

@@ -56,13 +56,13 @@ TEST_F(PublicGraph, CountsItsReplaysOnAnyStream) {
 TEST_F(PublicGraph, MovesAndIsClosedOnce) {
   CapturedGraph graph = graph_of(stream_, [&] { kernel(stream_, "add_k"); });
   CapturedGraph other = std::move(graph);
-  EXPECT_TRUE(graph.is_closed());  // NOLINT(bugprone-use-after-move): what it says then
+  EXPECT_TRUE(graph.closed());  // NOLINT(bugprone-use-after-move): what it says then
   EXPECT_EQ(other.num_nodes(), 1U);
   graph = std::move(other);
   EXPECT_EQ(graph.num_nodes(), 1U);
   graph.close();
   graph.close();
-  EXPECT_TRUE(graph.is_closed());
+  EXPECT_TRUE(graph.closed());
   EXPECT_TRUE(contains(text_of<Error>([&] { graph.launch(); }), "closed"));
   EXPECT_EQ(live("graph"), 0);
 }
