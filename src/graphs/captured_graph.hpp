@@ -230,7 +230,9 @@ class CapturedGraph {
   [[noreturn]] static void throw_blocked();
   // Takes the lock. Throws first in a forked child, where the lock may never be released.
   [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
-  // The same, and waits for an external launch of another thread.
+  // The same for a graph that can be used; see throw_if_unusable().
+  [[nodiscard]] std::unique_lock<std::mutex> use();
+  // As enter(), and waits for an external launch of another thread.
   [[nodiscard]] std::unique_lock<std::mutex> enter_launch(bool wait);
   driver::EventAccess throw_if_unusable() const;
   void throw_unless_alike(const CapturedGraph& other) const;

@@ -326,27 +326,15 @@ void Capture::abort() noexcept {
 }
 
 void Capture::look() noexcept {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
-  if (generation_ != driver::fork_generation() || !clock_->check_alive()) return;
   try {
+    CapturePosition at;
+    void* const graph = locate(stream_, at);
+    if (graph == nullptr) return;
     const Table& table = driver::ready();
-    const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t id = 0;
-    CUgraph graph = nullptr;
-    const CUgraphNode* newest = nullptr;
-    std::size_t newest_count = 0;
-    if (table.cuStreamGetCaptureInfo(as_stream(stream_), &status, &id, &graph, &newest,
-                                     &newest_count) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) {
-      return;
-    }
-    CaptureProgress seen = progress();
-    if (table.cuGraphGetNodes(graph, nullptr, &seen.nodes) != CUDA_SUCCESS) return;
-    std::string kernel = newest_count > 0 ? kernel_of(table, newest[newest_count - 1]) : "";
-    if (kernel.empty() && seen.nodes > 0) kernel = newest_kernel(table, graph, seen.nodes);
+    std::string kernel = at.frontier.empty() ? "" : kernel_of(table, as_node(at.frontier.back()));
+    if (kernel.empty() && at.nodes > 0) kernel = newest_kernel(table, as_graph(graph), at.nodes);
+    CaptureProgress seen{true, at.nodes, progress().last_kernel};
     if (!kernel.empty()) seen.last_kernel = std::move(kernel);
-    seen.known = true;
     const std::lock_guard lock(registry().mutex);
     progress_ = std::move(seen);
   } catch (...) {  // out of memory, or the driver is gone: nothing was seen

@@ -18,20 +18,11 @@ using timing::contexts::as_stream;
 
 namespace {
 
-bool may_call(std::uint32_t generation, timing::EventClock& clock) noexcept {
-  return driver::blocked.load(std::memory_order_relaxed) == 0 &&
-         generation == driver::fork_generation() && clock.check_alive();
-}
-
 std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
-  std::size_t count = 0;
-  if (wanted == nullptr || table.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return -1;
-  std::vector<CUgraphNode> nodes(count);
-  if (table.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return -1;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (nodes[i] == wanted) return static_cast<std::int64_t>(i);
-  }
-  return -1;
+  if (wanted == nullptr) return -1;
+  const std::vector<CUgraphNode> nodes = nodes_of(table, graph);
+  const auto found = std::find(nodes.begin(), nodes.end(), wanted);
+  return found == nodes.end() ? -1 : found - nodes.begin();
 }
 
 struct Contents {
@@ -65,13 +56,7 @@ struct CapturedGraph::Handle {
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
     // A graph outlives its context; executable graphs do not.
-    if (borrowed || graph == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0 ||
-        generation != driver::fork_generation()) {
-      return;
-    }
-    const Table& table = *driver::loaded_or_null();
-    const driver::RelaxedCapture relaxed(table);
-    table.cuGraphDestroy(as_graph(graph));
+    if (!borrowed && generation == driver::fork_generation()) discard_graph(graph);
   }
 
   void* const graph;
@@ -96,10 +81,7 @@ CapturedGraph::CapturedGraph(CapturedParts parts, bool borrowed, std::uintptr_t 
         std::make_shared<Handle>(graph, borrowed, std::move(parts.events), std::move(parts.labels));
     source_ = graph_;
   } catch (...) {
-    if (!graph_ && !borrowed && graph != nullptr) {
-      const driver::RelaxedCapture relaxed(table);
-      table.cuGraphDestroy(as_graph(graph));
-    }
+    if (!graph_ && !borrowed) discard_graph(graph);
     throw;
   }
   spans_ = GraphSpans(std::move(parts.timers), keeping, graph, graph_->events);
@@ -123,6 +105,12 @@ std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
               : std::unique_lock(order_->mutex_, std::try_to_lock);
 }
 
+std::unique_lock<std::mutex> CapturedGraph::use() {
+  auto lock = enter();
+  throw_if_unusable();
+  return lock;
+}
+
 driver::EventAccess CapturedGraph::throw_if_unusable() const {
   if (closed_.load(std::memory_order_relaxed)) {
     throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
@@ -133,15 +121,13 @@ driver::EventAccess CapturedGraph::throw_if_unusable() const {
 }
 
 void CapturedGraph::retain(const Payload& payload) {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   record_completions();
   payload_ = payload;
 }
 
 void CapturedGraph::read_scalars(const std::vector<std::shared_ptr<const DeviceScalar>>& scalars) {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   for (const auto& scalar : scalars) {
     const bool is_known =
         std::any_of(scalars_.begin(), scalars_.end(),
@@ -156,8 +142,7 @@ void CapturedGraph::read_scalars_of(std::uintptr_t stream) {
 
 void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> order) {
   {
-    const auto lock = enter();
-    throw_if_unusable();
+    const auto lock = use();
     record_completions();
     in_order_ = true;
   }
@@ -171,8 +156,7 @@ void CapturedGraph::record_completions() {
 }
 
 void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<IoCopy>& out) {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   if (exec_ != nullptr || graph_->graph == nullptr || !copies_.empty()) {
     throw Error(ErrorKind::kInvalidState,
                 "copies are added to a graph once, before there is an executable copy of it");
@@ -194,8 +178,7 @@ std::int64_t CapturedGraph::free_memory() const noexcept {
 }
 
 void CapturedGraph::instantiate() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
@@ -253,8 +236,7 @@ GraphMemory CapturedGraph::memory() {
 }
 
 void CapturedGraph::borrow_exec(void* exec) {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   if (!copies_.empty()) {
     const driver::CurrentContext current(driver::ready(), clock_->context());
     copies_.disarm();
@@ -265,8 +247,7 @@ void CapturedGraph::borrow_exec(void* exec) {
 }
 
 void CapturedGraph::upload(std::uintptr_t stream) {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   if (uploaded_.load(std::memory_order_relaxed)) return;
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
@@ -358,32 +339,27 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
 }
 
 std::vector<SpanTime> CapturedGraph::times() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   return spans_.read();
 }
 
 void* CapturedGraph::graph() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   return graph_->graph;
 }
 
 void* CapturedGraph::exec() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   return exec_;
 }
 
 std::size_t CapturedGraph::node_count() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   return count_nodes(graph_->graph);
 }
 
 std::vector<Node> CapturedGraph::nodes() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   return walk(graph_->graph, graph_->labels);
 }
 
@@ -395,8 +371,7 @@ bool CapturedGraph::has_labels() {
 // An update gives each node of the executable graph what the node at its place in the other graph
 // does, and leaves it its number.
 std::vector<LabelledNode> CapturedGraph::labelled_nodes() {
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   if (graph_->labels.empty()) return {};
   const Table& table = driver::ready();
   const std::uint32_t exec_id = id_of_exec(exec_);
@@ -429,7 +404,8 @@ bool CapturedGraph::close(bool wait) noexcept {
 
 // With the lock held, once.
 void CapturedGraph::destroy() noexcept {
-  if (exec_ != nullptr && owns_exec_ && may_call(generation_, *clock_)) {
+  if (exec_ != nullptr && owns_exec_ && driver::blocked.load(std::memory_order_relaxed) == 0 &&
+      generation_ == driver::fork_generation() && clock_->check_alive()) {
     const Table& table = *driver::loaded_or_null();
     const driver::RelaxedCapture relaxed(table);
     table.cuGraphExecDestroy(as_exec(exec_));

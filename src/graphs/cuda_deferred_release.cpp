@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,19 +40,10 @@ LaunchEvent::~LaunchEvent() {
 namespace deferred_release {
 namespace {
 
-// A graph to close, and the payload to release with it.
-struct Unclosed {
-  std::unique_ptr<CapturedGraph> graph;
-  Payload payload;
-  std::uint32_t generation;
-};
-
 struct Waiting {
   driver::ForkMutex mutex;
   std::vector<Entry> entries;
-  std::vector<Unclosed> unclosed;
   std::atomic<bool> any{false};
-  std::atomic<bool> any_unclosed{false};
 };
 
 Waiting& waiting() {
@@ -60,9 +52,19 @@ Waiting& waiting() {
 }
 const bool deferred_release_fork_hook = (waiting(), true);  // a child may not make it
 
-// In a forked child, the parent's events and payloads must not be touched.
-bool is_of_this_process(const Entry& entry) noexcept {
-  return entry.completed->generation == driver::fork_generation();
+void leak(Entry& entry) noexcept {
+  [[maybe_unused]] const CapturedGraph* leaked = entry.unclosed.release();
+}
+
+void wait_for(Entry&& entry) noexcept {
+  try {
+    auto& all = waiting();
+    const std::lock_guard lock(all.mutex);
+    all.entries.push_back(std::move(entry));
+    all.any.store(true, std::memory_order_release);
+  } catch (...) {  // out of memory: the payload leaks, too
+    leak(entry);
+  }
 }
 
 // With the driver usable.
@@ -74,95 +76,51 @@ bool is_complete(const Entry& entry) noexcept {
   return access->query(entry.completed->event) == CUDA_SUCCESS;
 }
 
-void leak(Unclosed& one) noexcept {
-  [[maybe_unused]] const CapturedGraph* leaked = one.graph.release();
-}
-
-void keep(Unclosed one) noexcept {
-  auto& all = waiting();
-  try {
-    const std::lock_guard lock(all.mutex);
-    all.unclosed.push_back(std::move(one));
-    all.any_unclosed.store(true, std::memory_order_release);
-  } catch (...) {
-    leak(one);
-  }
-}
-
-void close_unclosed() noexcept {
-  auto& all = waiting();
-  if (!all.any_unclosed.load(std::memory_order_acquire)) return;
-  std::vector<Unclosed> unclosed;
-  {
-    const std::lock_guard lock(all.mutex);
-    unclosed.swap(all.unclosed);
-    all.any_unclosed.store(false, std::memory_order_relaxed);
-  }
-  for (Unclosed& one : unclosed) {
-    if (one.generation != driver::fork_generation()) {
-      leak(one);  // it is the parent's
-      continue;
-    }
-    if (!one.graph->close(false)) {
-      keep(std::move(one));
-      continue;
-    }
-    one.graph.reset();
-    if (one.payload.what != nullptr) one.payload.release(one.payload.what);
-  }
-}
-
-void wait_for(Entry&& entry) noexcept {
-  try {
-    auto& all = waiting();
-    const std::lock_guard lock(all.mutex);
-    all.entries.push_back(std::move(entry));
-    all.any.store(true, std::memory_order_release);
-  } catch (...) {  // out of memory: the payload leaks
-  }
-}
-
-// Releases the entries whose launches have completed.
-void release_entries() noexcept {
+// Releases what can be released now. `closes`: also closes graphs.
+void release_entries(bool closes) noexcept {
   auto& all = waiting();
   if (!all.any.load(std::memory_order_acquire)) return;
-  const driver::Table* table = driver::loaded_or_null();
-  if (table == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0) return;
   std::vector<Entry> entries;
   {
     const std::lock_guard lock(all.mutex);
     entries.swap(all.entries);
     all.any.store(false, std::memory_order_relaxed);
   }
-  const driver::RelaxedCapture relaxed(*table);
+  const driver::Table* table = driver::loaded_or_null();
+  std::optional<driver::RelaxedCapture> relaxed;  // none: the driver is not usable
+  if (table != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
+    relaxed.emplace(*table);
+  }
   for (Entry& entry : entries) {
-    if (!is_of_this_process(entry)) continue;
-    if (is_complete(entry)) {
-      entry.completed.reset();
-      entry.payload.release(entry.payload.what);
+    if (entry.generation != driver::fork_generation()) {
+      leak(entry);  // in a forked child, the parent's must not be touched
       continue;
     }
-    wait_for(std::move(entry));
+    const bool is_over =
+        entry.unclosed ? closes && entry.unclosed->close(false) : relaxed && is_complete(entry);
+    if (!is_over) {
+      wait_for(std::move(entry));
+      continue;
+    }
+    entry.unclosed.reset();
+    entry.completed.reset();
+    if (entry.payload.what != nullptr) entry.payload.release(entry.payload.what);
   }
 }
 
 }  // namespace
 
 void add(Entry entry) noexcept {
-  if (!is_of_this_process(entry)) return;
   wait_for(std::move(entry));
-  release_entries();  // closes nothing: the caller is closing a graph
+  release_entries(/*closes=*/false);  // the caller is closing a graph
 }
 
 }  // namespace deferred_release
 
 void close_later(std::unique_ptr<CapturedGraph> graph, const Payload& payload) noexcept {
-  deferred_release::keep({std::move(graph), payload, driver::fork_generation()});
+  deferred_release::wait_for({payload, nullptr, false, true, std::move(graph)});
 }
 
-void release_finished() noexcept {
-  deferred_release::close_unclosed();
-  deferred_release::release_entries();
-}
+void release_finished() noexcept { deferred_release::release_entries(/*closes=*/true); }
 
 }  // namespace gpuprof::graphs

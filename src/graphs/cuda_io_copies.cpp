@@ -33,11 +33,7 @@ struct Ends {
 };
 
 Ends ends_of(const Table& table, CUgraph graph) {
-  std::size_t count = 0;
-  check(table.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
-  std::vector<CUgraphNode> nodes(count);
-  if (count == 0) return {};
-  check(table.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");
+  const std::vector<CUgraphNode> nodes = nodes_of(table, graph);
   std::vector<bool> is_root(nodes.size(), true);
   std::vector<bool> is_leaf(nodes.size(), true);
   for (const Edge& edge : edges(graph)) {

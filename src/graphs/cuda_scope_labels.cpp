@@ -93,7 +93,7 @@ NodeLabels Capture::label_nodes() noexcept {
     const std::vector<CUgraphNode> handles = nodes_of(table, as_graph(graph));
     const std::vector<Edge> all_edges = edges(graph);
     const std::lock_guard lock(labels_mutex_);
-    labels_.end(std::move(at));
+    labels_.note(std::move(at));
     return labels_.resolve({handles.begin(), handles.end()}, all_edges);
   } catch (...) {  // out of memory, or the capture broke: there is nothing to label
     return {};

@@ -32,36 +32,23 @@ const timing::Path& common(const timing::Path& one, const timing::Path& other) {
 void ScopeLabels::begin(const timing::Path& open, std::uintptr_t stream) {
   const CapturePosition start{0, stream, true, {}};
   note(start);
-  for (const timing::Path* path : timing::lineage(open)) {
-    Span span;
-    span.path = path;
-    span.thread = std::this_thread::get_id();
-    span.begin = start;
-    span.end.nodes = SIZE_MAX;
-    span.before_capture = true;
-    open_.push_back(spans_.size());
-    spans_.push_back(std::move(span));
-  }
+  for (const timing::Path* path : timing::lineage(open)) add_open(nullptr, *path, start);
+}
+
+void ScopeLabels::add_open(const void* scope, const timing::Path& path, const CapturePosition& at) {
+  open_.push_back(spans_.size());
+  spans_.push_back({scope, &path, std::this_thread::get_id(), at.stream, at.nodes});
 }
 
 void ScopeLabels::note(CapturePosition at) {
   notes_.push_back({std::this_thread::get_id(), std::move(at)});
 }
 
-void ScopeLabels::end(CapturePosition at) { note(std::move(at)); }
-
 void ScopeLabels::enter(const void* scope, const timing::Path& path, CapturePosition at) {
   // A sample that was dropped while its scope was open never told its end.
   if (is_open(scope)) leave(scope, path, at);
-  note(at);
-  Span span;
-  span.scope = scope;
-  span.path = &path;
-  span.thread = std::this_thread::get_id();
-  span.begin = std::move(at);
-  span.end.nodes = SIZE_MAX;
-  open_.push_back(spans_.size());
-  spans_.push_back(std::move(span));
+  add_open(scope, path, at);
+  note(std::move(at));
 }
 
 void ScopeLabels::leave(const void* scope, const timing::Path& path, CapturePosition at) {
@@ -73,12 +60,12 @@ void ScopeLabels::leave(const void* scope, const timing::Path& path, CapturePosi
   if (found == open_.rend()) {
     const auto thread = std::this_thread::get_id();
     found = newest([&](const Span& span) {
-      return span.before_capture && span.path == &path && span.thread == thread;
+      return span.scope == nullptr && span.path == &path && span.thread == thread;
     });
   }
   if (found == open_.rend()) return;
-  note(at);
-  spans_[*found].end = std::move(at);
+  spans_[*found].end = at.nodes;
+  note(std::move(at));
   open_.erase(std::next(found).base());
 }
 
@@ -130,7 +117,7 @@ const timing::Path* ScopeLabels::choose(const Notes& between, const std::vector<
     const bool is_same_thread =
         span.thread == between[0]->thread || span.thread == between[1]->thread;
     if (is_same_thread ||
-        (span.begin.stream > kLastDefaultStream && span.begin.stream == between[1]->at.stream)) {
+        (span.stream > kLastDefaultStream && span.stream == between[1]->at.stream)) {
       return span.path;
     }
   }
@@ -150,16 +137,16 @@ NodeLabels ScopeLabels::resolve(const std::vector<void*>& nodes,
   std::vector<std::size_t> later(spans_.size());
   std::iota(later.begin(), later.end(), std::size_t{0});
   std::stable_sort(later.begin(), later.end(), [this](std::size_t a, std::size_t b) {
-    return spans_[a].begin.nodes < spans_[b].begin.nodes;
+    return spans_[a].begin < spans_[b].begin;
   });
   std::vector<std::size_t> open;
   auto next = later.begin();
   for (std::size_t node = 0; node < nodes.size(); ++node) {
-    for (; next != later.end() && spans_[*next].begin.nodes <= node; ++next) {
+    for (; next != later.end() && spans_[*next].begin <= node; ++next) {
       open.insert(std::upper_bound(open.begin(), open.end(), *next), *next);
     }
     open.erase(std::remove_if(open.begin(), open.end(),
-                              [&](std::size_t index) { return spans_[index].end.nodes <= node; }),
+                              [&](std::size_t index) { return spans_[index].end <= node; }),
                open.end());
     if (const timing::Path* path = choose(between[node], open, threads.size()))
       labels.emplace(nodes[node], path);

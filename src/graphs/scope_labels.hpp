@@ -47,8 +47,8 @@ class ScopeLabels {
   [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
   [[nodiscard]] bool is_open(const void* scope) const noexcept;
 
-  // Where the stream of begin() is as the capture ends.
-  void end(CapturePosition at);
+  // Where a stream is, to be told of that of begin() as the capture ends.
+  void note(CapturePosition at);
 
   // The labels of `nodes`, in the order in which they appeared; `edges` as edges() returns them.
   [[nodiscard]] NodeLabels resolve(const std::vector<void*>& nodes,
@@ -57,12 +57,12 @@ class ScopeLabels {
  private:
   // From the entry of a scope to its exit, in the order of the entries.
   struct Span {
-    const void* scope = nullptr;
+    const void* scope = nullptr;  // null: it began before the capture
     const timing::Path* path = nullptr;
     std::thread::id thread;
-    CapturePosition begin;
-    CapturePosition end;  // `nodes` is SIZE_MAX while it is open
-    bool before_capture = false;
+    std::uintptr_t stream = 0;   // that it began on
+    std::size_t begin = 0;       // how many nodes there were
+    std::size_t end = SIZE_MAX;  // the same, or this as long as it is open
   };
   // One note: where a stream was.
   struct Note {
@@ -71,7 +71,7 @@ class ScopeLabels {
   };
   using Notes = std::array<const Note*, 2>;
 
-  void note(CapturePosition at);
+  void add_open(const void* scope, const timing::Path& path, const CapturePosition& at);
   [[nodiscard]] std::vector<Notes> captured_between(const std::vector<void*>& nodes,
                                                     const std::vector<Edge>& edges) const;
   [[nodiscard]] const timing::Path* choose(const Notes& between,

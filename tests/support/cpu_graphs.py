@@ -283,7 +283,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for where, name, value in (
         (_core, "require_cuda", lambda: None),
-        (_core, "_captured_work", lambda *_: (0, False)),
+        (_core, "_capture_of", lambda *_: (0, 0, 0, False)),
         (_core, "_CacheEntry", Entry),
         (_core, "_EntryArray", dict),
         (facts, "_unfit", lambda *_: None),

@@ -353,7 +353,8 @@ class Recording:
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
         def count(since: int) -> tuple[int, bool]:
             assert block._guard is not None
-            return _core._captured_work(block._guard.stream, self._place.device, since)
+            found = _core._capture_of(block._guard.stream, self._place.device, since)
+            return found[2:]
 
         return count
 

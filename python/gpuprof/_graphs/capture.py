@@ -184,7 +184,7 @@ def capture_info(stream: object = None) -> CaptureInfo:
     ------
     As `capture_status`.
     """
-    status, number, nodes = _core._capture_of(*_stream(stream))
+    status, number, nodes, _ = _core._capture_of(*_stream(stream))
     active = status == CaptureStatus.ACTIVE
     found = tuple(
         OpenCapture(

@@ -228,7 +228,7 @@ class GraphCaptureGuard:
         ended: _core._EndedCapture | None = None
         try:
             ended = self._end()
-            num_nodes = self._core.num_nodes
+            num_nodes = self._core.facts()["num_nodes"]
             self._core.close()
             memory = self._end_cupy()
             if num_nodes == 0 and not self._settings.allow_empty:

@@ -149,7 +149,6 @@ Facts capture_facts(const Capture& capture) {
   facts["num_nodes"] =
       progress.known ? py::object(py::int_(progress.nodes)) : py::object(py::none());
   facts["last_kernel"] = progress.last_kernel;
-  facts["attached"] = capture.attached();
   return facts;
 }
 
@@ -210,11 +209,6 @@ void bind_diagnosis(py::module_& module) {
   module.def("_diagnosis_note", &graphs::diagnosis_note, py::arg("facts"));
 }
 
-std::optional<std::size_t> nodes_seen(const PyCapture& capture) {
-  const graphs::CaptureProgress progress = capture.begun().progress();
-  return progress.known ? std::optional(progress.nodes) : std::nullopt;
-}
-
 void bind_capture(py::module_& module) {
   py::class_<PyCapture>(module, "_Capture")
       .def(py::init<>())
@@ -240,7 +234,6 @@ void bind_capture(py::module_& module) {
              return self.is_open() ? static_cast<int>(self.begun().status()) : 0;
            })
       .def_property_readonly("is_open", &PyCapture::is_open)
-      .def_property_readonly("num_nodes", &nodes_seen)
       .def("facts", [](const PyCapture& self) { return capture_facts(self.begun()); })
       .def("log", [](const PyCapture& self) { return log_of(self.begun()); });
 }
@@ -312,10 +305,7 @@ void close_lost_captures() { PyCapture::close_lost(); }
 void bind_graphs_capture(py::module_& module) {
   graphs::own_captured_scopes();
   add_type(module, block_spec);
-  py::class_<EndedCapture>(module, "_EndedCapture")
-      .def_property_readonly("graph", [](const EndedCapture& self) {
-        return reinterpret_cast<std::uintptr_t>(self.parts.graph);
-      });
+  py::class_<EndedCapture>(module, "_EndedCapture");
   bind_capture(module);
   bind_diagnosis(module);
   module.def("_open_captures", [] {
@@ -323,17 +313,14 @@ void bind_graphs_capture(py::module_& module) {
     for (const auto& capture : graphs::open_captures()) all.append(capture_facts(*capture));
     return all;
   });
-  module.def("_capture_of", [](std::uintptr_t stream, int ordinal) {
-    const graphs::StreamCapture found = graphs::capture_of(stream, ordinal);
-    return std::make_tuple(static_cast<int>(found.status), found.id, found.nodes);
-  });
   module.def(
-      "_captured_work",
+      "_capture_of",
       [](std::uintptr_t stream, int ordinal, std::size_t since) {
         const graphs::StreamCapture found = graphs::capture_of(stream, ordinal, since);
-        return std::make_pair(found.nodes, found.works);
+        return std::make_tuple(static_cast<int>(found.status), found.id, found.nodes, found.works);
       },
-      py::arg("stream"), py::arg("ordinal"), py::arg("since"));
+      py::arg("stream"), py::arg("ordinal"), py::arg("since") = SIZE_MAX,
+      "(status, id, nodes, whether a node from number `since` on does work).");
   module.def(
       "_capture_status",
       [](std::uintptr_t stream, int ordinal) {
