@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.fake_cupti.control import FakeCupti
     from tests.fake_driver.control import FakeCuda
     from tests.support.pytest_projects import Project
+    from tests.support.torch_blocks import Run
 
 pytest_plugins = ["pytester"]
 
@@ -112,6 +113,20 @@ def stream(fake: FakeCuda) -> Iterator[int]:
     handle = fake.stream_create()
     yield handle
     fake.stream_destroy(handle)
+
+
+@pytest.fixture
+def torch_version() -> str:
+    """The version of the torch of `in_torch`; a test may ask for others by parameters."""
+    return "2.11.0"
+
+
+@pytest.fixture
+def in_torch(fake_path: Path, torch_version: str) -> Run:
+    """Run code in a process of its own, with a stand-in for torch on the fake driver."""
+    from tests.support.torch_blocks import check
+
+    return lambda body: check(fake_path, body, torch_version)
 
 
 @pytest.fixture

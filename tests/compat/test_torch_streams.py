@@ -5,17 +5,13 @@ Each test has a process of its own: whatever of torch gpuprof finds, it keeps fo
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.support.torch_blocks import check
+from tests.support.torch_blocks import Run
 
 
 def test_a_block_on_the_default_stream_is_captured_by_torch_on_a_stream_of_its_own(
-    fake_path: Path,
+    in_torch: Run,
 ) -> None:
-    check(
-        fake_path,
-        """
+    in_torch("""
 from gpuprof.compat import CUDAGraph, graph
 g, h = CUDAGraph(), CUDAGraph()
 with graph(g):
@@ -32,14 +28,11 @@ g.reset()
 h.reset()
 del g, h
 check_as_before()
-""",
-    )
+""")
 
 
-def test_a_capture_is_begun_and_ended_by_hand(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_capture_is_begun_and_ended_by_hand(in_torch: Run) -> None:
+    in_torch("""
 from gpuprof import errors
 from gpuprof.compat import CUDAGraph
 g = CUDAGraph()
@@ -57,14 +50,11 @@ g.replay()
 g.reset()
 del g
 check_as_before()
-""",
-    )
+""")
 
 
-def test_an_exception_in_the_block_puts_all_back(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_an_exception_in_the_block_puts_all_back(in_torch: Run) -> None:
+    in_torch("""
 from gpuprof.compat import CUDAGraph, graph
 g = CUDAGraph()
 try:
@@ -74,14 +64,11 @@ try:
 except KeyError:
     pass
 check_as_before()
-""",
-    )
+""")
 
 
-def test_an_event_is_recorded_on_torchs_current_stream(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_an_event_is_recorded_on_torchs_current_stream(in_torch: Run) -> None:
+    in_torch("""
 from gpuprof.compat import Event
 start, end = Event(enable_timing=True), Event(enable_timing=True)
 stream = torch.cuda.Stream()
@@ -93,5 +80,4 @@ end.record(stream)
 end.synchronize()
 assert start.elapsed_time(end) > 0
 end.wait(torch.cuda.current_stream())
-""",
-    )
+""")

@@ -106,7 +106,7 @@ def test_a_foreign_graph_is_always_launched_by_torch(world: World) -> None:
 
 
 def test_a_graph_of_an_old_torch_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = install(monkeypatch, "2.7.1", keeps=False, tells_exec=False, private=False)
+    world = install(monkeypatch, "2.7.1")
     parts = from_torch(make_graph(world))
     assert (parts.graph, parts.exec) == (None, None)
     assert parts.lacks.startswith("torch 2.7.1 has no keep_graph")

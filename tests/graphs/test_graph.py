@@ -18,9 +18,8 @@ MS = 1_000_000
 
 
 def test_each_launch_runs_the_graph_once_on_the_stream_that_is_named(
-    fake: FakeCuda, stream: int
+    fake: FakeCuda, stream: int, other: int
 ) -> None:
-    other = fake.stream_create()
     with captured(fake, stream, ns=MS) as graph:
         for launch_on in (stream, other, other):
             before = fake.now()
@@ -30,7 +29,6 @@ def test_each_launch_runs_the_graph_once_on_the_stream_that_is_named(
         assert graph.num_replays == 3
         graph.launch(stream=other)
         fake.stream_synchronize(other)
-    fake.stream_destroy(other)
 
 
 def test_without_a_framework_a_launch_goes_to_the_captures_stream(
@@ -40,22 +38,6 @@ def test_without_a_framework_a_launch_goes_to_the_captures_stream(
         graph.launch()
         assert fake.stream_query(stream) == 600
         fake.stream_synchronize(stream)
-
-
-def test_the_stream_object_of_the_capture_is_kept_alive(fake: FakeCuda, stream: int) -> None:
-    class Stream:
-        ptr = stream
-
-    mine = Stream()
-    alive = weakref.ref(mine)
-    with gpuprof.capture(mine) as cap:
-        fake.work(stream, US)
-    graph = cap.graph
-    del mine, cap
-    assert alive() is not None
-    graph.close()
-    _core._drain_kept()
-    assert alive() is None
 
 
 def test_upload_is_idempotent_and_done_by_a_launch_too(fake: FakeCuda, stream: int) -> None:
@@ -93,9 +75,8 @@ def test_memory_is_what_the_device_had_less_of(fake: FakeCuda, stream: int) -> N
 
 @pytest.mark.parametrize("call", ["launch", "upload"])
 def test_a_launch_into_a_capture_is_refused_and_the_capture_lives_on(
-    fake: FakeCuda, stream: int, call: str
+    fake: FakeCuda, stream: int, other: int, call: str
 ) -> None:
-    other = fake.stream_create()
     with captured(fake, stream) as graph:
         with gpuprof.capture(other) as cap:
             fake.work(other, US)
@@ -103,7 +84,6 @@ def test_a_launch_into_a_capture_is_refused_and_the_capture_lives_on(
                 getattr(graph, call)(other)
         assert cap.graph.num_nodes == 1
         cap.graph.close()
-    fake.stream_destroy(other)
 
 
 @pytest.mark.parametrize(

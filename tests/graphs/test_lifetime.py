@@ -16,7 +16,7 @@ from gpuprof import _core, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, Buffer, await_no_capture, captured, on_another_thread
 from tests.support.processes import check_cuda
-from tests.support.torch_blocks import check
+from tests.support.torch_blocks import Run
 
 MS = 1_000_000
 
@@ -231,11 +231,9 @@ for thread in threads:
 
 
 def test_a_graph_closed_while_torch_launches_it_keeps_what_the_launch_needs(
-    fake_path: Path,
+    in_torch: Run,
 ) -> None:
-    check(
-        fake_path,
-        """
+    in_torch("""
 import gc, threading, weakref
 class Buffer:
     pass
@@ -264,5 +262,4 @@ gpuprof.flush()
 del graph
 gc.collect()
 assert alive() is None
-""",
-    )
+""")

@@ -40,8 +40,9 @@ def other(fake: FakeCuda) -> Iterator[int]:
         gpuprof.GraphCaptureGuard,
         gpuprof.begin_capture,
         lambda stream: gpuprof.capture(stream).__enter__(),
+        lambda _: gpuprof.capture(None).__enter__(),
     ],
-    ids=["guard", "begin_capture", "capture"],
+    ids=["guard", "begin_capture", "capture", "current"],
 )
 def test_the_legacy_stream_is_refused_with_what_to_do_and_without_the_driver(
     fake: FakeCuda, begin: Callable[[int], object], legacy: int
@@ -53,28 +54,7 @@ def test_the_legacy_stream_is_refused_with_what_to_do_and_without_the_driver(
     assert fake.calls("cuStreamBeginCapture") == before
 
 
-def test_the_per_thread_default_stream_can_be_captured(fake: FakeCuda) -> None:
-    graph = graph_of(fake, control.PER_THREAD_STREAM)
-    graph.launch(control.PER_THREAD_STREAM)
-    assert graph.num_nodes == 1
-    graph.close()
-
-
 # A stream that is being captured already
-
-
-def test_a_second_capture_of_a_stream_is_refused_and_the_first_ends_well(
-    fake: FakeCuda, stream: int
-) -> None:
-    with gpuprof.capture(stream) as cap:
-        fake.work(stream, US)
-        before = fake.calls("cuStreamBeginCapture")
-        with pytest.raises(errors.InvalidStateError, match="being captured already"):
-            gpuprof.GraphCaptureGuard(stream)
-        assert fake.calls("cuStreamBeginCapture") == before
-        fake.work(stream, US)
-    assert cap.graph.num_nodes == 2
-    cap.graph.close()
 
 
 # An exception in the body
@@ -94,6 +74,7 @@ def test_an_exception_in_the_body_leaves_no_graph_and_passes_unchanged(
         fake.work(stream, US)
         raise mine
     assert caught.value is mine
+    assert getattr(mine, "__notes__", []) == []
     with pytest.raises(errors.InvalidStateError, match="abort"):
         _ = cap.graph
     with pytest.raises(errors.InvalidStateError, match="abort"):
@@ -202,45 +183,7 @@ def test_a_broken_capture_names_the_call_that_broke_it(
     assert error.hint
 
 
-def test_a_broken_capture_tells_how_far_it_had_come(fake: FakeCuda, stream: int) -> None:
-    with pytest.raises(errors.CaptureError) as caught, gpuprof.capture(stream) as cap:
-        fake.kernel(stream, "first_k")
-        fake.kernel(stream, "second_k")
-        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
-        fake.stream_query(stream)
-        assert cap.status().is_invalidated()
-    assert (caught.value.num_nodes, caught.value.last_kernel) == (2, "second_k")
-    assert "second_k" in str(caught.value)
-
-
-def test_the_bodys_own_exception_wins_over_the_broken_capture(fake: FakeCuda, stream: int) -> None:
-    mine = MineError("mine")
-    with pytest.raises(MineError) as caught, gpuprof.capture(stream):
-        fake.work(stream, US)
-        fake.stream_query(stream)
-        raise mine
-    assert caught.value is mine
-    assert "cuStreamQuery" in "\n".join(mine.__notes__)
-
-
 # The garbage collector, and what gpuprof itself destroys
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_graphs_that_are_let_go_in_a_capture_do_not_break_it(
-    fake: FakeCuda, stream: int, mode: str
-) -> None:
-    dropped, closed, updated = (graph_of(fake, stream) for _ in range(3))
-    with gpuprof.capture(stream, mode=mode) as cap:  # type: ignore[arg-type]
-        fake.work(stream, US)
-        del dropped
-        closed.close()
-        updated.update(updated)
-        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
-    assert cap.graph.num_nodes == 1
-    cap.graph.close()
-    updated.close()
-    assert fake.live("exec") == 0
 
 
 class FreesMemory:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import gpuprof
 from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
-from tests.support.torch_blocks import check
+from tests.support.torch_blocks import Run
 
 MS = 1_000_000
 
@@ -193,10 +192,10 @@ def test_a_launch_that_cannot_be_ordered_after_an_update_says_so(
         assert number(fake, buffer) == 2
 
 
-def test_a_graph_that_torch_launches_sees_updates_on_another_stream(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_graph_that_torch_launches_sees_updates_on_another_stream(
+    in_torch: Run,
+) -> None:
+    in_torch("""
 buffer = fake.memory_allocate(256)
 scalar = gpuprof.DeviceScalar(1, "uint32")
 with gpuprof.capture() as cap:  # on a stream of gpuprof's, in place of the default one
@@ -209,5 +208,4 @@ for value in (42, 43):
     fake.stream_synchronize(1)
     assert fake.read(buffer, 4) == value.to_bytes(4, "little")
 assert len(world.replayed_on) == 2
-""",
-    )
+""")

@@ -24,15 +24,9 @@ from tests.support.stand_in_torch import InjectedError, World, install
 VERSIONS = ["2.7.1", "2.11.0", "2.12.0", "2.14.0"]
 
 
-def old(version: str) -> dict[str, Any]:
-    """Return what a torch of `version` can do."""
-    known = tuple(int(part) for part in version.split(".")[:2])
-    return {"keeps": known >= (2, 8), "tells_exec": known >= (2, 8), "private": known >= (2, 8)}
-
-
 @pytest.fixture(params=VERSIONS)
 def any_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> World:
-    return install(monkeypatch, request.param, **old(request.param))
+    return install(monkeypatch, request.param)
 
 
 @pytest.fixture
@@ -470,7 +464,7 @@ def test_a_new_torch_gives_the_drivers_handles(world: World) -> None:
 
 
 def test_an_old_torch_replays_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = install(monkeypatch, "2.7.1", keeps=False, tells_exec=False, private=False)
+    world = install(monkeypatch, "2.7.1")
     capture = torch_capture.TorchCapture(None, "thread_local")
     capture.begin()
     capture.end()
@@ -488,7 +482,7 @@ def test_an_old_torch_replays_and_says_what_it_lacks(monkeypatch: pytest.MonkeyP
 def test_a_torch_that_hides_the_executable_graph_gives_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    install(monkeypatch, "2.8.0", tells_exec=False)
+    install(monkeypatch, "2.8.0")
     capture = torch_capture.TorchCapture(None, "thread_local")
     capture.begin()
     capture.end()

@@ -5,19 +5,15 @@ Each test has a process of its own: whatever of torch gpuprof finds, it keeps fo
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.support.torch_blocks import check
+from tests.support.torch_blocks import Run
 
-VERSIONS = pytest.mark.parametrize("version", ["2.11.0", "2.12.0", "2.14.0"])
+VERSIONS = pytest.mark.parametrize("torch_version", ["2.11.0", "2.12.0", "2.14.0"])
 
 
-def test_a_block_on_the_default_stream_is_captured_by_torch(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_block_on_the_default_stream_is_captured_by_torch(in_torch: Run) -> None:
+    in_torch("""
 with gpuprof.capture(name="step") as cap:
     inside = torch.cuda.current_stream().cuda_stream
     assert cap.stream == inside != 0
@@ -36,14 +32,11 @@ assert len(world.replayed_on) == 1
 graph.close()
 del cap, graph
 check_as_before()
-""",
-    )
+""")
 
 
-def test_a_graph_that_draws_is_always_launched_by_torch(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_graph_that_draws_is_always_launched_by_torch(in_torch: Run) -> None:
+    in_torch("""
 with gpuprof.capture() as cap:
     launch("dropout_k")
 world.draws = True
@@ -52,29 +45,23 @@ for _ in range(3):
 assert len(world.replayed_on) == 3
 assert world.generator.get_offset() == 12
 assert cap.graph.num_replays == 3
-""",
-    )
+""")
 
 
-def test_a_launch_by_torch_is_on_the_stream_asked_for(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_launch_by_torch_is_on_the_stream_asked_for(in_torch: Run) -> None:
+    in_torch("""
 with gpuprof.capture() as cap:
     launch("add_k")
 world.draws = True
 cap.graph.launch(stream)
 cap.graph.launch()
 assert world.replayed_on == [stream, 0]
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize("how", ["object", "handle", "current"])
-def test_a_stream_of_torchs_is_captured_by_torch(fake_path: Path, how: str) -> None:
-    check(
-        fake_path,
-        f"""
+def test_a_stream_of_torchs_is_captured_by_torch(in_torch: Run, how: str) -> None:
+    in_torch(f"""
 mine = torch.cuda.Stream()
 how = {how!r}
 if how != "object":
@@ -86,17 +73,14 @@ with gpuprof.capture(given) as cap:
     launch("add_k")
 assert not world.routed
 cap.graph.launch()
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch"])
 def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(
-    fake_path: Path, backend: str
+    in_torch: Run, backend: str
 ) -> None:
-    check(
-        fake_path,
-        f"""
+    in_torch(f"""
 class Stream:
     def __init__(self, handle):
         self.handle = handle
@@ -114,15 +98,12 @@ assert world.replayed_on == [mine.cuda_stream]
 with gpuprof.capture(Stream(stream)) as cap:
     assert not world.routed
     launch("add_k", stream)
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize("odd", ["object()", "'stream'", "1.5", "True"])
-def test_what_is_no_stream_is_a_type_error(fake_path: Path, odd: str) -> None:
-    check(
-        fake_path,
-        f"""
+def test_what_is_no_stream_is_a_type_error(in_torch: Run, odd: str) -> None:
+    in_torch(f"""
 try:
     gpuprof.capture({odd}).__enter__()
 except TypeError as error:
@@ -130,14 +111,11 @@ except TypeError as error:
 else:
     raise AssertionError
 check_as_before()
-""",
-    )
+""")
 
 
-def test_another_stream_and_another_backend_are_the_drivers(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_another_stream_and_another_backend_are_the_drivers(in_torch: Run) -> None:
+    in_torch("""
 for options in (dict(), dict(backend="driver")):
     with gpuprof.capture(stream, **options) as cap:
         assert not world.routed
@@ -154,17 +132,14 @@ except ValueError as error:
 else:
     raise AssertionError
 check_as_before()
-""",
-    )
+""")
 
 
 @VERSIONS
 def test_a_broken_block_names_the_refused_call_and_leaves_torch_as_it_was(
-    fake_path: Path, version: str
+    in_torch: Run,
 ) -> None:
-    check(
-        fake_path,
-        """
+    in_torch("""
 try:
     with gpuprof.capture(name="decode") as cap:
         launch("add_k")
@@ -179,16 +154,12 @@ else:
 check_as_before()
 world.generator.draw()
 check_works_again()
-""",
-        version,
-    )
+""")
 
 
 @VERSIONS
-def test_a_lost_fork_is_an_error_and_leaves_torch_as_it_was(fake_path: Path, version: str) -> None:
-    check(
-        fake_path,
-        """
+def test_a_lost_fork_is_an_error_and_leaves_torch_as_it_was(in_torch: Run) -> None:
+    in_torch("""
 try:
     with gpuprof.capture() as cap:
         fake.fork(cap.stream, stream)
@@ -200,19 +171,13 @@ else:
 check_as_before(but_pools=world.version == "2.12.0")
 world.generator.draw()
 check_works_again()
-""",
-        version,
-    )
+""")
 
 
 @VERSIONS
 @pytest.mark.parametrize("first", ["pass", "fake.fork(cap.stream, stream); launch('k', stream)"])
-def test_the_bodys_exception_passes_and_leaves_torch_as_it_was(
-    fake_path: Path, version: str, first: str
-) -> None:
-    check(
-        fake_path,
-        f"""
+def test_the_bodys_exception_passes_and_leaves_torch_as_it_was(in_torch: Run, first: str) -> None:
+    in_torch(f"""
 error = KeyError("the body's")
 try:
     with gpuprof.capture() as cap:
@@ -224,15 +189,11 @@ except KeyError as caught:
     assert not hasattr(error, "__notes__")
 check_as_before()
 check_works_again()
-""",
-        version,
-    )
+""")
 
 
-def test_the_bodys_exception_after_a_refusal_gets_a_note(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_the_bodys_exception_after_a_refusal_gets_a_note(in_torch: Run) -> None:
+    in_torch("""
 try:
     with gpuprof.capture() as cap:
         launch("add_k")
@@ -243,14 +204,11 @@ except KeyError as error:
         assert "cuStreamSynchronize" in error.__notes__[0]
 check_as_before()
 check_works_again()
-""",
-    )
+""")
 
 
-def test_debug_names_the_line(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_debug_names_the_line(in_torch: Run) -> None:
+    in_torch("""
 try:
     with gpuprof.capture(debug=True) as cap:
         launch("add_k")
@@ -266,14 +224,11 @@ else:
 assert sys.gettrace() is None
 check_as_before()
 check_works_again()
-""",
-    )
+""")
 
 
-def test_an_empty_block_is_an_error_of_gpuprofs_alone(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_an_empty_block_is_an_error_of_gpuprofs_alone(in_torch: Run) -> None:
+    in_torch("""
 warnings.simplefilter("error")
 try:
     with gpuprof.capture():
@@ -288,18 +243,15 @@ check_as_before()
 with gpuprof.capture(allow_empty=True) as cap:
     pass
 assert cap.graph.num_nodes == 0
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize(
     "step",
     ["Stream", "wait_stream", "set_stream", "graph_pool_handle", "CUDAGraph", "driver begin"],
 )
-def test_a_begin_that_fails_leaves_everything_as_it_was(fake_path: Path, step: str) -> None:
-    check(
-        fake_path,
-        f"""
+def test_a_begin_that_fails_leaves_everything_as_it_was(in_torch: Run, step: str) -> None:
+    in_torch(f"""
 world.fail({step!r})
 try:
     with gpuprof.capture():
@@ -308,14 +260,11 @@ except RuntimeError as error:
     assert str(error) == {step!r}
 check_as_before()
 check_works_again()
-""",
-    )
+""")
 
 
-def test_a_guard_that_is_dropped_leaves_torch_as_it_was(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_guard_that_is_dropped_leaves_torch_as_it_was(in_torch: Run) -> None:
+    in_torch("""
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     guard = gpuprof.GraphCaptureGuard()
@@ -324,17 +273,14 @@ with warnings.catch_warnings(record=True) as caught:
 assert [warning.category for warning in caught] == [ResourceWarning]
 check_as_before()
 check_works_again()
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize("mode", ["thread_local", "global"])
 def test_finishing_on_another_thread_is_refused_and_the_capture_goes_on(
-    fake_path: Path, mode: str
+    in_torch: Run, mode: str
 ) -> None:
-    check(
-        fake_path,
-        f"""
+    in_torch(f"""
 from tests.support.captures import on_another_thread
 guard = gpuprof.GraphCaptureGuard(mode={mode!r})
 launch("add_k")
@@ -347,16 +293,13 @@ assert world.state() == inside
 launch("mul_k")
 assert guard.finish().kernel_names() == ["add_k", "mul_k"]
 check_as_before(but_pools=True)
-""",
-    )
+""")
 
 
 def test_what_a_thread_left_open_when_it_ended_is_put_in_order_by_the_next_capture(
-    fake_path: Path,
+    in_torch: Run,
 ) -> None:
-    check(
-        fake_path,
-        """
+    in_torch("""
 lost = torch.cuda.Stream()
 thread = threading.Thread(target=gpuprof.begin_capture, args=(lost,))
 thread.start()
@@ -364,24 +307,18 @@ thread.join()
 world.current = before["current stream"]  # of this thread
 check_works_again()
 check_as_before(but_pools=True)
-""",
-    )
+""")
 
 
-def test_an_open_capture_at_exit_ends_the_process_well(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_an_open_capture_at_exit_ends_the_process_well(in_torch: Run) -> None:
+    in_torch("""
 gpuprof.begin_capture()
 launch("add_k")
-""",
-    )
+""")
 
 
-def test_captures_of_one_pool_share_torchs(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_captures_of_one_pool_share_torchs(in_torch: Run) -> None:
+    in_torch("""
 pool = gpuprof.CapturePool()
 graphs = []
 for _ in range(3):
@@ -393,14 +330,13 @@ for graph in graphs:
     graph.close()
 del cap, graph, graphs
 check_as_before()
-""",
-    )
+""")
 
 
-def test_a_graph_of_torchs_is_looked_into_and_launched_by_torch(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_graph_of_torchs_is_looked_into_and_launched_by_torch(
+    in_torch: Run,
+) -> None:
+    in_torch("""
 graph = torch.cuda.CUDAGraph(keep_graph=True)
 mine = torch.cuda.Stream()
 with torch.cuda.stream(mine):
@@ -414,14 +350,11 @@ seen.launch()
 assert world.replayed_on == [0, 0]
 seen.close()
 graph.replay()
-""",
-    )
+""")
 
 
-def test_a_block_that_torch_captures_labels_its_nodes(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_block_that_torch_captures_labels_its_nodes(in_torch: Run) -> None:
+    in_torch("""
 for timers in ("last", "collect", "strip"):
     with gpuprof.timer("around"), gpuprof.capture(timers=timers) as cap:
         launch("a")
@@ -431,5 +364,4 @@ for timers in ("last", "collect", "strip"):
     kernels = [(node.name, node.scope) for node in cap.graph.nodes if node.type == "kernel"]
     assert kernels == [("a", "around"), ("b", "around/in"), ("c", "around")], kernels
     cap.graph.close()
-""",
-    )
+""")

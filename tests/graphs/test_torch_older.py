@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.support.torch_blocks import check
+from tests.support.torch_blocks import Run
 
 # What torch 2.7 gives of a graph is its replay alone.
 REFUSED = """
@@ -21,10 +19,18 @@ def refused(call, *words):
 """
 
 
-def test_an_older_torch_captures_and_replays(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+@pytest.fixture
+def torch_version() -> str:
+    return "2.7.1"
+
+
+@pytest.fixture
+def older(in_torch: Run) -> Run:
+    return lambda body: in_torch(REFUSED + body)
+
+
+def test_an_older_torch_captures_and_replays(in_torch: Run) -> None:
+    in_torch("""
 with gpuprof.capture(name="step", upload=True) as cap:
     with gpuprof.timer("part"):
         launch("add_k")
@@ -40,11 +46,7 @@ assert graph.timings()["part"].ms >= 0.001
 graph.close()
 del cap, graph
 check_as_before()
-""",
-        "2.7.1",
-        keeps=False,
-        tells_exec=False,
-    )
+""")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +64,8 @@ check_as_before()
         "graph.upload()",
     ],
 )
-def test_of_an_older_torch_it_is_said_what_it_lacks(fake_path: Path, asked: str) -> None:
-    check(
-        fake_path,
-        REFUSED
-        + f"""
+def test_of_an_older_torch_it_is_said_what_it_lacks(older: Run, asked: str) -> None:
+    older(f"""
 with gpuprof.capture() as cap:
     with gpuprof.timer("part"):
         launch("add_k")
@@ -78,40 +77,27 @@ for _ in range(2):
     graph.launch()
     refused(lambda: {asked}, "keep_graph", "2.8")
 graph.launch()
-""",
-        "2.7.1",
-        keeps=False,
-        tells_exec=False,
-    )
+""")
 
 
 @pytest.mark.parametrize(
-    ("version", "keeps", "word"), [("2.7.1", False, "keep_graph"), ("2.8.0", True, "executable")]
+    ("torch_version", "word"), [("2.7.1", "keep_graph"), ("2.8.0", "executable")]
 )
-def test_an_older_torch_cannot_collect_and_says_so_at_the_begin(
-    fake_path: Path, version: str, keeps: bool, word: str
-) -> None:
-    check(
-        fake_path,
-        REFUSED
-        + f"""
+def test_an_older_torch_cannot_collect_and_says_so_at_the_begin(older: Run, word: str) -> None:
+    older(f"""
 refused(lambda: gpuprof.capture(timers="collect").__enter__(), {word!r})
 check_as_before()
 with gpuprof.capture(stream, timers="collect") as cap:
     launch("add_k", stream)
 check_works_again()
-""",
-        version,
-        keeps=keeps,
-        tells_exec=False,
-    )
+""")
 
 
-def test_of_a_torch_that_hides_the_executable_graph_the_other_is_seen(fake_path: Path) -> None:
-    check(
-        fake_path,
-        REFUSED
-        + """
+@pytest.mark.parametrize("torch_version", ["2.8.0"])
+def test_of_a_torch_that_hides_the_executable_graph_the_other_is_seen(
+    older: Run,
+) -> None:
+    older("""
 with gpuprof.capture(upload=True) as cap:
     with gpuprof.timer("part"):
         launch("add_k")
@@ -127,8 +113,4 @@ with gpuprof.capture(stream) as driven:
 refused(lambda: graph.update(driven.graph), "executable")
 refused(graph.upload, "executable")
 graph.launch()
-""",
-        "2.8.0",
-        keeps=True,
-        tells_exec=False,
-    )
+""")

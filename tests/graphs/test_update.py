@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ import gpuprof
 from gpuprof import _core, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, Buffer, captured
-from tests.support.torch_blocks import check
+from tests.support.torch_blocks import Run
 
 MS = 1_000_000
 
@@ -145,10 +144,8 @@ def test_a_closed_graph_is_not_updated_from_nor_to(fake: FakeCuda, stream: int) 
                 call()
 
 
-def test_an_update_keeps_torchs_graph_alive(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_an_update_keeps_torchs_graph_alive(in_torch: Run) -> None:
+    in_torch("""
 import gc, weakref
 with gpuprof.capture(stream) as cap:
     launch("add_k", stream)
@@ -167,8 +164,7 @@ fake.stream_synchronize(stream)
 graph.close()
 gc.collect()
 assert torchs() is None
-""",
-    )
+""")
 
 
 # A graph by torch whose launches move the generator by `increment`, and one by the driver alone.
@@ -193,16 +189,18 @@ def drawn_by(graph):
 """
 
 
+@pytest.fixture
+def drawing(in_torch: Run) -> Run:
+    return lambda body: in_torch(DRAWING + body)
+
+
 @pytest.mark.parametrize("first", ["captured(4)", "captured_by_the_driver()"])
 @pytest.mark.parametrize("launched", ["neither", "this", "other", "both"])
-@pytest.mark.parametrize("version", ["2.11.0", "2.13.0"])
+@pytest.mark.parametrize("torch_version", ["2.11.0", "2.13.0"])
 def test_launches_draw_as_many_numbers_as_those_of_the_graph_of_the_update(
-    fake_path: Path, first: str, launched: str, version: str
+    drawing: Run, first: str, launched: str
 ) -> None:
-    check(
-        fake_path,
-        DRAWING
-        + f"""
+    drawing(f"""
 graph, other = {first}, captured(16)
 if {launched!r} in ("this", "both"):
     graph.launch(stream)
@@ -211,18 +209,13 @@ if {launched!r} in ("other", "both"):
 graph.update(other)
 other.close()
 assert [drawn_by(graph) for _ in range(3)] == [16] * 3
-""",
-        version,
-    )
+""")
 
 
 def test_a_graph_that_turns_out_to_draw_nothing_is_launched_by_the_driver_after_an_update(
-    fake_path: Path,
+    drawing: Run,
 ) -> None:
-    check(
-        fake_path,
-        DRAWING
-        + """
+    drawing("""
 graph = captured(4)
 assert drawn_by(graph) == 4
 world.draws = False
@@ -231,50 +224,40 @@ replays = len(world.replayed_on)
 for _ in range(3):
     assert drawn_by(graph) == 0
 assert len(world.replayed_on) == replays + 1
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_update_from_a_graph_of_the_driver_ends_the_launches_by_torch(
-    fake_path: Path, known: bool
+    drawing: Run, known: bool
 ) -> None:
-    check(
-        fake_path,
-        DRAWING
-        + f"""
+    drawing(f"""
 graph = captured(4)
 if {known}:
     graph.launch(stream)
 graph.update(captured(16))
 graph.update(captured_by_the_driver())
 assert drawn_by(graph) == 0
-""",
-    )
+""")
 
 
 def test_over_a_chain_of_updates_each_launch_draws_what_its_last_graph_does(
-    fake_path: Path,
+    drawing: Run,
 ) -> None:
-    check(
-        fake_path,
-        DRAWING
-        + """
+    drawing("""
 graph, second, third = captured(4), captured(8), captured(16)
 second.update(third)
 graph.update(second)
 assert drawn_by(graph) == drawn_by(second) == 16
 graph.update(captured(32))
 assert [drawn_by(each) for each in (graph, second, third)] == [32, 16, 16]
-""",
-    )
+""")
 
 
-def test_a_graph_that_another_one_is_launched_through_is_not_updated(fake_path: Path) -> None:
-    check(
-        fake_path,
-        DRAWING
-        + """
+def test_a_graph_that_another_one_is_launched_through_is_not_updated(
+    drawing: Run,
+) -> None:
+    drawing("""
 graph, other = captured(4), captured(16)
 graph.update(other)
 for newer in (captured(8), captured_by_the_driver()):
@@ -286,13 +269,11 @@ for newer in (captured(8), captured_by_the_driver()):
         raise AssertionError("it was updated")
 graph.close()
 other.update(newer)
-""",
-    )
+""")
 
 
-def test_collected_timers_and_launches_by_torch_are_refused_together(fake_path: Path) -> None:
-    check(
-        fake_path,
+def test_collected_timers_and_launches_by_torch_are_refused_together(drawing: Run) -> None:
+    drawing(
         DRAWING
         + """
 def timed():
@@ -312,5 +293,5 @@ other.launch(stream)
 graph.update(other)
 fake.stream_synchronize(stream)
 gpuprof.flush()
-""",
+"""
     )

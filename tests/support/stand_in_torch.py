@@ -275,7 +275,7 @@ def _streams(world: World) -> dict[str, Any]:
     }
 
 
-def _graph_class(world: World, *, keeps: bool, tells_exec: bool) -> type:
+def _graph_class(world: World) -> type:
     class CUDAGraph:
         # Of the class, for the sake of an object that fails to be made.
         pool_id: object = None
@@ -381,10 +381,10 @@ def _graph_class(world: World, *, keeps: bool, tells_exec: bool) -> type:
         return int(self.exec)
 
     methods: dict[str, Any] = {}
-    if keeps:
+    if world.generation >= (2, 8):
         methods |= {"__new__": make, "__init__": lambda *_arguments, **_options: None}
         methods["raw_cuda_graph"] = raw_cuda_graph
-    if tells_exec:
+    if world.generation >= (2, 9):
         methods["raw_cuda_graph_exec"] = raw_cuda_graph_exec
     return type("CUDAGraph", (CUDAGraph,), methods)
 
@@ -413,42 +413,32 @@ def _private_functions(world: World) -> dict[str, Any]:
     }
 
 
-def install(
-    monkeypatch: pytest.MonkeyPatch,
-    version: str = "2.11.0",
-    *,
-    keeps: bool = True,
-    tells_exec: bool = True,
-    private: bool = True,
-) -> World:
+def install(monkeypatch: pytest.MonkeyPatch, version: str = "2.11.0") -> World:
     """Put a torch of `version` into `sys.modules`, and numbers for a driver under `_core`."""
     driver = Numbers()
     world = World(version, driver)
-    torch = _module(world, keeps=keeps, tells_exec=tells_exec, private=private)
-    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch", _module(world))
     monkeypatch.setattr(_core, "_capture_status", driver.status)
     monkeypatch.setattr(_core, "_drop_capture", world.drop)
     monkeypatch.setattr(_core, "_begin_empty_capture", world.begin_empty)
     return world
 
 
-def install_on(
-    fake: FakeCuda, version: str = "2.11.0", *, keeps: bool = True, tells_exec: bool = True
-) -> World:
+def install_on(fake: FakeCuda, version: str = "2.11.0") -> World:
     """Put a torch of `version` over the fake driver into `sys.modules`, for the whole process."""
     world = World(version, FakeDriver(fake))
-    sys.modules["torch"] = _module(world, keeps=keeps, tells_exec=tells_exec, private=True)
+    sys.modules["torch"] = _module(world)
     return world
 
 
-def _module(world: World, *, keeps: bool, tells_exec: bool, private: bool) -> Any:
+def _module(world: World) -> Any:
     torch: Any = types.ModuleType("torch")
     torch.__version__ = world.version
     torch.cuda = types.ModuleType("torch.cuda")
     torch._C = types.SimpleNamespace(
         _cuda_getDevice=lambda: 0,
         _cuda_getCurrentRawStream=lambda _device: world.current.cuda_stream,
-        **(_private_functions(world) if private else {}),
+        **(_private_functions(world) if world.generation >= (2, 8) else {}),
     )
 
     def graph_pool_handle() -> tuple[int, int]:
@@ -457,7 +447,7 @@ def _module(world: World, *, keeps: bool, tells_exec: bool, private: bool) -> An
 
     vars(torch.cuda).update(
         _streams(world),
-        CUDAGraph=_graph_class(world, keeps=keeps, tells_exec=tells_exec),
+        CUDAGraph=_graph_class(world),
         graph_pool_handle=graph_pool_handle,
         is_initialized=lambda: True,
         current_blas_handle=world.current_blas_handle,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from tests.support.processes import check_cuda
+
+Run: TypeAlias = Callable[[str], str]
 
 SETUP = """
 import sys
 import warnings
 from gpuprof import errors
 from tests.support.stand_in_torch import install_on
-world = install_on(fake, {version!r}, keeps={keeps}, tells_exec={tells_exec})
+world = install_on(fake, {version!r})
 torch = world.torch
 before = world.state()
 US = 1000
@@ -35,14 +39,6 @@ def check_works_again():
 """
 
 
-def check(
-    fake_path: Path,
-    body: str,
-    version: str = "2.11.0",
-    *,
-    keeps: bool = True,
-    tells_exec: bool = True,
-) -> str:
-    setup = SETUP.format(version=version, keeps=keeps, tells_exec=tells_exec)
-    """Run `body` with a stand-in for a torch of `version`, which can do what the options say."""
-    return check_cuda(fake_path, setup + body)
+def check(fake_path: Path, body: str, version: str = "2.11.0") -> str:
+    """Run `body` with a stand-in for a torch of `version`."""
+    return check_cuda(fake_path, SETUP.replace("{version!r}", repr(version)) + body)
