@@ -35,7 +35,7 @@ class Driver:
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+def driver_alone(monkeypatch: pytest.MonkeyPatch) -> Driver:
     driver = Driver()
     monkeypatch.setattr(_core, "_capture_status", driver.ask, raising=False)
     return driver
@@ -105,6 +105,12 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     assert sys.gettrace() is None
 
 
+@pytest.fixture
+def driver(driver_alone: Driver, torch: StandIn) -> Driver:
+    """The driver beside the stand-in for torch."""
+    return driver_alone
+
+
 @pytest.fixture(autouse=True)
 def no_tracer() -> Iterator[None]:
     """Let the tests run under a debugger, or a coverage tool that works like one."""
@@ -122,9 +128,7 @@ def line_of(function: Callable[..., object], offset: int) -> str:
 ADD = Operator("aten::add.Tensor", lambda *_: Tensor())
 
 
-def test_an_operator_that_breaks_the_capture_is_named_with_its_line(
-    driver: Driver, torch: StandIn
-) -> None:
+def test_an_operator_that_breaks_the_capture_is_named_with_its_line(driver: Driver) -> None:
     item = Operator("aten::_local_scalar_dense", lambda _tensor: driver.refuse())
 
     def body() -> None:
@@ -141,7 +145,7 @@ def test_an_operator_that_breaks_the_capture_is_named_with_its_line(
     assert caught.value.capture == "step"
 
 
-def test_an_operator_that_also_raises_is_the_cause(driver: Driver, torch: StandIn) -> None:
+def test_an_operator_that_also_raises_is_the_cause(driver: Driver) -> None:
     error = RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     def fails(*_: object) -> None:
@@ -154,9 +158,7 @@ def test_an_operator_that_also_raises_is_the_cause(driver: Driver, torch: StandI
     assert caught.value.op == "aten::item"
 
 
-def test_an_operator_that_raises_without_breaking_anything_is_left_alone(
-    driver: Driver, torch: StandIn
-) -> None:
+def test_an_operator_that_raises_without_breaking_anything_is_left_alone(driver: Driver) -> None:
     error = ValueError("shapes do not fit")
 
     def fails(*_: object) -> None:
@@ -167,70 +169,57 @@ def test_an_operator_that_raises_without_breaking_anything_is_left_alone(
     assert caught.value is error
 
 
-def test_a_line_that_is_no_operator_is_named_at_the_next_one(
-    driver: Driver, torch: StandIn
+def no_operator(driver: Driver) -> None:
+    ADD.dispatch(Tensor())
+    driver.status.update({STREAM: INVALIDATED})
+    sum([1])
+    ADD.dispatch(Tensor())
+
+
+def one_line_with_an_operator(driver: Driver) -> None:
+    ADD.dispatch(Tensor())
+    assert driver.status.update({STREAM: INVALIDATED}) or ADD.dispatch(Tensor())
+
+
+def the_rest_of_a_line_after_a_call(driver: Driver) -> None:
+    driver.status.update(broken())
+    ADD.dispatch(Tensor())
+
+
+def broken() -> dict[int, int]:
+    return {STREAM: INVALIDATED}
+
+
+def a_wait_for_another_thread(driver: Driver) -> None:
+    thread = threading.Thread(target=driver.refuse)
+    thread.start(), thread.join()
+    ADD.dispatch(Tensor())
+
+
+def the_last_line_of_a_called_function(driver: Driver) -> None:
+    driver.status.update({STREAM: INVALIDATED})
+
+
+@pytest.mark.parametrize(
+    ("body", "offset"),
+    [
+        (no_operator, 2),
+        (one_line_with_an_operator, 2),
+        (the_rest_of_a_line_after_a_call, 1),
+        (a_wait_for_another_thread, 2),
+        (the_last_line_of_a_called_function, 1),
+    ],
+)
+def test_a_line_that_is_no_operator_is_named(
+    driver: Driver, body: Callable[[Driver], object], offset: int
 ) -> None:
-    def body() -> None:
-        ADD.dispatch(Tensor())
-        driver.status.update({STREAM: INVALIDATED})
-        sum([1])
-        ADD.dispatch(Tensor())
-
     with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        body()
-    assert caught.value.where == line_of(body, 2)
-    assert caught.value.op is None
-
-
-def test_on_one_line_with_an_operator_it_is_that_line(driver: Driver, torch: StandIn) -> None:
-    def body() -> None:
+        body(driver)
         ADD.dispatch(Tensor())
-        assert driver.status.update({STREAM: INVALIDATED}) or ADD.dispatch(Tensor())
-
-    with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        body()
-    assert caught.value.where == line_of(body, 2)
+    assert (caught.value.where, caught.value.op) == (line_of(body, offset), None)
 
 
-def test_in_the_function_that_is_captured_in_the_line_is_named_too(
-    driver: Driver, torch: StandIn
-) -> None:
-    with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        line = sys._getframe().f_lineno + 1
-        driver.status.update({STREAM: INVALIDATED})
-        ADD.dispatch(Tensor())
-    assert str(caught.value.where).startswith(f"{__file__}:{line} in ")
-
-
-def test_the_rest_of_a_line_after_a_call_is_that_lines(driver: Driver, torch: StandIn) -> None:
-    def nothing() -> dict[int, int]:
-        return {STREAM: INVALIDATED}
-
-    def body() -> None:
-        driver.status.update(nothing())
-        ADD.dispatch(Tensor())
-
-    with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        body()
-    assert caught.value.where == line_of(body, 1)
-
-
-def test_the_line_of_a_called_function_is_named(driver: Driver, torch: StandIn) -> None:
-    def called() -> None:
-        driver.status.update({STREAM: INVALIDATED})
-
-    def body() -> None:
-        called()
-        ADD.dispatch(Tensor())
-
-    with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        body()
-    assert caught.value.where == line_of(called, 1)
-
-
-def test_a_capture_that_is_broken_by_the_last_line_is_named_at_the_end(
-    driver: Driver, torch: StandIn
-) -> None:
+def test_a_capture_that_is_broken_by_the_last_line_is_named_at_the_end(driver: Driver) -> None:
     with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
         ADD.dispatch(Tensor())
         line = sys._getframe().f_lineno + 1
@@ -238,7 +227,7 @@ def test_a_capture_that_is_broken_by_the_last_line_is_named_at_the_end(
     assert str(caught.value.where).startswith(f"{__file__}:{line} in ")
 
 
-def test_beside_a_debugger_the_next_operator_raises(driver: Driver, torch: StandIn) -> None:
+def test_beside_a_debugger_the_next_operator_raises(driver: Driver) -> None:
     def other(*_: object) -> None: ...
 
     sys.settrace(other)
@@ -253,7 +242,7 @@ def test_beside_a_debugger_the_next_operator_raises(driver: Driver, torch: Stand
     assert str(caught.value.where).startswith(f"a line before {__file__}:")
 
 
-def test_no_frame_is_traced_afterwards(driver: Driver, torch: StandIn) -> None:
+def test_no_frame_is_traced_afterwards(driver: Driver) -> None:
     frame = sys._getframe()
     assert frame.f_trace is None
     with watch(STREAM, facts):
@@ -262,22 +251,22 @@ def test_no_frame_is_traced_afterwards(driver: Driver, torch: StandIn) -> None:
 
 
 def test_without_torch_the_line_is_found_all_the_same(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver_alone: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "torch.utils._python_dispatch", raising=False)
     with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        driver.refuse()
+        driver_alone.refuse()
         sum([1])
     assert str(caught.value.where).endswith("in refuse")
 
 
-def test_a_body_that_breaks_nothing_passes(driver: Driver, torch: StandIn) -> None:
+def test_a_body_that_breaks_nothing_passes(driver: Driver) -> None:
     with watch(STREAM, facts) as seen:
         assert isinstance(ADD.dispatch(Tensor()), Tensor)
     assert seen.outside == []
 
 
-def test_the_bodys_own_exception_passes_unchanged(driver: Driver, torch: StandIn) -> None:
+def test_the_bodys_own_exception_passes_unchanged(driver: Driver) -> None:
     error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt) as caught, watch(STREAM, facts):
         driver.refuse()
@@ -286,7 +275,7 @@ def test_the_bodys_own_exception_passes_unchanged(driver: Driver, torch: StandIn
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python version has no notes")
-def test_the_bodys_own_exception_is_noted_with_the_line(driver: Driver, torch: StandIn) -> None:
+def test_the_bodys_own_exception_is_noted_with_the_line(driver: Driver) -> None:
     with pytest.raises(KeyError) as caught, watch(STREAM, facts):
         line = sys._getframe().f_lineno + 1
         driver.status.update({STREAM: INVALIDATED})
@@ -296,26 +285,13 @@ def test_the_bodys_own_exception_is_noted_with_the_line(driver: Driver, torch: S
     assert "cuStreamSynchronize" in note
 
 
-def test_an_exception_of_a_body_that_broke_nothing_is_not_noted(
-    driver: Driver, torch: StandIn
-) -> None:
+def test_an_exception_of_a_body_that_broke_nothing_is_not_noted(driver: Driver) -> None:
     with pytest.raises(KeyError) as caught, watch(STREAM, facts):
         raise KeyError
     assert not hasattr(caught.value, "__notes__")
 
 
-def test_a_call_that_waits_for_another_thread_is_the_line(driver: Driver, torch: StandIn) -> None:
-    thread = threading.Thread(target=driver.refuse)
-    with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
-        line = sys._getframe().f_lineno + 1
-        thread.start(), thread.join()
-        ADD.dispatch(Tensor())
-    assert str(caught.value.where).startswith(f"{__file__}:{line} in ")
-
-
-def test_lines_and_operators_are_looks_at_how_far_it_has_come(
-    driver: Driver, torch: StandIn
-) -> None:
+def test_lines_and_operators_are_looks_at_how_far_it_has_come(driver: Driver) -> None:
     done: list[str] = []
     seen: list[list[str]] = []
     with watch(STREAM, facts, lambda: seen.append(list(done))):
@@ -325,7 +301,7 @@ def test_lines_and_operators_are_looks_at_how_far_it_has_come(
     assert seen[-1] == ["line", "operator"]
 
 
-def test_after_the_break_nothing_is_looked_at(driver: Driver, torch: StandIn) -> None:
+def test_after_the_break_nothing_is_looked_at(driver: Driver) -> None:
     seen: list[int] = []
     with (
         pytest.raises(CaptureInvalidatedError),
@@ -336,7 +312,7 @@ def test_after_the_break_nothing_is_looked_at(driver: Driver, torch: StandIn) ->
     assert set(seen) == {ACTIVE}
 
 
-def test_it_is_said_once(driver: Driver, torch: StandIn) -> None:
+def test_it_is_said_once(driver: Driver) -> None:
     with watch(STREAM, facts):
         driver.refuse()
         with pytest.raises(CaptureInvalidatedError):
@@ -344,7 +320,7 @@ def test_it_is_said_once(driver: Driver, torch: StandIn) -> None:
         ADD.dispatch(Tensor())
 
 
-def test_modes_around_and_inside_stay_where_they_are(driver: Driver, torch: StandIn) -> None:
+def test_modes_around_and_inside_stay_where_they_are(driver: Driver) -> None:
     class Other(StandInMode):
         def __torch_dispatch__(
             self, function: Operator, types: object, args: Any, kwargs: object
@@ -412,13 +388,13 @@ def real_torch() -> Any:
 
 
 @pytest.mark.torch
-def test_operators_of_the_real_torch_are_seen(driver: Driver, real_torch: Any) -> None:
+def test_operators_of_the_real_torch_are_seen(driver_alone: Driver, real_torch: Any) -> None:
     class Breaks(real_torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if "sub" in function.name():
-                driver.refuse()
+                driver_alone.refuse()
             return function(*args, **(kwargs or {}))
 
     def body(values: Any) -> None:
@@ -434,7 +410,9 @@ def test_operators_of_the_real_torch_are_seen(driver: Driver, real_torch: Any) -
 
 
 @pytest.mark.torch
-def test_results_of_the_real_torch_are_what_they_were(driver: Driver, real_torch: Any) -> None:
+def test_results_of_the_real_torch_are_what_they_were(
+    driver_alone: Driver, real_torch: Any
+) -> None:
     weights = real_torch.ones(3, requires_grad=True)
     with watch(STREAM, facts) as seen:
         loss = (weights * 2).sum()

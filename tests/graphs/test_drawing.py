@@ -1,4 +1,4 @@
-"""Graphs as DOT, in files and as HTML, from their nodes alone, without a driver."""
+"""Graphs as DOT and as HTML, from their nodes alone, and in files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._common.outputs import write_whole
 from gpuprof._core import GraphNode
 from gpuprof._graphs import drawing
+from tests.fake_driver.control import FakeCuda
+from tests.support.captures import captured
 from tests.support.graph_nodes import HOSTILE, Spec, chain, make
 
 # Four kernels: two wait for the first, and the last for both.
@@ -148,51 +149,54 @@ def test_what_a_drawing_would_read_as_markup_is_text() -> None:
 # Files
 
 
-def test_dot_is_written_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
+@pytest.fixture
+def graph(fake: FakeCuda, stream: int) -> Iterator[gpuprof.CapturedGraph]:
+    with captured(fake, stream, name="µ") as made:
+        yield made
+
+
+def test_dot_is_written_whole_and_replaces_what_was_there(
+    graph: gpuprof.CapturedGraph, tmp_path: Path
+) -> None:
     path = tmp_path / "graph.dot"
     path.write_text("old")
-    write_whole(path, "digraph {}\n")
-    assert path.read_text() == "digraph {}\n"
-    write_whole(str(path), "µ\ud800")
-    assert path.read_bytes() == "µ?".encode()
+    for name in (path, str(path)):
+        text = graph.to_dot(name)
+        assert path.read_text(encoding="utf-8") == text
     assert list(tmp_path.iterdir()) == [path]
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
 
 
-def test_a_missing_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
-    path = tmp_path / "missing" / "graph.dot"
-    with pytest.raises(FileNotFoundError) as raised:
-        write_whole(path, "digraph {}\n")
-    assert raised.value.filename == str(path)
+@pytest.mark.parametrize(
+    ("path", "error", "words"),
+    [
+        ("/no/such/folder/graph.dot", FileNotFoundError, "'/no/such/folder/graph.dot'"),
+        ("/dev/full", OSError, "/dev/full"),
+        ("/", IsADirectoryError, "is a directory; "),
+        ("", ValueError, "path: expected the name of a file to write, got ''"),
+        ("a\0b", ValueError, "path: expected the name of a file to write, got 'a\\x00b'"),
+        (b"graph.dot", TypeError, "path: expected a str or os.PathLike of str, got b'graph.dot'"),
+        (3, TypeError, "path: expected a str or os.PathLike of str, got 3"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_an_error_that_names_it(
+    graph: gpuprof.CapturedGraph, path: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=re.escape(words)):
+        graph.to_dot(path)
 
 
-def test_a_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
+def test_a_directory_is_an_error_that_names_the_path(
+    graph: gpuprof.CapturedGraph, tmp_path: Path
+) -> None:
     for name in (tmp_path, f"{tmp_path}/", f"{tmp_path}/."):
         with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))) as raised:
-            write_whole(name, "digraph {}\n")
+            graph.to_dot(name)
         assert raised.value.errno == errno.EISDIR
-    with pytest.raises(IsADirectoryError, match=r"is a directory; .*'/'"):
-        write_whole("/", "digraph {}\n")
-
-
-@pytest.mark.parametrize("path", ["", "a\0b"])
-def test_a_path_that_names_no_file_is_refused(path: str) -> None:
-    with pytest.raises(
-        ValueError, match=re.escape(f"path: expected the name of a file to write, got {path!r}")
-    ):
-        write_whole(path, "digraph {}\n")
-
-
-@pytest.mark.parametrize("path", [b"graph.dot", 3, ["graph.dot"]])
-def test_a_path_that_is_no_text_is_refused(path: Any) -> None:
-    with pytest.raises(
-        TypeError, match=re.escape(f"path: expected a str or os.PathLike of str, got {path!r}")
-    ):
-        write_whole(path, "digraph {}\n")
 
 
 def test_a_full_disk_leaves_the_old_file_and_names_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: gpuprof.CapturedGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -201,7 +205,7 @@ def test_a_full_disk_leaves_the_old_file_and_names_the_path(
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=re.escape(str(path))) as raised:
-        write_whole(path, "new")
+        graph.to_dot(path)
     assert raised.value.errno == errno.ENOSPC
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

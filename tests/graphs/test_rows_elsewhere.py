@@ -15,7 +15,6 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.captures import (
     US,
     await_no_capture,
-    graph_of,
     on_another_thread,
     suppressed,
     usable_stream,
@@ -235,32 +234,6 @@ def test_a_graph_that_allocates_and_does_not_free_can_be_launched_again(
     assert fake.read(address, 2) == b"\x07\x07"
     cap.graph.close()
     fake.memory_free(address)
-
-
-# Pictures of a graph
-
-
-@pytest.mark.parametrize("path", ["/dev/full", "/no/such/folder/graph.dot"])
-def test_a_picture_that_cannot_be_written_is_an_error(
-    fake: FakeCuda, stream: int, path: str
-) -> None:
-    graph = graph_of(fake, stream)
-    with pytest.raises(OSError, match=path):
-        graph.to_dot(path)
-    graph.close()
-
-
-def test_a_picture_is_written_whole_over_an_old_one(
-    fake: FakeCuda, stream: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "graph.dot"
-    path.write_text("old")
-    graph = graph_of(fake, stream)
-    text = graph.to_dot(path)
-    assert path.read_text() == text
-    assert "step_k" in text
-    assert [each.name for each in tmp_path.iterdir()] == ["graph.dot"]
-    graph.close()
 
 
 # Addresses of streams that come back

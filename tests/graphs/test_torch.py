@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof import _core
+from gpuprof import CapturePool, _core
 from gpuprof._frameworks import torch_capture
-from gpuprof._graphs.pool import CapturePool
 from gpuprof.errors import (
     CaptureInvalidatedError,
     CaptureUnjoinedError,
@@ -37,6 +36,22 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture(autouse=True)
 def forget_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_capture, "_own_streams", threading.local())
+
+
+def begun(
+    mode: str = "thread_local", pool: CapturePool | None = None
+) -> torch_capture.TorchCapture:
+    capture = torch_capture.TorchCapture(None, mode, pool)
+    capture.begin()
+    return capture
+
+
+def ended(
+    mode: str = "thread_local", pool: CapturePool | None = None
+) -> torch_capture.TorchCapture:
+    capture = begun(mode, pool)
+    capture.end()
+    return capture
 
 
 def test_on_the_default_stream_a_stream_of_its_own_is_captured(any_world: World) -> None:
@@ -74,9 +89,7 @@ def test_threads_have_own_streams_of_their_own(world: World) -> None:
         one.end()
 
     capture()
-    thread = threading.Thread(target=capture)
-    thread.start()
-    thread.join()
+    on_another_thread(capture)
     assert len(set(handles)) == 2
 
 
@@ -97,10 +110,7 @@ def test_a_stream_that_is_not_the_default_one_is_captured_itself(world: World, h
 
 
 def capture_in(pool: CapturePool) -> Any:
-    capture = torch_capture.TorchCapture(None, "relaxed", pool)
-    capture.begin()
-    capture.end()
-    return capture.graph
+    return ended("relaxed", pool).graph
 
 
 def test_graphs_of_one_pool_share_torchs(world: World) -> None:
@@ -116,8 +126,7 @@ def test_a_pool_that_torch_has_let_go_is_made_anew(any_world: World) -> None:
     pool = CapturePool()
     assert capture_in(pool).pool() == (0, 1)
     assert capture_in(pool).pool() == (0, 2)
-    broken = torch_capture.TorchCapture(None, "relaxed", pool)
-    broken.begin()
+    broken = begun(pool=pool)
     any_world.break_capture()
     with pytest.raises(CaptureInvalidatedError):
         broken.end()
@@ -184,10 +193,7 @@ def test_a_begin_that_fails_leaves_torch_as_it_was(any_world: World, step: str) 
         torch_capture.TorchCapture(None, "thread_local").begin()
     assert world.state() == before
     world.generator.draw()
-    again = torch_capture.TorchCapture(None, "thread_local")
-    again.begin()
-    again.end()
-    again.graph.reset()
+    ended().graph.reset()
     assert world.state() == before
 
 
@@ -203,8 +209,7 @@ def test_a_broken_capture_ends_with_torch_as_it_was(any_world: World) -> None:
     world = any_world
     before = world.state()
     state = world.generator.state
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.break_capture()
     with pytest.raises(CaptureInvalidatedError, match="cuStreamEndCapture failed"):
         capture.end()
@@ -234,8 +239,7 @@ def test_a_lost_fork_ends_with_torch_as_it_was(any_world: World) -> None:
 @pytest.mark.parametrize("lost", ["_drop_capture", "_begin_empty_capture", "capture_end"])
 def test_what_torch_does_not_undo_is_undone_piece_by_piece(world: World, lost: str) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.break_capture()
     world.fail(lost)
     with pytest.raises(CaptureInvalidatedError):
@@ -259,8 +263,7 @@ def test_a_lost_fork_whose_repair_fails_is_undone_piece_by_piece(world: World) -
 
 def test_an_error_at_the_end_that_is_not_about_captures_stays_itself(world: World) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
     world.fail("capture_end", error)
     with pytest.raises(RuntimeError) as caught:
@@ -288,8 +291,7 @@ def test_abort_throws_the_capture_away(any_world: World, broken: bool) -> None:
 
 def test_abort_after_a_body_that_left_another_stream_current(world: World) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.current = world.torch.cuda.Stream()
     world.fail("_cuda_endAllocateToPool")  # not needed: torch ends it on the capture's stream
     capture.abort()
@@ -299,20 +301,16 @@ def test_abort_after_a_body_that_left_another_stream_current(world: World) -> No
 
 @pytest.mark.parametrize("step", ["set_stream", "_drop_capture", "reset", "wait_stream"])
 def test_abort_never_raises(world: World, step: str) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.fail(step)
     capture.abort()
     assert world.current.cuda_stream == 0
 
 
 def test_abort_on_another_thread_leaves_that_threads_stream(world: World) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     stream = world.current = world.torch.cuda.Stream()  # as of the other thread
-    thread = threading.Thread(target=capture.abort)
-    thread.start()
-    thread.join()
+    on_another_thread(capture.abort)
     state = world.state()
     assert state.pop("current stream") == stream
     assert not any(state.values())
@@ -320,19 +318,15 @@ def test_abort_on_another_thread_leaves_that_threads_stream(world: World) -> Non
 
 def test_a_pool_can_be_used_after_an_abort_on_another_thread(world: World) -> None:
     pool = CapturePool()
-    capture = torch_capture.TorchCapture(None, "thread_local", pool)
-    capture.begin()
-    thread = threading.Thread(target=capture.abort)
-    thread.start()
-    thread.join()
+    capture = begun(pool=pool)
+    on_another_thread(capture.abort)
     world.current = world.torch.cuda.default_stream()
     capture_in(pool)
 
 
 def test_a_capture_that_is_dropped_leaves_torch_as_it_was(any_world: World) -> None:
     before = any_world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     del capture
     assert any_world.state() == before
     any_world.generator.draw()
@@ -340,8 +334,7 @@ def test_a_capture_that_is_dropped_leaves_torch_as_it_was(any_world: World) -> N
 
 def test_a_dropped_capture_tries_again_what_an_abort_could_not_undo(world: World) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.fail("set_stream")
     capture.abort()
     assert world.state()["capturing"]
@@ -352,8 +345,7 @@ def test_a_dropped_capture_tries_again_what_an_abort_could_not_undo(world: World
 def test_nothing_of_a_dropped_capture_is_undone_at_interpreter_exit(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     inside = world.state()
     monkeypatch.setattr(torch_capture.TorchCapture, "_is_finalizing", lambda _self: True)
     del capture
@@ -365,8 +357,7 @@ def test_the_end_on_another_thread_is_refused_and_the_capture_goes_on(
     world: World, mode: str
 ) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, mode)
-    capture.begin()
+    capture = begun(mode)
     inside = world.state()
     world.fail("set_stream")  # what comes first
     refused = on_another_thread(capture.end)
@@ -382,8 +373,7 @@ def test_the_end_on_another_thread_is_refused_and_the_capture_goes_on(
 def test_a_relaxed_capture_ends_on_another_thread_and_leaves_that_threads_stream(
     world: World,
 ) -> None:
-    capture = torch_capture.TorchCapture(None, "relaxed")
-    capture.begin()
+    capture = begun("relaxed")
     stream = world.current = world.torch.cuda.Stream()  # as of the other thread
     assert on_another_thread(capture.end) is None
     assert world.current == stream
@@ -396,8 +386,7 @@ def test_a_relaxed_capture_ends_on_another_thread_and_leaves_that_threads_stream
 def test_abort_in_a_forked_child_touches_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     inside = world.state()
     generation = _core._fork_generation()
     with monkeypatch.context() as child:
@@ -407,25 +396,20 @@ def test_abort_in_a_forked_child_touches_nothing(
 
 
 def test_abort_after_the_end_keeps_the_graph(world: World) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
-    capture.end()
+    capture = ended()
     capture.abort()
     assert capture.graph.pool() == (0, 1)
 
 
 def test_ending_twice_is_an_error(world: World) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
-    capture.end()
+    capture = ended()
     with pytest.raises(InvalidStateError, match="not open"):
         capture.end()
 
 
 def test_a_body_that_leaves_another_stream_current_does_no_harm(world: World) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.current = world.torch.cuda.Stream()
     capture.end()
     capture.graph.reset()
@@ -433,8 +417,7 @@ def test_a_body_that_leaves_another_stream_current_does_no_harm(world: World) ->
 
 
 def test_torchs_warning_of_an_empty_graph_is_gpuprofs_to_give(world: World) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
+    capture = begun()
     world.empty = True
     capture.end()  # a warning would be an error here
 
@@ -450,9 +433,7 @@ def test_a_join_is_left_out_while_the_stream_is_still_captured(world: World) -> 
 
 
 def test_a_new_torch_gives_the_drivers_handles(world: World) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
-    capture.end()
+    capture = ended()
     assert capture.lacks == ""
     assert capture.raw_graph() == 0xA0
     assert capture.graph.exec == 0
@@ -465,9 +446,7 @@ def test_a_new_torch_gives_the_drivers_handles(world: World) -> None:
 
 def test_an_old_torch_replays_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     world = install(monkeypatch, "2.7.1")
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
-    capture.end()
+    capture = ended()
     capture.instantiate()
     assert capture.raw_graph() is None
     assert capture.parts().exec is None
@@ -483,9 +462,7 @@ def test_a_torch_that_hides_the_executable_graph_gives_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install(monkeypatch, "2.8.0")
-    capture = torch_capture.TorchCapture(None, "thread_local")
-    capture.begin()
-    capture.end()
+    capture = ended()
     assert capture.raw_graph() == 0xA0
     assert capture.parts().exec is None
     assert capture.lacks.startswith("torch 2.8.0 does not give the executable graph")

@@ -39,10 +39,9 @@ class CapturePool:
 
     __module__ = "gpuprof"
 
-    __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_order", "_sealed", "_torch")
+    __slots__ = ("__weakref__", "_buffers", "_graphs", "_order", "_sealed", "_torch")
 
     _buffers: list[object]
-    _generation: int  # how often the buffers were cleared
     _graphs: weakref.WeakSet[_core.GraphBase]  # that need the buffers
     _sealed: bool
     _torch: object
@@ -52,7 +51,6 @@ class CapturePool:
         """Make an empty pool: here, because a destructor runs also where ``__init__`` did not."""
         self = super().__new__(cls)
         self._buffers = []
-        self._generation = 0
         self._graphs = weakref.WeakSet()
         self._sealed = False
         self._torch = None
@@ -95,7 +93,6 @@ class CapturePool:
 
         Allowed while graphs live that were captured with the pool: their later launches warn once.
         """
-        self._generation += 1
         for graph in self._graphs:
             graph._notice = True
         self._drop_buffers()
