@@ -98,34 +98,25 @@ def aborted():
     opened.abort()
 """
 
-WAYS = pytest.mark.parametrize("way", ["block", "raising_block", "guard", "aborted"])
+WAYS = ["block", "raising_block", "guard", "aborted"]
 
 
-@WAYS
-def test_an_interrupt_leaves_no_capture_behind(fake_path: Path, way: str) -> None:
+# Held: before whoever handles the interrupt has let go of its traceback.
+@pytest.mark.parametrize(
+    ("way", "held"),
+    [*((way, False) for way in WAYS), ("block", True), ("raising_block", True)],
+)
+def test_an_interrupt_leaves_no_capture_behind(fake_path: Path, way: str, held: bool) -> None:
     body = f"""
 given = stream
 def launch(name):
     fake.kernel(stream, name, 1000)
-sweep({way}, lambda: fake.capture_status(stream))
+sweep({way}, lambda: fake.capture_status(stream), held={held})
 """
     check_cuda(fake_path, SWEEP + body)
 
 
-@pytest.mark.parametrize("way", ["block", "raising_block"])
-def test_a_block_leaves_no_capture_behind_to_who_handles_the_interrupt(
-    fake_path: Path, way: str
-) -> None:
-    body = f"""
-given = stream
-def launch(name):
-    fake.kernel(stream, name, 1000)
-sweep({way}, lambda: fake.capture_status(stream), held=True)
-"""
-    check_cuda(fake_path, SWEEP + body)
-
-
-@WAYS
+@pytest.mark.parametrize("way", WAYS)
 def test_an_interrupt_leaves_torch_as_it_was(fake_path: Path, way: str) -> None:
     body = f"""
 given = None
@@ -138,7 +129,7 @@ check_works_again()
     torch_blocks.check(fake_path, SWEEP + body)
 
 
-@WAYS
+@pytest.mark.parametrize("way", WAYS)
 def test_an_interrupt_leaves_cupy_as_it_was(fake_path: Path, way: str) -> None:
     body = f"""
 import pytest

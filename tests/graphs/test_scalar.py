@@ -11,7 +11,7 @@ import pytest
 from gpuprof import DeviceScalar, errors
 from gpuprof._core import stream_handle
 from tests.fake_driver.control import ACTIVE, GLOBAL, LEGACY_STREAM, NONE, FakeCuda
-from tests.support.scalars import MS, SLOTS, WRITES
+from tests.support.scalars import MS, SLOTS, WRITES, number
 
 
 class StreamObject:
@@ -19,10 +19,6 @@ class StreamObject:
 
     def __init__(self, handle: int) -> None:
         self.cuda_stream = handle
-
-
-def number(fake: FakeCuda, address: int, nbytes: int = 4) -> int:
-    return int.from_bytes(fake.read(address, nbytes), "little")
 
 
 def test_work_sees_the_value_that_was_written_before_it(

@@ -10,9 +10,8 @@ import pytest
 import gpuprof
 from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
+from tests.support.scalars import MS, number
 from tests.support.torch_blocks import Run
-
-MS = 1_000_000
 
 
 @pytest.fixture
@@ -22,18 +21,6 @@ def streams(fake: FakeCuda) -> Iterator[list[int]]:
     gc.collect()
     for handle in handles:
         fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def buffer(fake: FakeCuda) -> Iterator[int]:
-    """Device memory that a graph copies the scalar to."""
-    address = fake.memory_allocate(256)
-    yield address
-    fake.memory_free(address)
-
-
-def number(fake: FakeCuda, address: int) -> int:
-    return int.from_bytes(fake.read(address, 4), "little")
 
 
 def reader(

@@ -14,11 +14,7 @@ from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
 from tests.support.processes import check_cuda, check_python
-from tests.support.scalars import MS, SLOTS, WRITES
-
-
-def number(fake: FakeCuda, address: int, nbytes: int = 4) -> int:
-    return int.from_bytes(fake.read(address, nbytes), "little")
+from tests.support.scalars import MS, SLOTS, WRITES, number
 
 
 def test_each_scalar_has_an_address_of_its_own(fake: FakeCuda) -> None:

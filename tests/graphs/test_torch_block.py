@@ -104,12 +104,8 @@ with gpuprof.capture(Stream(stream)) as cap:
 @pytest.mark.parametrize("odd", ["object()", "'stream'", "1.5", "True"])
 def test_what_is_no_stream_is_a_type_error(in_torch: Run, odd: str) -> None:
     in_torch(f"""
-try:
+with raises(TypeError, match="^stream: expected"):
     gpuprof.capture({odd}).__enter__()
-except TypeError as error:
-    assert str(error).startswith("stream: expected"), error
-else:
-    raise AssertionError
 check_as_before()
 """)
 
@@ -125,12 +121,8 @@ mine = torch.cuda.Stream()
 with gpuprof.capture(mine, backend="driver") as cap:
     assert not world.routed
     launch("add_k", mine.cuda_stream)
-try:
+with raises(ValueError, match="backend"):
     gpuprof.capture(stream, backend="torch").__enter__()
-except ValueError as error:
-    assert "backend" in str(error)
-else:
-    raise AssertionError
 check_as_before()
 """)
 
@@ -140,17 +132,14 @@ def test_a_broken_block_names_the_refused_call_and_leaves_torch_as_it_was(
     in_torch: Run,
 ) -> None:
     in_torch("""
-try:
+with raises(errors.CaptureInvalidatedError, match=r"\\.item\\(\\)") as caught:
     with gpuprof.capture(name="decode") as cap:
         launch("add_k")
         fake.call("cuStreamSynchronize", cap.stream, expect=None)
-except errors.CaptureInvalidatedError as error:
-    assert error.first_refused == "cuStreamSynchronize", error
-    assert error.capture == "decode"
-    assert error.mode == "thread_local"
-    assert ".item()" in str(error)
-else:
-    raise AssertionError
+error = caught.value
+found = (error.first_refused, error.capture, error.mode)
+assert found == ("cuStreamSynchronize", "decode", "thread_local")
+del caught, error
 check_as_before()
 world.generator.draw()
 check_works_again()
@@ -160,14 +149,9 @@ check_works_again()
 @VERSIONS
 def test_a_lost_fork_is_an_error_and_leaves_torch_as_it_was(in_torch: Run) -> None:
     in_torch("""
-try:
-    with gpuprof.capture() as cap:
-        fake.fork(cap.stream, stream)
-        launch("add_k", stream)
-except errors.CaptureUnjoinedError as error:
-    assert "wait_stream" in str(error)
-else:
-    raise AssertionError
+with raises(errors.CaptureUnjoinedError, match="wait_stream"), gpuprof.capture() as cap:
+    fake.fork(cap.stream, stream)
+    launch("add_k", stream)
 check_as_before(but_pools=world.version == "2.12.0")
 world.generator.draw()
 check_works_again()
@@ -179,14 +163,13 @@ check_works_again()
 def test_the_bodys_exception_passes_and_leaves_torch_as_it_was(in_torch: Run, first: str) -> None:
     in_torch(f"""
 error = KeyError("the body's")
-try:
-    with gpuprof.capture() as cap:
-        launch("add_k")
-        {first}
-        raise error
-except KeyError as caught:
-    assert caught is error
-    assert not hasattr(error, "__notes__")
+with raises(KeyError) as caught, gpuprof.capture() as cap:
+    launch("add_k")
+    {first}
+    raise error
+assert caught.value is error
+assert not hasattr(error, "__notes__")
+del caught
 check_as_before()
 check_works_again()
 """)
@@ -209,18 +192,16 @@ check_works_again()
 
 def test_debug_names_the_line(in_torch: Run) -> None:
     in_torch("""
-try:
-    with gpuprof.capture(debug=True) as cap:
-        launch("add_k")
-        line = sys._getframe().f_lineno + 1
-        fake.shared_object.cuStreamSynchronize(__import__("ctypes").c_uint64(cap.stream))
-        launch("mul_k")
-except errors.CaptureInvalidatedError as error:
-    assert error.where == f"<string>:{line} in <module>", error.where
-    assert error.first_refused == "cuStreamSynchronize"
-    assert (error.num_nodes, error.last_kernel) == (1, "add_k")
-else:
-    raise AssertionError
+with raises(errors.CaptureInvalidatedError) as caught, gpuprof.capture(debug=True) as cap:
+    launch("add_k")
+    line = sys._getframe().f_lineno + 1
+    fake.shared_object.cuStreamSynchronize(__import__("ctypes").c_uint64(cap.stream))
+    launch("mul_k")
+error = caught.value
+assert error.where == f"<string>:{line} in <module>", error.where
+assert error.first_refused == "cuStreamSynchronize"
+assert (error.num_nodes, error.last_kernel) == (1, "add_k")
+del caught, error
 assert sys.gettrace() is None
 check_as_before()
 check_works_again()
@@ -230,13 +211,8 @@ check_works_again()
 def test_an_empty_block_is_an_error_of_gpuprofs_alone(in_torch: Run) -> None:
     in_torch("""
 warnings.simplefilter("error")
-try:
-    with gpuprof.capture():
-        pass
-except errors.EmptyGraphError:
+with raises(errors.EmptyGraphError), gpuprof.capture():
     pass
-else:
-    raise AssertionError
 import gc
 gc.collect()
 check_as_before()
@@ -253,11 +229,8 @@ assert cap.graph.num_nodes == 0
 def test_a_begin_that_fails_leaves_everything_as_it_was(in_torch: Run, step: str) -> None:
     in_torch(f"""
 world.fail({step!r})
-try:
-    with gpuprof.capture():
-        raise AssertionError
-except RuntimeError as error:
-    assert str(error) == {step!r}
+with raises(RuntimeError, match="^{step}$"), gpuprof.capture():
+    raise AssertionError
 check_as_before()
 check_works_again()
 """)

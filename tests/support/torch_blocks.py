@@ -13,6 +13,7 @@ Run: TypeAlias = Callable[[str], str]
 SETUP = """
 import sys
 import warnings
+from pytest import raises
 from gpuprof import errors
 from tests.support.stand_in_torch import install_on
 world = install_on(fake, {version!r})

@@ -139,6 +139,14 @@ TEST_F(PublicCapture, ThatWasBrokenNamesTheCallAndTheCause) {
   EXPECT_EQ(live("graph"), 0);
 }
 
+TEST_F(PublicCapture, WhoseEndFailsForAnotherReasonRepeatsIt) {
+  gpuprof::Capture capture{stream_};
+  kernel(stream_, "add_k");
+  script("cuStreamEndCapture@1=2");
+  const std::string text = text_of<CaptureError>([&] { (void)capture.finish(); });
+  EXPECT_TRUE(contains(text, "last kernel add_k) broke: out of memory")) << text;
+}
+
 TEST_F(PublicCapture, MustBeEndedByItsThreadAndStaysOpenOtherwise) {
   gpuprof::Capture capture{stream_};
   kernel(stream_, "add_k");
