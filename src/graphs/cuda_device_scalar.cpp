@@ -90,10 +90,6 @@ struct DeviceScalar::Reading::State {
   Mark mark;
 };
 
-DeviceScalar::Reading::Reading(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
-DeviceScalar::Reading::Reading(Reading&& other) noexcept = default;
-DeviceScalar::Reading::~Reading() = default;
-
 bool DeviceScalar::Reading::poll(HostNanoseconds until) {
   return timing::poll_until(until, [this] {
     const driver::EventAccess access = access_to(state_->clock);
@@ -234,7 +230,7 @@ DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t stream) const {
   refuse_capture(table, stream,
                  "DeviceScalar.get() on a stream that is being captured: nothing runs there until "
                  "the graph is launched; end the capture first, or pass another stream");
-  auto state = std::make_unique<Reading::State>(*clock_, memory_, address_, bytes_);
+  auto state = std::make_shared<Reading::State>(*clock_, memory_, address_, bytes_);
   check(access_to(*clock_).record(state->mark.event(), as_stream(stream)), "cuEventRecord");
   return Reading(std::move(state));
 }

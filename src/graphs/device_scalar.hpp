@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "timing/clock.hpp"
@@ -37,11 +38,7 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   class Reading {
    public:
     struct State;
-    explicit Reading(std::unique_ptr<State> state) noexcept;
-    Reading(Reading&& other) noexcept;
-    Reading(const Reading&) = delete;
-    Reading& operator=(const Reading&) = delete;
-    ~Reading();
+    explicit Reading(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
     // Polls until `until` (host clock). Returns whether the stream has reached the read.
     bool poll(timing::HostNanoseconds until);
@@ -50,7 +47,7 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
     [[nodiscard]] std::uint64_t fetch();
 
    private:
-    std::unique_ptr<State> state_;
+    std::shared_ptr<State> state_;
   };
 
   // Takes memory for a number of `bytes` (1, 2, 4 or 8) and writes the first value on `stream`.

@@ -6,12 +6,14 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from gpuprof import _core
-from gpuprof._graphs.debug import report_outside, watch
+from gpuprof._graphs import debug
+from gpuprof._graphs.debug import CaptureWatch, report_outside
 from gpuprof._graphs.diagnosis import CaptureFacts
 from gpuprof.errors import CaptureInvalidatedError
 
@@ -44,6 +46,12 @@ def driver_alone(monkeypatch: pytest.MonkeyPatch) -> Driver:
 def facts() -> CaptureFacts:
     log = (True, "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamSynchronize")
     return CaptureFacts(name="step", mode="thread_local", log=[log])
+
+
+def watch(
+    stream: int, facts: Callable[[], CaptureFacts], progress: Callable[[], object] = int
+) -> AbstractContextManager[CaptureWatch]:
+    return debug.watch(stream, facts, progress)
 
 
 class StandInMode:

@@ -12,6 +12,7 @@ import gpuprof
 from gpuprof import _core
 from gpuprof._graphs.signature import digits
 from tests.fake_driver.control import EXTERNAL, FakeCuda
+from tests.support.graph_nodes import edges_in, nodes_in
 from tests.support.processes import check_cuda
 
 KERNEL, EMPTY, HOST, BATCH_MEM_OP, CONDITIONAL = 0, 5, 3, 12, 13
@@ -34,7 +35,7 @@ def captured(fake: FakeCuda, body: Callable[[int], object]) -> Iterator[int]:
 
 def nodes_of(fake: FakeCuda, body: Callable[[int], object]) -> tuple[_core.GraphNode, ...]:
     with captured(fake, body) as graph:
-        return _core._graph_nodes(graph)
+        return nodes_in(graph)
 
 
 def three_kernels(fake: FakeCuda) -> Callable[[int], None]:
@@ -90,8 +91,8 @@ def test_any_symbol_becomes_a_name(fake: FakeCuda, symbol: str, name: str) -> No
 
 def test_work_in_one_stream_is_a_chain(fake: FakeCuda) -> None:
     with captured(fake, three_kernels(fake)) as graph:
-        nodes = _core._graph_nodes(graph)
-        assert _core._graph_edges(graph) == ((0, 1), (1, 2))
+        nodes = nodes_in(graph)
+        assert edges_in(graph) == ((0, 1), (1, 2))
     assert [node.index for node in nodes] == [0, 1, 2]
     assert [node.dependencies for node in nodes] == [(), (0,), (1,)]
     assert [node.dependents for node in nodes] == [(1,), (2,), ()]
@@ -110,8 +111,8 @@ def test_work_forked_and_joined_has_the_edges_of_both_branches(fake: FakeCuda) -
         fake.kernel(stream, "end_k")
 
     with captured(fake, body) as graph:
-        nodes = _core._graph_nodes(graph)
-        edges = _core._graph_edges(graph)
+        nodes = nodes_in(graph)
+        edges = edges_in(graph)
     fake.stream_destroy(branch)
     by_name = {node.name: node for node in nodes}
     named = {(nodes[before].name, nodes[after].name) for before, after in edges}
@@ -188,7 +189,7 @@ def test_a_child_graph_has_its_own_nodes_at_any_depth(fake: FakeCuda) -> None:
     ):
         fake.add_child(middle, innermost, after=fake.nodes(middle))
         fake.add_child(outer, middle, after=fake.nodes(outer))
-        nodes = _core._graph_nodes(outer)
+        nodes = nodes_in(outer)
     assert [node.type for node in nodes] == ["kernel", "graph"]
     assert [node.type for node in nodes[1].children] == ["kernel", "graph"]
     assert [node.index for node in nodes[1].children[1].children] == [0, 1, 2]
@@ -209,7 +210,7 @@ def test_graphs_nested_without_end_are_read_to_a_depth(fake: FakeCuda) -> None:
             fake.add_child(outer, inner)
         graphs.append(outer)
         inner = outer
-    nodes = _core._graph_nodes(inner)
+    nodes = nodes_in(inner)
     for graph in graphs:
         fake.graph_destroy(graph)
     assert len(_core._kernel_names(nodes)) == 33
@@ -255,18 +256,18 @@ def test_the_same_work_captured_twice_has_one_signature(fake: FakeCuda) -> None:
 
 def test_an_empty_graph_has_no_nodes_and_no_edges(fake: FakeCuda) -> None:
     with captured(fake, lambda _: None) as graph:
-        assert _core._graph_nodes(graph) == ()
-        assert _core._graph_edges(graph) == ()
+        assert nodes_in(graph) == ()
+        assert edges_in(graph) == ()
 
 
 def test_a_graph_can_be_read_while_it_is_captured(fake: FakeCuda) -> None:
     stream = fake.stream_create()
     fake.begin_capture(stream)
     fake.kernel(stream, "add_k")
-    assert [node.name for node in _core._graph_nodes(fake.captured_graph(stream))] == ["add_k"]
+    assert [node.name for node in nodes_in(fake.captured_graph(stream))] == ["add_k"]
     fake.kernel(stream, "mul_k")
     graph = fake.end_capture(stream)
-    assert len(_core._graph_nodes(graph)) == 2
+    assert len(nodes_in(graph)) == 2
     fake.graph_destroy(graph)
     fake.stream_destroy(stream)
 
@@ -288,9 +289,9 @@ _PARAMETERS = {
 @pytest.mark.parametrize("call", _PARAMETERS)
 def test_a_node_that_cannot_be_read_keeps_its_type(fake: FakeCuda, call: str) -> None:
     with captured(fake, lambda stream: _PARAMETERS[call](fake, stream)) as graph:
-        whole = _core._graph_nodes(graph)
+        whole = nodes_in(graph)
         with fake.faults(f"{call}@1=1"):
-            nodes = _core._graph_nodes(graph)
+            nodes = nodes_in(graph)
     assert [node.type for node in nodes] == [node.type for node in whole]
     assert nodes[0] != whole[0]
     assert nodes[0].name == ""
@@ -299,30 +300,28 @@ def test_a_node_that_cannot_be_read_keeps_its_type(fake: FakeCuda, call: str) ->
 
 @pytest.mark.parametrize("call", ["cuGraphGetNodes", "cuGraphGetEdges_v2", "cuGraphNodeGetType"])
 def test_a_graph_that_cannot_be_read_is_a_typed_error(fake: FakeCuda, call: str) -> None:
-    with captured(fake, three_kernels(fake)) as graph:
+    with (
+        captured(fake, three_kernels(fake)) as handle,
+        gpuprof.CapturedGraph.from_handles(handle, 1) as graph,
+    ):
         with fake.faults(f"{call}@1=1"), pytest.raises(gpuprof.errors.CudaError) as raised:
-            _core._graph_nodes(graph)
+            graph.nodes  # noqa: B018
         assert raised.value.code == 1
         assert raised.value.call == call.removesuffix("_v2")
-        assert len(_core._graph_nodes(graph)) == 3
-
-
-def test_no_graph_is_a_value_error() -> None:
-    for read in (_core._graph_nodes, _core._graph_edges):
-        with pytest.raises(ValueError, match="0 is no graph"):
-            read(0)
+        assert len(graph.nodes) == 3
 
 
 def test_edges_are_read_from_a_driver_whose_edges_have_no_data(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,
         """
+        from tests.support.graph_nodes import edges_in, nodes_in
         fake.begin_capture(stream)
         for name in ("one", "two", "three"):
             fake.kernel(stream, name)
         graph = fake.end_capture(stream)
-        print(sorted(_core._graph_edges(graph)))
-        print(len(_core._graph_nodes(graph)))
+        print(sorted(edges_in(graph)))
+        print(len(nodes_in(graph)))
         print(_core.driver_info()["missing"])
         """,
         FAKECUDA_CONFIG="driver_version=12020",
@@ -336,13 +335,14 @@ def test_a_dead_driver_is_an_error_and_no_unreadable_node(fake_path: Path) -> No
     out = check_cuda(
         fake_path,
         """
+        from tests.support.graph_nodes import edges_in, nodes_in
         fake.begin_capture(stream)
         fake.kernel(stream, "add_k")
         graph = fake.end_capture(stream)
         fake.script("cuGraphKernelNodeGetParams_v2@1=700:sticky")
         for _ in range(2):
             try:
-                _core._graph_nodes(graph)
+                nodes_in(graph)
             except gpuprof.errors.CudaError as error:
                 print(error.code, error.call)
         """,

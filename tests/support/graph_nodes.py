@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuprof import GraphNode
+from gpuprof import CapturedGraph, GraphNode
 
 HOSTILE = 'k"];n9[label="x\\N\n<b>&lt;\0\x1b[31m\u202e\\'
 
@@ -53,3 +53,17 @@ def make(*specs: Spec) -> tuple[GraphNode, ...]:
 def chain(*names: str) -> tuple[GraphNode, ...]:
     """Make kernels that run one after the other."""
     return make(*(Spec(name, after=[i - 1] if i else []) for i, name in enumerate(names)))
+
+
+def nodes_in(graph: int) -> tuple[GraphNode, ...]:
+    """Return the nodes of a graph by its handle."""
+    return _seen(graph).nodes
+
+
+def edges_in(graph: int) -> tuple[tuple[int, int], ...]:
+    """Return the edges of a graph by its handle."""
+    return _seen(graph).edges
+
+
+def _seen(graph: int) -> CapturedGraph:
+    return CapturedGraph.from_handles(graph, 1)  # whose executable copy is never used

@@ -19,12 +19,11 @@ from typing import Any, TypeAlias
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded
 from gpuprof._graphs.diagnosis import CaptureFacts, explain, note_for_body
+from gpuprof._graphs.types import CaptureStatus
 from gpuprof.errors import CaptureError, refused
 
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 
-_INVALIDATED = 2  # of the driver's capture statuses
-_NONE = 0
 _MAX_OUTSIDE = 100
 
 # Torch, gpuprof, and what only waits for or calls the program's own code.
@@ -49,7 +48,7 @@ class CaptureWatch:
         self,
         stream: int,
         facts: Callable[[], CaptureFacts],
-        note_progress: Callable[[], object] | None,
+        note_progress: Callable[[], object],
     ) -> None:
         self._stream = stream
         self._facts = facts
@@ -62,7 +61,7 @@ class CaptureWatch:
 
     def is_broken(self) -> bool:
         """Return whether the capture has been broken."""
-        return _core._capture_status(self._stream) == _INVALIDATED
+        return _core._capture_status(self._stream) == CaptureStatus.INVALIDATED
 
     def error(self, op: str | None, where: str) -> CaptureError:
         """Return the error that names what broke the capture."""
@@ -78,7 +77,7 @@ class CaptureWatch:
         if self._broken_at is None:
             if self.is_broken():
                 self._broken_at = self._last_line()
-            elif self._note_progress is not None:
+            else:
                 self._note_progress()
         shown: FrameType | None = frame
         if event == "return":
@@ -96,8 +95,7 @@ class CaptureWatch:
         """Raise if the operator that has just run broke the capture."""
         if not self._raised and self.is_broken():
             raise self.error(op, _line(sys._getframe(1)))
-        if self._note_progress is not None:
-            self._note_progress()
+        self._note_progress()
 
     def note(self, error: BaseException) -> None:
         """Tell the body's own exception at which line the capture broke, if it did."""
@@ -116,7 +114,7 @@ class CaptureWatch:
         if stream == self._stream or len(self.outside) >= _MAX_OUTSIDE:
             return
         # The legacy default stream is never captured, and asking it could break the capture.
-        if stream in {0, 1} or _core._capture_status(stream) == _NONE:
+        if stream in {0, 1} or _core._capture_status(stream) == CaptureStatus.NONE:
             self.outside.append((op, _line(sys._getframe(1))))
 
 
@@ -124,7 +122,7 @@ class CaptureWatch:
 def watch(
     stream: int,
     facts: Callable[[], CaptureFacts],
-    note_progress: Callable[[], object] | None = None,
+    note_progress: Callable[[], object],
 ) -> Iterator[CaptureWatch]:
     """Watch the capture of a stream by this thread, and raise a CaptureError where it breaks.
 

@@ -11,7 +11,7 @@ import difflib
 import html
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -115,7 +115,7 @@ class GraphDiff:
     changed: tuple[NodeChange, ...] = ()
     edges_added: tuple[tuple[int, int], ...] = ()
     edges_removed: tuple[tuple[int, int], ...] = ()
-    edges_changed: tuple[tuple[int, int], ...] = field(default=())
+    edges_changed: tuple[tuple[int, int], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 import gpuprof._core as _core
 from gpuprof._common.text import in_html, plural
@@ -63,7 +63,8 @@ def _table(nodes: Nodes) -> str:
         for node in nodes
     )
     scope = ["scope"] if scoped else []
-    return _grid(("node", "type", "kernel", *scope, "details", "waits for"), rows)
+    head = ("node", "type", "kernel", *scope, "details", "waits for")
+    return Table(head, [*rows], left=head).html()
 
 
 def _summary(nodes: Nodes) -> str:
@@ -77,8 +78,4 @@ def _summary(nodes: Nodes) -> str:
     note = f"{len(nodes):,} nodes, too many to draw; by kind:"
     rest = len(counts) - len(rows)
     more = f"<div>and {plural(rest, 'more kind')}</div>" if rest else ""
-    return f"<div>{note}</div>{_grid(head, rows)}{more}"
-
-
-def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return Table(head, [*rows], left=head).html()
+    return f"<div>{note}</div>{Table(head, rows, left=head).html()}{more}"

@@ -55,12 +55,14 @@ class CapturedGraph(_core.GraphBase):
         ended: _core._EndedCapture | None,
         *,
         handle: int = 0,
-        stream: int,
+        stream: int | None = None,
         ordinal: int = 0,
         timers: int = 0,
         name: str | None = None,
     ) -> Self:
         self = cls.__new__(cls)
+        if stream is None:
+            stream, ordinal, _ = _core._current_stream()
         _core.GraphBase.__init__(self, ended, handle, stream, ordinal, timers, name or "graph")
         self._read_scalars_of(stream)
         self._name = name
@@ -108,8 +110,7 @@ class CapturedGraph(_core.GraphBase):
 
         graph_name(name)
         parts = torch_graph.from_torch(graph)
-        stream, ordinal, _ = _core._current_stream()
-        self = cls._make(None, handle=parts.graph or 0, stream=stream, ordinal=ordinal, name=name)
+        self = cls._make(None, handle=parts.graph or 0, name=name)
         self._use_torch(parts)
         return self
 
@@ -136,8 +137,7 @@ class CapturedGraph(_core.GraphBase):
         graph_name(name)
         graph = whole("graph", graph, 0, _MOST_HANDLE)
         exec = whole("exec", exec, 1, _MOST_HANDLE)
-        stream, ordinal, _ = _core._current_stream()
-        self = cls._make(None, handle=graph, stream=stream, ordinal=ordinal, name=name)
+        self = cls._make(None, handle=graph, name=name)
         self._lend_exec(exec)
         return self
 

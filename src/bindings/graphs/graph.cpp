@@ -395,13 +395,8 @@ void bind_making(py::class_<PyGraph>& graph) {
             const CurrentStream on = self.launch_stream(stream.ptr());
             without_gil([&] { self.graph().upload(on.handle); });
           },
-          py::arg("stream") = py::none(),
-          "Copy the graph to the device, so that the first launch is as cheap as the others.\n\n"
-          "Idempotent; a launch does it too. Does not wait.")
-      .def(
-          "close", &PyGraph::close,
-          "Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph\n"
-          "keeps alive is let go when the last one is over.");
+          py::arg("stream") = py::none())
+      .def("close", &PyGraph::close);
 }
 
 void bind_looking(py::class_<PyGraph>& graph) {
@@ -419,8 +414,7 @@ void bind_looking(py::class_<PyGraph>& graph) {
       .def_property_readonly(
           "is_uploaded", [](PyGraph& self) { return self.graph().uploaded(); },
           "Whether the graph is on the device, by `upload` or by a launch.")
-      .def_property_readonly("num_nodes", locking(&CapturedGraph::node_count),
-                             "How many nodes the graph has; those of child graphs are not counted.")
+      .def_property_readonly("num_nodes", locking(&CapturedGraph::node_count))
       .def_property_readonly("raw_graph", locking(&CapturedGraph::graph, &number_of),
                              "The CUgraph, as an int. It belongs to this object.")
       .def_property_readonly("raw_exec", locking(&CapturedGraph::exec, &number_of),

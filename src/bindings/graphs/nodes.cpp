@@ -113,16 +113,9 @@ std::string repr_of_node(const py::object& self) {
   return result + ">";
 }
 
-void* checked(std::uintptr_t graph) {
-  if (graph == 0) {
-    throw py::value_error("graph: 0 is no graph; expected the handle of a CUgraph that is alive");
-  }
-  return reinterpret_cast<void*>(graph);
-}
-
 py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis> edge_pairs(
     std::uintptr_t graph) {
-  const std::vector<Edge> edges = graphs::edges(checked(graph));
+  const std::vector<Edge> edges = graphs::edges(reinterpret_cast<void*>(graph));
   py::tuple result(edges.size());
   for (std::size_t i = 0; i < edges.size(); ++i) {
     result[i] = py::make_tuple(edges[i].from, edges[i].to);
@@ -257,11 +250,6 @@ void bind_graphs_nodes(py::module_& module) {
             py::make_tuple(py::type::of(self), fields_of(self)));
       });
   bind_words(module, node);
-  module.def(
-      "_graph_nodes",
-      [](std::uintptr_t graph) { return typed<Nodes>(python_nodes(graphs::walk(checked(graph)))); },
-      py::arg("graph"),
-      "The nodes of the CUgraph with this handle, which must stay alive and unchanged meanwhile.");
   module.def(
       "_set_node_ids",
       [](std::uintptr_t of_node, std::uintptr_t of_exec) {

@@ -16,6 +16,7 @@ from gpuprof._graphs import diff
 from gpuprof._graphs.signature import digits
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
+from tests.support.graph_nodes import edges_in, nodes_in
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
 
@@ -81,8 +82,8 @@ def torch_graph(torch: Any, body: Callable[[], object]) -> Iterator[int]:
 
 def test_kernels_of_the_driver_are_read_as_they_were_launched() -> None:
     with captured(spin_kernels(3)) as graph:
-        nodes = _core._graph_nodes(graph)
-        assert _core._graph_edges(graph) == ((0, 1), (1, 2))
+        nodes = nodes_in(graph)
+        assert edges_in(graph) == ((0, 1), (1, 2))
     for node in nodes:
         assert (node.type, node.name, node.symbol) == ("kernel", "spin", "spin")
         assert (node.grid, node.block, node.shared_memory) == ((3, 2, 1), (64, 1, 1), 512)
@@ -91,8 +92,8 @@ def test_kernels_of_the_driver_are_read_as_they_were_launched() -> None:
 
 def test_a_thousand_nodes_are_all_read() -> None:
     with captured(spin_kernels(1000)) as graph:
-        nodes = _core._graph_nodes(graph)
-        edges = _core._graph_edges(graph)
+        nodes = nodes_in(graph)
+        edges = edges_in(graph)
     assert [node.name for node in nodes] == ["spin"] * 1000
     assert edges == tuple((i, i + 1) for i in range(999))
 
@@ -117,7 +118,7 @@ def test_copies_memsets_and_allocations_have_their_sizes() -> None:
         call("cuMemFreeAsync", own, handle)
 
     with captured(body) as graph:
-        nodes = _core._graph_nodes(graph)
+        nodes = nodes_in(graph)
     assert [node.type for node in nodes] == ["memcpy", "memset", "memset", "mem_alloc", "mem_free"]
     assert [node.nbytes for node in nodes] == [1000, 64, 100, 1 << 21, None]
     assert [node.value for node in nodes] == [None, 7, 255, None, None]
@@ -143,7 +144,7 @@ def test_event_nodes_and_child_graphs_are_read() -> None:
             ctypes.c_size_t(0),
             ctypes.c_void_p(inner),
         )
-        nodes = _core._graph_nodes(outer)
+        nodes = nodes_in(outer)
     by_type = {node.type: node for node in nodes}
     assert by_type.keys() == {"event_record", "event_wait", "graph"}
     assert by_type["event_wait"].dependencies == (by_type["event_record"].index,)
@@ -162,8 +163,8 @@ def test_torchs_kernels_and_copies_are_read_in_order() -> None:
         copies.mul_(2)
 
     with torch_graph(torch, body) as graph:
-        nodes = _core._graph_nodes(graph)
-        edges = _core._graph_edges(graph)
+        nodes = nodes_in(graph)
+        edges = edges_in(graph)
     assert [node.type for node in nodes] == ["kernel", "memcpy", "kernel"]
     assert edges == ((0, 1), (1, 2))
     assert nodes[1].nbytes == 4 * _COUNT
@@ -183,7 +184,7 @@ def test_kernels_of_torchs_libraries_have_names() -> None:
         torch.softmax(matrix @ matrix, 0)
 
     with torch_graph(torch, body) as graph:
-        kernels = [node for node in _core._graph_nodes(graph) if node.type == "kernel"]
+        kernels = [node for node in nodes_in(graph) if node.type == "kernel"]
     assert len(kernels) >= 2
     assert all(node.name and node.symbol for node in kernels)
     assert any("softmax" in node.name.lower() for node in kernels)
@@ -204,7 +205,7 @@ def test_torchs_streams_become_branches() -> None:
         first.add_(second)
 
     with torch_graph(torch, body) as graph:
-        nodes = _core._graph_nodes(graph)
+        nodes = nodes_in(graph)
     assert sorted(len(node.dependencies) for node in nodes) == [0, 1, 1, 2]
     assert sorted(len(node.dependents) for node in nodes) == [0, 1, 1, 2]
 
@@ -220,7 +221,7 @@ def test_torch_capturing_twice_gives_one_signature_and_another_size_another() ->
             values.mul_(2)
 
         with torch_graph(torch, body) as graph:
-            return _core._graph_nodes(graph)
+            return nodes_in(graph)
 
     first, again, larger = read(_COUNT), read(_COUNT), read(2 * _COUNT)
     assert digits(first) == digits(again)
@@ -243,12 +244,12 @@ def test_cupys_kernels_are_read_as_they_were_launched() -> None:
         kernel((32,), (128,), (values, cupy.float32(1)), shared_mem=1024)
         kernel((8, 2), (64, 4), (values, cupy.float32(1)))
         graph = stream.end_capture()
-    nodes = _core._graph_nodes(graph.graph)
+    nodes = nodes_in(graph.graph)
     assert [node.name for node in nodes] == ["void add_k<float>(float*, float)"] * 2
     assert [node.grid for node in nodes] == [(32, 1, 1), (8, 2, 1)]
     assert [node.block for node in nodes] == [(128, 1, 1), (64, 4, 1)]
     assert [node.shared_memory for node in nodes] == [1024, 0]
-    assert _core._graph_edges(graph.graph) == ((0, 1),)
+    assert edges_in(graph.graph) == ((0, 1),)
 
 
 def test_numbas_kernels_are_captured_by_the_driver_and_do_what_they_do_eagerly(
@@ -279,11 +280,3 @@ def test_numbas_kernels_are_captured_by_the_driver_and_do_what_they_do_eagerly(
     device().synchronize()
     assert list(replayed.copy_to_host()) == list(eager.copy_to_host()) == [5.0] * 4096
     cap.graph.close()
-
-
-def test_a_graph_is_drawn_with_all_its_nodes() -> None:
-    with captured(spin_kernels(4)) as graph:
-        nodes = _core._graph_nodes(graph)
-    text = _core._to_dot(nodes, "four")
-    assert text.count("spin") == 8  # a label and a tooltip each
-    assert text.count("->") == 3
