@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
-import threading
 import types
 import weakref
 from typing import Any
@@ -13,300 +13,156 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._frameworks import cupy as frameworks_cupy
-from gpuprof._frameworks import loaded
-from gpuprof._frameworks.cupy import CupyCapture, own_stream, relaxed
-from tests.support.stand_in_cupy import MemoryPointer, UnownedMemory
-
-RELAXED = 2
+from tests.fake_driver.control import FakeCuda
+from tests.support.captures import captured
 
 
-class Log(list[str]):
-    """What happened, in order."""
-
-
-class StandIn:
-    """A CuPy without a GPU: its current stream with the stack under it, allocator and pools."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.log = Log()
-        self.mode = 0
-        self.failing = ""
-        self.allocator: object = "the usual one"
-        self.current: Any = None
-        self.stack: list[Any] = []
-        self.cupy: Any = types.ModuleType("cupy")
-        self.cupy.cuda = self._cuda()
-        monkeypatch.setitem(sys.modules, "cupy", self.cupy)
-        monkeypatch.setattr(_core, "_exchange_capture_mode", self.exchange, raising=False)
-
-    def exchange(self, mode: int) -> int:
-        before, self.mode = self.mode, mode
-        return before
-
-    def step(self, name: str) -> None:
-        if self.failing == name:
-            self.failing = ""
-            raise RuntimeError(name)
-
-    def state(self) -> tuple[object, ...]:
-        return (self.allocator, self.current, list(self.stack), self.mode)
-
-    def _cuda(self) -> Any:
-        world = self
-
-        class Stream:
-            def __init__(self, ptr: int, device: int = 0) -> None:
-                world.step("ExternalStream")
-                self.ptr = ptr
-                self.device_id = device
-
-            def record(self) -> int:
-                world.step("record")
-                return self.ptr
-
-            def wait_event(self, event: int) -> None:
-                world.log.append(f"{self.ptr} waits for {event}")
-
-            def __eq__(self, other: object) -> bool:
-                return isinstance(other, Stream) and self.ptr == other.ptr
-
-            __hash__ = None  # type: ignore[assignment]
-
-            def use(self) -> None:
-                world.current = self
-
-            def __enter__(self) -> None:
-                world.step("enter the stream")
-                world.stack.append(self)
-                world.current = self
-
-            def __exit__(self, *_error: object) -> None:
-                world.stack.pop()
-                world.current = world.stack[-1]
-
-        class MemoryPool:
-            def __init__(self, allocator: Any) -> None:
-                world.step("MemoryPool")
-                self.allocator = allocator
-
-            def malloc(self, size: int) -> Any:
-                return self.allocator(size)
-
-            def free_all_blocks(self) -> None:
-                world.step("free_all_blocks")
-                world.log.append("the pool is emptied")
-
-        class UsingAllocator:
-            def __init__(self, allocator: object) -> None:
-                self.allocator = allocator
-
-            def __enter__(self) -> None:
-                world.step("using_allocator")
-                self.before, world.allocator = world.allocator, self.allocator
-
-            def __exit__(self, *_error: object) -> None:
-                world.allocator = self.before
-
-        def malloc(_size: int) -> int:
-            world.step("malloc")
-            world.log.append(f"allocated in mode {world.mode}")
-            return 0x700
-
-        def free(address: int) -> None:
-            world.step("free")
-            assert address == 0x700
-            world.log.append(f"freed in mode {world.mode}")
-
-        class Device:
-            def __init__(self, number: int) -> None:
-                assert number == 0
-
-            def __enter__(self) -> None: ...
-            def __exit__(self, *_error: object) -> None: ...
-
-        default = Stream(0)
-        self.stack.append(default)
-        self.current = default
-        return types.SimpleNamespace(
-            ExternalStream=Stream,
-            Stream=lambda non_blocking: Stream(0x40 if non_blocking else 0x30),
-            MemoryPool=MemoryPool,
-            using_allocator=UsingAllocator,
-            UnownedMemory=UnownedMemory,
-            MemoryPointer=MemoryPointer,
-            Device=Device,
-            get_current_stream=lambda: world.current,
-            runtime=types.SimpleNamespace(getDevice=lambda: 0, malloc=malloc, free=free),
-        )
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    return StandIn(monkeypatch)
+def state(cupy: Any) -> tuple[object, ...]:
+    """Return this thread's streams and allocators, the current ones last."""
+    return [*cupy.world.streams], [*cupy.world.allocators]
 
 
 def test_cupy_takes_part_only_where_it_is_imported(
-    world: StandIn, monkeypatch: pytest.MonkeyPatch
+    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert loaded.cupy() is not None
-    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
-    assert loaded.cupy() is None
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))  # as while it is imported
+    captured(fake, stream).close()
     monkeypatch.delitem(sys.modules, "cupy")
-    assert loaded.cupy() is None
+    captured(fake, stream).close()
     assert "cupy" not in sys.modules
 
 
-def test_the_body_allocates_from_the_graphs_pool_on_the_captured_stream(world: StandIn) -> None:
-    before = world.state()
-    capture = CupyCapture(0x50)
-    capture.begin()
-    assert world.current.ptr == 0x50
-    array = world.allocator(64)  # type: ignore[operator]
-    assert world.log == [f"allocated in mode {RELAXED}"]
-    assert world.mode == 0
-    memory = capture.end()
-    assert world.state() == before
-    assert isinstance(memory, frameworks_cupy.CupyMemory)
-    del array
-    assert world.log == [f"allocated in mode {RELAXED}"]  # the graph writes there
-    del memory, capture
-    assert f"freed in mode {RELAXED}" in world.log
-    assert world.mode == 0
+def test_the_body_allocates_memory_of_the_graphs_on_the_captured_stream(cupy: Any) -> None:
+    stream = cupy.cuda.Stream(non_blocking=True)
+    before, waits = state(cupy), cupy.fake.calls("cuStreamWaitEvent")
+    with gpuprof.capture(stream) as cap:
+        assert cupy.cuda.get_current_stream() == stream
+        temporary = cupy.empty((64,))
+        address = temporary.data.ptr
+        temporary[...] = 1.0
+        del temporary
+    assert state(cupy) == before
+    assert cupy.fake.calls("cuStreamWaitEvent") == waits
+    others = [cupy.empty((64,)) for _ in range(8)]
+    assert address not in [each.data.ptr for each in others]  # the graph writes there
+    allocated = cupy.fake.live("memory")
+    cap.graph.close()
+    assert cupy.fake.live("memory") == allocated - 1
 
 
-def test_the_pool_lives_as_long_as_what_the_end_gives(world: StandIn) -> None:
-    capture = CupyCapture(0x50)
-    capture.begin()
-    world.allocator(64)  # type: ignore[operator]
-    memory = capture.end()
-    del capture
-    allocated = f"allocated in mode {RELAXED}"
-    assert world.log == [allocated]
-    del memory
-    assert world.log == [allocated, f"freed in mode {RELAXED}", "the pool is emptied"]
-    assert world.mode == 0
+def test_a_capture_without_memory_of_cupys_keeps_nothing(cupy: Any) -> None:
+    with gpuprof.capture() as cap:
+        cupy.launch()
+    records = cupy.fake.calls("cuEventRecord")
+    cap.graph.launch()
+    assert cupy.fake.calls("cuEventRecord") == records
+    cap.graph.close()
 
 
-def test_a_capture_without_work_of_cupys_keeps_nothing(world: StandIn) -> None:
-    capture = CupyCapture(0x50)
-    capture.begin()
-    assert capture.end() is None
-    assert world.log == ["the pool is emptied"]
-
-
-def test_an_abort_gives_the_memory_back(world: StandIn) -> None:
-    before = world.state()
-    capture = CupyCapture(0x50)
-    capture.begin()
-    capture.abort()
-    assert world.state() == before
-    assert world.log == ["the pool is emptied"]
-    capture.abort()
-    assert world.log == ["the pool is emptied"]
-
-
-def test_a_capture_that_is_dropped_leaves_cupy_as_it_was(world: StandIn) -> None:
-    before = world.state()
-    capture = CupyCapture(0x50)
-    capture.begin()
-    del capture
-    assert world.state() == before
-    assert world.log == ["the pool is emptied"]
+@pytest.mark.parametrize("end", ["abort", "drop", "raise"])
+@pytest.mark.filterwarnings("ignore:a GraphCaptureGuard was dropped:ResourceWarning")
+def test_a_capture_that_is_given_up_leaves_cupy_as_it_was(cupy: Any, end: str) -> None:
+    before, allocated = state(cupy), cupy.fake.live("memory")
+    if end == "raise":
+        with pytest.raises(KeyError), gpuprof.capture():
+            cupy.empty((64,))
+            raise KeyError
+    else:
+        guard = gpuprof.GraphCaptureGuard()
+        cupy.empty((64,))
+        if end == "abort":
+            guard.abort()
+            guard.abort()
+        del guard
+    assert (state(cupy), cupy.fake.live("memory")) == (before, allocated)
 
 
 @pytest.mark.parametrize(
-    "step", ["MemoryPool", "using_allocator", "ExternalStream", "enter the stream"]
+    "step",
+    [
+        "MemoryPool",
+        "using_allocator",
+        "Stream.from_external",
+        "Stream.__enter__",
+        "Stream.record",
+    ],
 )
-def test_a_begin_that_fails_leaves_cupy_as_it_was(world: StandIn, step: str) -> None:
-    before = world.state()
-    world.failing = step
-    with pytest.raises(RuntimeError, match=step):
-        CupyCapture(0x50).begin()
-    assert world.state() == before
-
-
-def test_a_stream_that_was_made_current_for_good_is_so_again(world: StandIn) -> None:
-    world.cupy.cuda.ExternalStream(0x70).use()
-    before = world.state()
-    capture = CupyCapture(0x50)
-    capture.begin()
-    capture.end()
-    assert world.state() == before
-    assert world.current.ptr == 0x70
-
-
-def test_the_own_stream_is_one_for_the_thread_and_waits_both_ways(
-    world: StandIn, monkeypatch: pytest.MonkeyPatch
+def test_a_begin_that_fails_leaves_cupy_as_it_was(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(frameworks_cupy, "_own_streams", threading.local())
-    own = own_stream()
-    assert own is own_stream()
-    assert own.ptr == 0x40  # which does not wait for the default stream by itself
-    capture = CupyCapture(own.ptr)
-    capture.begin()
-    assert world.log == ["64 waits for 0"]
-    capture.end()
-    assert world.log == ["64 waits for 0", "0 waits for 64", "the pool is emptied"]
-    assert world.current.ptr == 0
+    def fail(*_: object) -> None:
+        raise RuntimeError(step)
+
+    *path, name = step.split(".")
+    with cupy.world.null:
+        before = state(cupy)
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match=step):
+            patch.setattr(functools.reduce(getattr, path, cupy.cuda), name, fail)
+            gpuprof.capture().__enter__()
+        assert state(cupy) == before
 
 
-def test_a_stream_of_somebodys_waits_for_nothing(world: StandIn) -> None:
-    capture = CupyCapture(0x50)
-    capture.begin()
-    capture.end()
-    assert world.log == ["the pool is emptied"]
+def test_a_stream_that_was_made_current_for_good_is_so_again(cupy: Any) -> None:
+    cupy.cuda.Stream(non_blocking=True).use()
+    before = state(cupy)
+    with gpuprof.capture(cupy.cuda.Stream(non_blocking=True), allow_empty=True):
+        pass
+    assert state(cupy) == before
 
 
-def test_an_own_stream_that_cannot_wait_leaves_cupy_as_it_was(
-    world: StandIn, monkeypatch: pytest.MonkeyPatch
+def test_the_own_stream_is_one_for_the_thread_and_waits_both_ways(cupy: Any) -> None:
+    streams = set()
+    with cupy.world.null:
+        for _ in range(2):
+            waits = cupy.fake.calls("cuStreamWaitEvent")
+            with gpuprof.capture() as cap:
+                assert cupy.fake.calls("cuStreamWaitEvent") == waits + 1
+                cupy.world.null.record()  # a stream that waits for the default one forbids it
+                cupy.launch()
+            assert cupy.fake.calls("cuStreamWaitEvent") == waits + 2
+            streams.add(cap.stream)
+            cap.graph.close()
+    assert len(streams) == 1
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_the_threads_capture_mode_is_put_back(cupy: Any, mode: int) -> None:
+    cupy.fake.exchange_mode(mode)
+    with gpuprof.capture(allow_empty=True) as cap:
+        cupy.empty((64,))
+    cap.graph.close()
+    assert cupy.fake.exchange_mode(0) == mode
+
+
+def test_memory_that_cannot_be_freed_raises_into_nobodys_code(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frameworks_cupy, "_own_streams", threading.local())
-    capture = CupyCapture(own_stream().ptr)
-    before = world.state()
-    world.failing = "record"
-    with pytest.raises(RuntimeError, match="record"):
-        capture.begin()
-    assert world.state() == before
+    free, failed = cupy.cuda.runtime.free, []
 
+    def fail(*address: int) -> None:
+        failed.append(address)
+        for each in address:
+            free(each)
+        raise RuntimeError
 
-def test_an_allocation_that_fails_puts_the_threads_mode_back(world: StandIn) -> None:
-    capture = CupyCapture(0x50)
-    capture.begin()
-    world.failing = "malloc"
-    with pytest.raises(RuntimeError, match="malloc"):
-        world.allocator(64)  # type: ignore[operator]
-    assert world.mode == 0
-    capture.abort()
-
-
-@pytest.mark.parametrize("before", [0, 1, 2])
-def test_relaxed_puts_back_the_mode_that_it_found(world: StandIn, before: int) -> None:
-    world.mode = before
-    with relaxed():
-        assert world.mode == RELAXED
-    assert world.mode == before
-
-
-def test_memory_that_cannot_be_freed_raises_into_nobodys_code(world: StandIn) -> None:
-    capture = CupyCapture(0x50)
-    capture.begin()
-    array = world.allocator(64)  # type: ignore[operator]
-    world.failing = "free_all_blocks"
-    capture.abort()
-    world.failing = "free"
-    del array
-    assert world.failing == ""
-    assert world.mode == 0
+    with gpuprof.capture(allow_empty=True) as cap:
+        array = cupy.empty((64,))
+    with monkeypatch.context() as patch:
+        patch.setattr(cupy.cuda.MemoryPool, "free_all_blocks", lambda _pool: fail())
+        patch.setattr(cupy.cuda.runtime, "free", fail)
+        cap.graph.close()
+        del array, cap
+        gc.collect()
+    assert {len(address) for address in failed} == {0, 1}
 
 
 def test_memory_is_freed_though_the_driver_refuses_the_relaxed_mode(
-    world: StandIn, monkeypatch: pytest.MonkeyPatch
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    capture = CupyCapture(0x50)
-    capture.begin()
-    array = world.allocator(64)  # type: ignore[operator]
-    capture.abort()
+    with gpuprof.capture(allow_empty=True) as cap:
+        array = cupy.empty((64,))
+    cap.graph.close()
+    allocated = cupy.fake.live("memory")
 
     def refuse(_mode: int) -> int:
         raise gpuprof.errors.CudaError(
@@ -315,7 +171,7 @@ def test_memory_is_freed_though_the_driver_refuses_the_relaxed_mode(
 
     monkeypatch.setattr(_core, "_exchange_capture_mode", refuse)
     del array
-    assert "freed in mode 0" in world.log
+    assert cupy.fake.live("memory") == allocated - 1
 
 
 def test_a_body_may_free_an_array_of_a_graph_that_is_closed(cupy: Any) -> None:

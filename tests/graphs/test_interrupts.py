@@ -132,16 +132,15 @@ check_works_again()
 @pytest.mark.parametrize("way", WAYS)
 def test_an_interrupt_leaves_cupy_as_it_was(fake_path: Path, way: str) -> None:
     body = f"""
-import pytest
-from tests.graphs.test_cupy import StandIn
-world = StandIn(pytest.MonkeyPatch())
+from tests.support.stand_in_cupy import installed
 given = stream
 def launch(name):
     fake.kernel(stream, name, 1000)
 def state():
-    *of_cupy, thread_mode = world.state()  # two bytecodes of relaxed() leave the thread in it
-    world.mode = 0
-    return (fake.capture_status(stream), *of_cupy)
-sweep({way}, state)
+    fake.exchange_mode(0)  # two bytecodes of relaxed() leave the thread in another one
+    return fake.capture_status(stream), [*world.streams], [*world.allocators]
+with installed(fake) as cupy:
+    world = cupy.world
+    sweep({way}, state)
 """
     check_cuda(fake_path, SWEEP + body)

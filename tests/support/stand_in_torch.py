@@ -9,6 +9,7 @@ driver (`install_on`).
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 import threading
 import types
@@ -168,7 +169,7 @@ class World:
         self.held: Counter[object] = Counter()
         self.generator = Generator()
         self.waits: list[tuple[int, int]] = []
-        self.pools = iter(range(1, 1000))
+        self.pools = itertools.count(1)
         self.failing: dict[str, Exception] = {}
         self.blas_threads: set[int] = set()  # that have cuBLAS' handle
         self.blas_streams: set[int] = set()  # that have a workspace of cuBLAS
