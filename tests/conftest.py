@@ -116,6 +116,14 @@ def stream(fake: FakeCuda) -> Iterator[int]:
 
 
 @pytest.fixture
+def other(fake: FakeCuda) -> Iterator[int]:
+    """Another stream of the fake driver."""
+    handle = fake.stream_create()
+    yield handle
+    fake.stream_destroy(handle)
+
+
+@pytest.fixture
 def torch_version() -> str:
     """The version of the torch of `in_torch`; a test may ask for others by parameters."""
     return "2.11.0"

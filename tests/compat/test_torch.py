@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,6 @@ from tests.support.processes import check_cuda, check_python
 
 MS = 1_000_000
 TICK_MS = 2e-3  # what the fake adds for a record, and its clock's tick
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def other(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
 
 
 # Events

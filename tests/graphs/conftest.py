@@ -1,29 +1,12 @@
-"""Streams and memory of the fake driver, for the tests of graphs that make none of their own."""
+"""Memory of the fake driver, for the tests of graphs."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 import pytest
 
 from tests.fake_driver.control import FakeCuda
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def other(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,12 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
 from tests.support.processes import check_cuda, check_python
 from tests.support.scalars import MS, SLOTS, WRITES, number
+
+
+@pytest.fixture
+def stream(stream: int) -> Iterator[int]:
+    yield stream
+    gc.collect()  # the scalars that an exception's frames hold
 
 
 def test_each_scalar_has_an_address_of_its_own(fake: FakeCuda) -> None:
