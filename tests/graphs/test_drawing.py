@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import re
 import stat
@@ -57,7 +56,7 @@ def test_dot_is_as_it_was_written_before() -> None:
 class _Dot:
     """A small reader of the DOT that is written here: strict about strings, which hold the names.
 
-    Reads ``ID [key=value, ...];`` and ``ID -> ID ...;`` and knows clusters by their braces.
+    Reads ``ID [key=value, ...];`` and ``ID -> ID ...;``.
     """
 
     _TOKEN = re.compile(r'\s+|"((?:[^"\\]|\\.)*)"|(->)|([A-Za-z0-9_.]+)|([{}\[\];,=])', re.DOTALL)
@@ -65,22 +64,14 @@ class _Dot:
     def __init__(self, text: str) -> None:
         self.nodes: dict[str, str] = {}  # identity to label
         self.edges: list[tuple[str, str]] = []
-        self.clusters: list[str] = []
-        tokens = self._tokens(text)
-        assert tokens[0] == "digraph"
-        self.name = tokens[1]
         statement: list[str] = []
-        for before, token in itertools.pairwise(tokens[1:]):
-            if token == "{":
-                if statement:
-                    self.clusters.append(statement[-1])
-                statement = []
-            elif token == ";":
+        for token in self._tokens(text):
+            if token in "{;":
                 self._read(statement)
                 statement = []
-            elif token != "}" or before not in ";}{":
+            else:
                 statement.append(token)
-        assert tokens.count("{") == tokens.count("}")
+        assert statement == ["}"]
 
     def _tokens(self, text: str) -> list[str]:
         found, at = [], 0
@@ -97,31 +88,6 @@ class _Dot:
             self.edges.append((statement[0], statement[2]))
         elif statement[1:4] == ["[", "label", "="]:
             self.nodes[statement[0]] = statement[4]
-
-
-def test_dot_has_a_node_for_each_node_and_an_edge_for_each_edge() -> None:
-    nodes = _DIAMOND
-    dot = _Dot(_core._to_dot(nodes, "step"))
-    assert dot.name == '"step"'
-    assert list(dot.nodes) == ["n0", "n1", "n2", "n3"]
-    assert dot.nodes["n0"].startswith('"0 add\\ngrid (8,1,1)')
-    assert dot.edges == [("n0", "n1"), ("n0", "n2"), ("n1", "n3"), ("n2", "n3")]
-
-
-def test_dot_draws_child_graphs_as_clusters() -> None:
-    nodes = make(Spec("a"), Spec(type="graph", after=[0], children=chain("b", "c")))
-    dot = _Dot(_core._to_dot(nodes, "step"))
-    assert dot.clusters == ["cluster_n1"]
-    assert list(dot.nodes) == ["n0", "n1", "n1_0", "n1_1"]
-    assert dot.edges == [("n1_0", "n1_1"), ("n1", "n1_0"), ("n0", "n1")]
-
-
-def test_dot_draws_programmatic_edges_dashed_and_types_apart() -> None:
-    nodes = make(Spec("a"), Spec("b", after=[0], programmatic=[0]), Spec(type="type_99", after=[1]))
-    text = _core._to_dot(nodes, "step")
-    assert "n0 -> n1 [style=dashed];" in text
-    assert "n1 -> n2;" in text
-    assert '"2 type_99"' in text
 
 
 @given(st.text(), st.text())

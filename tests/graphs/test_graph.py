@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import weakref
 
@@ -264,27 +263,6 @@ def test_a_failed_launch_is_typed_and_not_counted(fake: FakeCuda, stream: int) -
         assert caught.value.call == "cuGraphLaunch"
         assert graph.num_replays == 0
         graph.launch()
-        assert graph.num_replays == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this Python build has no fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_cannot_use_a_graph_and_does_not_hurt_it(
-    fake: FakeCuda, stream: int
-) -> None:
-    with captured(fake, stream) as graph:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                graph.launch(stream)
-            except errors.ForkedProcessError:
-                graph.close()
-                status = 0 if graph.closed else 2
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        graph.launch(stream)
         assert graph.num_replays == 1
 
 

@@ -218,14 +218,17 @@ for _ in range(30):
         for use in (graph.launch, lambda: graph.num_nodes, graph.timings, graph.upload):
             try:
                 use()
-            except errors.GpuprofError:
+            except errors.ForkedProcessError:
                 continue
             os._exit(1)
-        os._exit(0)
+        graph.close()
+        os._exit(0 if graph.closed else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 stop.set()
 for thread in threads:
     thread.join()
+graph.launch()
+assert graph.num_replays == 1
 """,
     )
 
