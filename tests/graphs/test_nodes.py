@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core
-from gpuprof._graphs.signature import digits
 from tests.fake_driver.control import EXTERNAL, FakeCuda
-from tests.support.graph_nodes import edges_in, nodes_in
+from tests.support.graph_nodes import nodes_in
 from tests.support.processes import check_cuda
 
 KERNEL, EMPTY, HOST, BATCH_MEM_OP, CONDITIONAL = 0, 5, 3, 12, 13
@@ -20,22 +18,23 @@ MANGLED = "_ZN4mine5add_kIfEEvPT_"  # void mine::add_k<float>(float*)
 
 
 @contextmanager
-def captured(fake: FakeCuda, body: Callable[[int], object]) -> Iterator[int]:
+def captured(fake: FakeCuda, body: Callable[[int], object]) -> Iterator[gpuprof.CapturedGraph]:
     """Capture what `body` queues on a stream; the graph lives for the block."""
     stream = fake.stream_create()
     fake.begin_capture(stream)
     body(stream)
-    graph = fake.end_capture(stream)
+    handle = fake.end_capture(stream)
     try:
-        yield graph
+        with gpuprof.CapturedGraph.from_handles(handle, 1) as graph:  # which is not launched
+            yield graph
     finally:
-        fake.graph_destroy(graph)
+        fake.graph_destroy(handle)
         fake.stream_destroy(stream)
 
 
-def nodes_of(fake: FakeCuda, body: Callable[[int], object]) -> tuple[_core.GraphNode, ...]:
+def nodes_of(fake: FakeCuda, body: Callable[[int], object]) -> tuple[gpuprof.GraphNode, ...]:
     with captured(fake, body) as graph:
-        return nodes_in(graph)
+        return graph.nodes
 
 
 def three_kernels(fake: FakeCuda) -> Callable[[int], None]:
@@ -91,12 +90,12 @@ def test_any_symbol_becomes_a_name(fake: FakeCuda, symbol: str, name: str) -> No
 
 def test_work_in_one_stream_is_a_chain(fake: FakeCuda) -> None:
     with captured(fake, three_kernels(fake)) as graph:
-        nodes = nodes_in(graph)
-        assert edges_in(graph) == ((0, 1), (1, 2))
+        nodes = graph.nodes
+        assert graph.edges == ((0, 1), (1, 2))
+        assert graph.kernel_names() == ["first_k", "second_k", "third_k"]
     assert [node.index for node in nodes] == [0, 1, 2]
     assert [node.dependencies for node in nodes] == [(), (0,), (1,)]
     assert [node.dependents for node in nodes] == [(1,), (2,), ()]
-    assert _core._kernel_names(nodes) == ["first_k", "second_k", "third_k"]
 
 
 def test_work_forked_and_joined_has_the_edges_of_both_branches(fake: FakeCuda) -> None:
@@ -111,8 +110,7 @@ def test_work_forked_and_joined_has_the_edges_of_both_branches(fake: FakeCuda) -
         fake.kernel(stream, "end_k")
 
     with captured(fake, body) as graph:
-        nodes = nodes_in(graph)
-        edges = edges_in(graph)
+        nodes, edges = graph.nodes, graph.edges
     fake.stream_destroy(branch)
     by_name = {node.name: node for node in nodes}
     named = {(nodes[before].name, nodes[after].name) for before, after in edges}
@@ -187,14 +185,14 @@ def test_a_child_graph_has_its_own_nodes_at_any_depth(fake: FakeCuda) -> None:
         captured(fake, lambda stream: fake.kernel(stream, "middle_k")) as middle,
         captured(fake, lambda stream: fake.kernel(stream, "outer_k")) as outer,
     ):
-        fake.add_child(middle, innermost, after=fake.nodes(middle))
-        fake.add_child(outer, middle, after=fake.nodes(outer))
-        nodes = nodes_in(outer)
+        for above, below in ((middle, innermost), (outer, middle)):
+            handle = above.raw_graph
+            fake.add_child(handle, below.raw_graph, after=fake.nodes(handle))
+        nodes, names = outer.nodes, outer.kernel_names()
     assert [node.type for node in nodes] == ["kernel", "graph"]
     assert [node.type for node in nodes[1].children] == ["kernel", "graph"]
     assert [node.index for node in nodes[1].children[1].children] == [0, 1, 2]
-    names = ["outer_k", "middle_k", "first_k", "second_k", "third_k"]
-    assert _core._kernel_names(nodes) == names
+    assert names == ["outer_k", "middle_k", "first_k", "second_k", "third_k"]
 
 
 def test_graphs_nested_without_end_are_read_to_a_depth(fake: FakeCuda) -> None:
@@ -210,11 +208,11 @@ def test_graphs_nested_without_end_are_read_to_a_depth(fake: FakeCuda) -> None:
             fake.add_child(outer, inner)
         graphs.append(outer)
         inner = outer
-    nodes = nodes_in(inner)
+    with gpuprof.CapturedGraph.from_handles(inner, 1) as deep:
+        assert len(deep.kernel_names()) == 33
+        assert deep.to_dot().count("subgraph") == 32
     for graph in graphs:
         fake.graph_destroy(graph)
-    assert len(_core._kernel_names(nodes)) == 33
-    assert _core._to_dot(nodes, "deep").count("subgraph") == 32
 
 
 @pytest.mark.parametrize(
@@ -238,26 +236,28 @@ def test_nodes_of_every_type_have_it_and_break_nothing(
         fake.node(stream, number)
         fake.kernel(stream, "last_k")
 
-    nodes = nodes_of(fake, body)
+    with captured(fake, body) as graph:
+        nodes = graph.nodes
+        assert graph.signature()
+        assert name in graph.to_dot()
     assert [node.type for node in nodes] == ["kernel", name, "kernel"]
     assert nodes[1].dependencies == (0,)
     assert nodes[1].grid is nodes[1].nbytes is nodes[1].value is None
-    assert digits(nodes)
-    assert name in _core._to_dot(nodes, "graph")
 
 
 def test_the_same_work_captured_twice_has_one_signature(fake: FakeCuda) -> None:
-    first = nodes_of(fake, three_kernels(fake))
-    second = nodes_of(fake, three_kernels(fake))
-    other = nodes_of(fake, lambda stream: fake.kernel(stream, "first_k"))
-    assert digits(first) == digits(second)
-    assert digits(first) != digits(other)
+    with (
+        captured(fake, three_kernels(fake)) as first,
+        captured(fake, three_kernels(fake)) as second,
+        captured(fake, lambda stream: fake.kernel(stream, "first_k")) as other,
+    ):
+        assert first.signature() == second.signature() != other.signature()
 
 
 def test_an_empty_graph_has_no_nodes_and_no_edges(fake: FakeCuda) -> None:
     with captured(fake, lambda _: None) as graph:
-        assert nodes_in(graph) == ()
-        assert edges_in(graph) == ()
+        assert graph.nodes == ()
+        assert graph.edges == ()
 
 
 def test_a_graph_can_be_read_while_it_is_captured(fake: FakeCuda) -> None:
@@ -289,9 +289,12 @@ _PARAMETERS = {
 @pytest.mark.parametrize("call", _PARAMETERS)
 def test_a_node_that_cannot_be_read_keeps_its_type(fake: FakeCuda, call: str) -> None:
     with captured(fake, lambda stream: _PARAMETERS[call](fake, stream)) as graph:
-        whole = nodes_in(graph)
-        with fake.faults(f"{call}@1=1"):
-            nodes = nodes_in(graph)
+        whole = graph.nodes
+        with (
+            gpuprof.CapturedGraph.from_handles(graph.raw_graph, 1) as again,
+            fake.faults(f"{call}@1=1"),
+        ):
+            nodes = again.nodes
     assert [node.type for node in nodes] == [node.type for node in whole]
     assert nodes[0] != whole[0]
     assert nodes[0].name == ""
@@ -300,10 +303,7 @@ def test_a_node_that_cannot_be_read_keeps_its_type(fake: FakeCuda, call: str) ->
 
 @pytest.mark.parametrize("call", ["cuGraphGetNodes", "cuGraphGetEdges_v2", "cuGraphNodeGetType"])
 def test_a_graph_that_cannot_be_read_is_a_typed_error(fake: FakeCuda, call: str) -> None:
-    with (
-        captured(fake, three_kernels(fake)) as handle,
-        gpuprof.CapturedGraph.from_handles(handle, 1) as graph,
-    ):
+    with captured(fake, three_kernels(fake)) as graph:
         with fake.faults(f"{call}@1=1"), pytest.raises(gpuprof.errors.CudaError) as raised:
             graph.nodes  # noqa: B018
         assert raised.value.code == 1

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof import CapturePool, _core
+import gpuprof
+from gpuprof import _core
 from gpuprof._frameworks import torch_capture
 from gpuprof.errors import (
     CaptureInvalidatedError,
@@ -39,7 +40,7 @@ def forget_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begun(
-    mode: str = "thread_local", pool: CapturePool | None = None
+    mode: str = "thread_local", pool: gpuprof.CapturePool | None = None
 ) -> torch_capture.TorchCapture:
     capture = torch_capture.TorchCapture(None, mode, pool)
     capture.begin()
@@ -47,7 +48,7 @@ def begun(
 
 
 def ended(
-    mode: str = "thread_local", pool: CapturePool | None = None
+    mode: str = "thread_local", pool: gpuprof.CapturePool | None = None
 ) -> torch_capture.TorchCapture:
     capture = begun(mode, pool)
     capture.end()
@@ -109,21 +110,21 @@ def test_a_stream_that_is_not_the_default_one_is_captured_itself(world: World, h
     assert world.state() == before
 
 
-def capture_in(pool: CapturePool) -> Any:
+def capture_in(pool: gpuprof.CapturePool) -> Any:
     return ended("relaxed", pool).graph
 
 
 def test_graphs_of_one_pool_share_torchs(world: World) -> None:
-    pool = CapturePool()
+    pool = gpuprof.CapturePool()
     graphs = [capture_in(pool) for _ in range(3)]
     assert {graph.pool() for graph in graphs} == {(0, 1)}
     assert world.held == {(0, 1): 3}
-    assert capture_in(CapturePool()).pool() == (0, 2)
+    assert capture_in(gpuprof.CapturePool()).pool() == (0, 2)
 
 
 def test_a_pool_that_torch_has_let_go_is_made_anew(any_world: World) -> None:
     # Torch refuses captures for a pool whose last graph is gone.
-    pool = CapturePool()
+    pool = gpuprof.CapturePool()
     assert capture_in(pool).pool() == (0, 1)
     assert capture_in(pool).pool() == (0, 2)
     broken = begun(pool=pool)
@@ -134,7 +135,7 @@ def test_a_pool_that_torch_has_let_go_is_made_anew(any_world: World) -> None:
 
 
 def test_a_pool_with_an_open_capture_is_refused_and_the_capture_goes_on(world: World) -> None:
-    pool = CapturePool()
+    pool = gpuprof.CapturePool()
     first = torch_capture.TorchCapture(world.torch.cuda.Stream(), "relaxed", pool)
     first.begin()
     before = world.state()
@@ -147,7 +148,7 @@ def test_a_pool_with_an_open_capture_is_refused_and_the_capture_goes_on(world: W
 
 @pytest.mark.parametrize("step", ["graph_pool_handle", "capture_begin"])
 def test_a_pool_can_be_used_after_a_begin_that_failed(world: World, step: str) -> None:
-    pool = CapturePool()
+    pool = gpuprof.CapturePool()
     world.fail(step)
     with pytest.raises(InjectedError):
         capture_in(pool)
@@ -317,7 +318,7 @@ def test_abort_on_another_thread_leaves_that_threads_stream(world: World) -> Non
 
 
 def test_a_pool_can_be_used_after_an_abort_on_another_thread(world: World) -> None:
-    pool = CapturePool()
+    pool = gpuprof.CapturePool()
     capture = begun(pool=pool)
     on_another_thread(capture.abort)
     world.current = world.torch.cuda.default_stream()

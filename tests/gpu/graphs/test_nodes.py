@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _core
-from gpuprof._graphs import diff
-from gpuprof._graphs.signature import digits
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
 from tests.support.graph_nodes import edges_in, nodes_in
@@ -87,7 +84,7 @@ def test_kernels_of_the_driver_are_read_as_they_were_launched() -> None:
     for node in nodes:
         assert (node.type, node.name, node.symbol) == ("kernel", "spin", "spin")
         assert (node.grid, node.block, node.shared_memory) == ((3, 2, 1), (64, 1, 1), 512)
-    assert _core._kernel_names(nodes) == ["spin"] * 3
+    assert [node.name for node in nodes] == ["spin"] * 3
 
 
 def test_a_thousand_nodes_are_all_read() -> None:
@@ -213,20 +210,22 @@ def test_torchs_streams_become_branches() -> None:
 def test_torch_capturing_twice_gives_one_signature_and_another_size_another() -> None:
     torch = torch_or_skip()
 
-    def read(count: int) -> tuple[_core.GraphNode, ...]:
+    def read(count: int) -> gpuprof.CapturedGraph:
         values = torch.zeros(count, device="cuda")
 
         def body() -> None:
             values.add_(1)
             values.mul_(2)
 
-        with torch_graph(torch, body) as graph:
-            return nodes_in(graph)
+        with torch_graph(torch, body) as handle:
+            graph = gpuprof.CapturedGraph.from_handles(handle, 1)
+            assert len(graph.nodes) == 2  # which it keeps
+            return graph
 
     first, again, larger = read(_COUNT), read(_COUNT), read(2 * _COUNT)
-    assert digits(first) == digits(again)
-    assert not diff.compare(first, again)
-    found = diff.compare(first, larger)
+    assert first.signature() == again.signature()
+    assert not first.diff(again)
+    found = first.diff(larger)
     assert len(found.changed) == 2
     assert all(change.fields.keys() == {"grid"} for change in found.changed)
 
