@@ -37,7 +37,7 @@ def test_the_body_allocates_memory_of_the_graphs_on_the_captured_stream(cupy: An
     before, waits = state(cupy), cupy.fake.calls("cuStreamWaitEvent")
     with gpuprof.capture(stream) as cap:
         assert cupy.cuda.get_current_stream() == stream
-        temporary = cupy.empty((64,))
+        kept, temporary = cupy.empty((64,)), cupy.empty((64,))
         address = temporary.data.ptr
         temporary[...] = 1.0
         del temporary
@@ -48,6 +48,8 @@ def test_the_body_allocates_memory_of_the_graphs_on_the_captured_stream(cupy: An
     allocated = cupy.fake.live("memory")
     cap.graph.close()
     assert cupy.fake.live("memory") == allocated - 1
+    del kept
+    assert cupy.fake.live("memory") == allocated - 2
 
 
 def test_a_capture_without_memory_of_cupys_keeps_nothing(cupy: Any) -> None:
