@@ -13,13 +13,15 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
+from gpuprof._frameworks.cupy import CupyCapture, own_stream
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import captured
 
 
 def state(cupy: Any) -> tuple[object, ...]:
-    """Return this thread's streams and allocators, the current ones last."""
-    return [*cupy.world.streams], [*cupy.world.allocators]
+    """Return this thread's streams and allocators."""
+    world = cupy.world
+    return world.current, [*world.streams], [*world.allocators]
 
 
 def test_cupy_takes_part_only_where_it_is_imported(
@@ -98,10 +100,36 @@ def test_a_begin_that_fails_leaves_cupy_as_it_was(
     *path, name = step.split(".")
     with cupy.world.null:
         before = state(cupy)
-        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match=step):
+        capture = CupyCapture(own_stream().ptr)
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match=step) as caught:
             patch.setattr(functools.reduce(getattr, path, cupy.cuda), name, fail)
-            gpuprof.capture().__enter__()
+            capture.begin()
         assert state(cupy) == before
+        assert caught.tb is not None  # whose frames would keep the capture
+
+
+@pytest.mark.parametrize("how", ["end", "abort", "drop"])
+def test_cupys_part_of_a_capture_is_undone_by_itself(cupy: Any, how: str) -> None:
+    before, allocated = state(cupy), cupy.fake.live("memory")
+    capture = CupyCapture(own_stream().ptr)
+    capture.begin()
+    cupy.empty((64,))
+    if how == "drop":
+        del capture
+    else:
+        getattr(capture, how)()
+    assert (state(cupy), cupy.fake.live("memory")) == (before, allocated)
+
+
+def test_a_stream_is_taken_as_cupy_13_takes_it(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = cupy.cuda.Stream
+    make = lambda handle, _device: kind._of(handle)  # noqa: E731
+    monkeypatch.setattr(cupy.cuda, "ExternalStream", make, raising=False)
+    monkeypatch.delattr(kind, "from_external")
+    with gpuprof.capture(kind(non_blocking=True)) as cap:
+        cupy.launch()
+    assert cap.graph.kernel_names() == ["work"]
+    cap.graph.close()
 
 
 def test_a_stream_that_was_made_current_for_good_is_so_again(cupy: Any) -> None:

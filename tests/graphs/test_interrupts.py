@@ -138,7 +138,8 @@ def launch(name):
     fake.kernel(stream, name, 1000)
 def state():
     fake.exchange_mode(0)  # two bytecodes of relaxed() leave the thread in another one
-    return fake.capture_status(stream), [*world.streams], [*world.allocators]
+    of_cupy = world.current, [*world.streams], [*world.allocators]
+    return fake.capture_status(stream), *of_cupy
 with installed(fake) as cupy:
     world = cupy.world
     sweep({way}, state)

@@ -51,9 +51,19 @@ class World:
 
     @property
     def streams(self) -> list[Stream]:
-        """This thread's streams, the current one last."""
+        """The streams of this thread's blocks, the innermost last."""
         streams: list[Stream] = self._thread.__dict__.setdefault("streams", [self.null])
         return streams
+
+    @property
+    def current(self) -> Stream:
+        """This thread's stream: of the innermost block, or one that was made it for good since."""
+        found: Stream = self._thread.__dict__.get("current", self.streams[-1])
+        return found
+
+    @current.setter
+    def current(self, stream: Stream) -> None:
+        self._thread.current = stream
 
     @property
     def allocators(self) -> list[Callable[[int], MemoryPointer]]:
@@ -64,7 +74,7 @@ class World:
 
     @property
     def handle(self) -> int:
-        return self.streams[-1].ptr
+        return self.current.ptr
 
 
 _worlds: list[World] = []
@@ -202,15 +212,17 @@ class Stream:
     __hash__ = None  # type: ignore[assignment]
 
     def use(self) -> Stream:
-        _world().streams[-1] = self
+        _world().current = self
         return self
 
     def __enter__(self) -> Self:
         _world().streams.append(self)
-        return self
+        return self.use()
 
     def __exit__(self, *_error: object) -> None:
-        _world().streams.pop()
+        world = _world()
+        world.streams.pop()
+        world.current = world.streams[-1]
 
     def record(self) -> Event:
         return Event(self.ptr)
@@ -450,7 +462,7 @@ def _module(world: World) -> Any:
         MemoryPool=MemoryPool,
         UnownedMemory=UnownedMemory,
         using_allocator=_using_allocator,
-        get_current_stream=lambda _device=-1: world.streams[-1],
+        get_current_stream=lambda _device=-1: world.current,
         runtime=types.SimpleNamespace(
             getDevice=lambda: 0,
             malloc=world.fake.memory_allocate,
