@@ -154,12 +154,15 @@ def test_a_signature_does_not_depend_on_how_nodes_are_listed(
     assert not diff(make(*specs), renumbered(specs, order))
 
 
-@given(graph_specs(), graph_specs())
+@given(graph_specs(), graph_specs(), st.none() | st.integers(0, 20))
 def test_graphs_with_different_signatures_have_a_difference_to_show(
-    one: list[Spec], two: list[Spec]
+    one: list[Spec], two: list[Spec], bound: int | None
 ) -> None:
     a, b = make(*one), make(*two)
-    found = diff(a, b)
+    with pytest.MonkeyPatch.context() as patch:
+        if bound is not None:
+            patch.setattr(graphs_diff, "MAX_COMPARED", bound)
+        found = diff(a, b)
     assert bool(found) == (digits(a) != digits(b))
     assert bool(found) == bool(found.lines)
     assert len(a) - len(found.removed) == len(b) - len(found.added)
@@ -274,6 +277,20 @@ def test_another_kind_of_edge_is_a_change_of_the_edge() -> None:
     found = diff(before, after)
     assert found.lines == ("edge node 0 a -> node 1 b: full -> programmatic",)
     assert found.edges_changed == ((0, 1),)
+
+
+def test_kernels_stay_at_their_place_where_that_costs_no_pair() -> None:
+    found = diff(chain(*"axbyc"), chain(*"azbac"))
+    assert found.lines == ("node 1 x: kernel x -> z", "node 3 y: kernel y -> a")
+
+
+@pytest.mark.parametrize(("other", "changed"), [("aaba", 100), ("baaa", 300)])
+def test_past_a_bound_kernels_are_paired_by_place(
+    monkeypatch: pytest.MonkeyPatch, other: str, changed: int
+) -> None:
+    monkeypatch.setattr(graphs_diff, "MAX_COMPARED", 1_000)
+    found = diff(chain(*"abba" * 100), chain(*other * 100))
+    assert (len(found.changed), found.added, found.removed) == (changed, (), ())
 
 
 @pytest.mark.parametrize("count", [300, 3000])
