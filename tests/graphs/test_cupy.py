@@ -20,8 +20,8 @@ from tests.support.captures import captured
 
 def state(cupy: Any) -> tuple[object, ...]:
     """Return this thread's streams and allocators."""
-    world = cupy.world
-    return world.current, [*world.streams], [*world.allocators]
+    thread = cupy.world.thread
+    return thread.current, [*thread.streams], [*thread.allocators]
 
 
 def test_cupy_takes_part_only_where_it_is_imported(

@@ -138,10 +138,10 @@ def launch(name):
     fake.kernel(stream, name, 1000)
 def state():
     fake.exchange_mode(0)  # two bytecodes of relaxed() leave the thread in another one
-    of_cupy = world.current, [*world.streams], [*world.allocators]
+    of_cupy = thread.current, [*thread.streams], [*thread.allocators]
     return fake.capture_status(stream), *of_cupy
 with installed(fake) as cupy:
-    world = cupy.world
+    thread = cupy.world.thread
     sweep({way}, state)
 """
     check_cuda(fake_path, SWEEP + body)

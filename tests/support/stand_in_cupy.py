@@ -32,6 +32,15 @@ _ALIGNMENT = 512
 _CODES = {"f4": "f", "f8": "d", "i4": "i", "i8": "q", "u1": "B", "i2": "h"}
 
 
+class OfThread(threading.local):
+    """What CuPy has for each thread: the streams and allocators of its blocks, innermost last."""
+
+    def __init__(self, world: World) -> None:
+        self.streams = [world.null]
+        self.current = world.null  # of the innermost block, or made it for good since
+        self.allocators = [world.pool.malloc]
+
+
 class World:
     """The driver, and what CuPy has for each thread."""
 
@@ -42,7 +51,7 @@ class World:
         self.memory_outlives_its_pool = True
         self.context_goes_too = False  # at the end of the block
         self.null = Stream._of(0)
-        self._thread = threading.local()
+        self.thread = OfThread(self)
 
     def give_back(self, function: str, handle: int) -> None:
         """Destroy a handle, unless its context is gone: others may have its address by now."""
@@ -50,31 +59,8 @@ class World:
             self.fake.call(function, handle, expect=None)
 
     @property
-    def streams(self) -> list[Stream]:
-        """The streams of this thread's blocks, the innermost last."""
-        streams: list[Stream] = self._thread.__dict__.setdefault("streams", [self.null])
-        return streams
-
-    @property
-    def current(self) -> Stream:
-        """This thread's stream: of the innermost block, or one that was made it for good since."""
-        found: Stream = self._thread.__dict__.get("current", self.streams[-1])
-        return found
-
-    @current.setter
-    def current(self, stream: Stream) -> None:
-        self._thread.current = stream
-
-    @property
-    def allocators(self) -> list[Callable[[int], MemoryPointer]]:
-        found: list[Callable[[int], MemoryPointer]] = self._thread.__dict__.setdefault(
-            "allocators", [self.pool.malloc]
-        )
-        return found
-
-    @property
     def handle(self) -> int:
-        return self.current.ptr
+        return self.thread.current.ptr
 
 
 _worlds: list[World] = []
@@ -163,7 +149,7 @@ class MemoryPool:
 
 @contextlib.contextmanager
 def _using_allocator(allocator: Callable[[int], MemoryPointer]) -> Iterator[None]:
-    allocators = _world().allocators
+    allocators = _world().thread.allocators
     allocators.append(allocator)
     try:
         yield
@@ -212,17 +198,17 @@ class Stream:
     __hash__ = None  # type: ignore[assignment]
 
     def use(self) -> Stream:
-        _world().current = self
+        _world().thread.current = self
         return self
 
     def __enter__(self) -> Self:
-        _world().streams.append(self)
+        _world().thread.streams.append(self)
         return self.use()
 
     def __exit__(self, *_error: object) -> None:
-        world = _world()
-        world.streams.pop()
-        world.current = world.streams[-1]
+        thread = _world().thread
+        thread.streams.pop()
+        thread.current = thread.streams[-1]
 
     def record(self) -> Event:
         return Event(self.ptr)
@@ -290,7 +276,7 @@ class ndarray:
         self.dtype = DType(dtype)
         self.itemsize = self.dtype.itemsize
         self.strides = tuple(_dense(self.shape, self.itemsize) if strides is None else strides)
-        self.data = _world().allocators[-1](self.nbytes) if data is None else data
+        self.data = _world().thread.allocators[-1](self.nbytes) if data is None else data
 
     @property
     def size(self) -> int:
@@ -462,7 +448,7 @@ def _module(world: World) -> Any:
         MemoryPool=MemoryPool,
         UnownedMemory=UnownedMemory,
         using_allocator=_using_allocator,
-        get_current_stream=lambda _device=-1: world.current,
+        get_current_stream=lambda _device=-1: world.thread.current,
         runtime=types.SimpleNamespace(
             getDevice=lambda: 0,
             malloc=world.fake.memory_allocate,

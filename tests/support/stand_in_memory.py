@@ -161,7 +161,7 @@ def hooked(cupy: Any) -> Iterator[Any]:
     pool = HookedPool()
     cupy.cuda.MemoryPool = HookedPool
     cupy.cuda.MemoryHook = MemoryHook
-    cupy.cuda.get_allocator = lambda: cupy.world.allocators[-1]
+    cupy.cuda.get_allocator = lambda: cupy.world.thread.allocators[-1]
     with cupy.cuda.using_allocator(pool.malloc):
         yield pool
     pool.is_over = True
