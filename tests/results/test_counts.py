@@ -1,0 +1,167 @@
+"""What a call launches and how many instructions it takes, as data and in words."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprof._common.instructions import amount, reason_of
+from gpuprof._common.launches import MAX_SHOWN, UNNAMED, counted
+from gpuprof.results import Instructions, Launches
+
+TORCH_KERNEL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::{0}<float>, "
+    "std::array<char*, 3ul> >(int, at::native::{0}<float>, std::array<char*, 3ul>)"
+)
+ADD, MUL = (TORCH_KERNEL.replace("{0}", f"CUDAFunctor_{name}") for name in ("add", "mul"))
+HOSTILE = "evil\x1b[31m\n\0k"
+NO_COUNTER = Instructions(reason="ENOENT: there is no hardware counter of instructions")
+
+
+def launches(copies: int = 0, memsets: int = 0, **kernels: int) -> Launches:
+    return Launches(kernels, copies, memsets)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "words"),
+    [
+        (launches(a=14), launches(a=14, b=1), "+1 b, 14 -> 15 kernels"),
+        (
+            launches(gemm=1, add=13),
+            launches(add=15),
+            "+2 add, -1 gemm, 14 -> 15 kernels",
+        ),
+        (launches(a=1), launches(b=1), "+1 b, -1 a, 1 kernel"),
+        (launches(a=2), launches(), "-2 a, 2 -> 0 kernels"),
+        (launches(a=1), launches(copies=1, a=1), "+1 memory copy, 0 -> 1 memory copies"),
+        (launches(memsets=2), launches(memsets=1), "-1 memset, 2 -> 1 memsets"),
+        (
+            launches(a=14),
+            launches(memsets=1, a=13),
+            "+1 memset, -1 a, 14 -> 13 kernels, 0 -> 1 memsets",
+        ),
+        (launches(a=1_000), launches(a=3_000), "+2,000 a, 1,000 -> 3,000 kernels"),
+    ],
+)
+def test_a_difference_is_said_in_words(base: Launches, new: Launches, words: str) -> None:
+    assert base.diff(new) == words
+    assert base.diff(base) == new.diff(new) == ""
+    assert not base.same(new)
+
+
+def test_long_names_are_short_for_people_and_whole_for_comparisons() -> None:
+    assert Launches({ADD: 1}).diff(Launches({ADD: 3})) == (
+        "+2 vectorized_elementwise_kernel, 1 -> 3 kernels"
+    )
+    assert Launches({ADD: 1}).diff(Launches({MUL: 1})) == (
+        "+1 vectorized_elementwise_kernel (CUDAFunctor_mul<float>), "
+        "-1 vectorized_elementwise_kernel (CUDAFunctor_add<float>), 1 kernel"
+    )
+
+
+def test_many_differences_are_cut() -> None:
+    base, new = Launches(), Launches({f"k{place}": 1 for place in range(MAX_SHOWN + 3)})
+    words = base.diff(new)
+    assert words.endswith("and 3 more names, 0 -> 11 kernels")
+    assert words.count("+1 ") == MAX_SHOWN
+
+
+def test_names_of_any_characters_are_shown_on_a_line_and_survive_json() -> None:
+    found = Launches(counted([HOSTILE, "", "ü", "ü"]))
+    assert found.kernels[UNNAMED] == 1
+    words = Launches().diff(found)
+    assert "\x1b" not in words
+    assert "\n" not in words
+    assert Launches.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_very_long_names_stay_apart() -> None:
+    long = "k" * 5_000
+    found = counted([f"{long}a", f"{long}b", f"{long}b"])
+    assert sorted(found.values()) == [1, 2]
+    assert all(len(name) < 600 for name in found)
+
+
+def test_a_kernel_that_is_called_memset_is_a_kernel() -> None:
+    assert Launches({"memset": 1}).diff(Launches(memsets=1)) == (
+        "+1 memset, -1 memset, 1 -> 0 kernels, 0 -> 1 memsets"
+    )
+
+
+def test_its_text_counts_and_its_repr_lists() -> None:
+    found = launches(copies=2, a=3, b=1)
+    assert str(found) == "4 kernels, 2 memory copies"
+    assert repr(found).splitlines()[1].split() == ["3", "a"]
+    assert (found.num_kernels, found.total) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {**launches().to_dict(), "more": 1},
+        {**launches().to_dict(), "kernels": {"k": 1.5}},
+        {**launches().to_dict(), "versions": {"torch": 2}},
+    ],
+)
+def test_data_that_is_something_else_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Launches(\.\w+.*)?: "):
+        Launches.from_dict(data)
+
+
+def test_a_difference_to_something_else_is_refused() -> None:
+    with pytest.raises(TypeError, match="other: expected a Launches, got '3f2a'"):
+        Launches().diff("3f2a")  # type: ignore[arg-type]
+
+
+def test_they_are_plain_data() -> None:
+    found = Instructions((1e6, 2e6, 3e6))
+    assert (found.median, found.spread) == (2e6, 0.25)
+    assert str(found) == "2 M (± 25 %)"
+    assert Instructions.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert (NO_COUNTER.median, NO_COUNTER.spread) == (None, None)
+    assert str(NO_COUNTER).startswith("not counted: ENOENT")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(12.0, "12"), (1234, "1.234 k"), (5.5e6, "5.5 M"), (2e9, "2 G")]
+)
+def test_amounts_are_short(count: float, text: str) -> None:
+    assert amount(count) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (errno.ENOSYS, "ENOSYS: this system has no perf_event_open"),
+        (errno.ENOENT, "ENOENT: there is no hardware counter of instructions; a virtual machine"),
+        (errno.EOPNOTSUPP, "there is no hardware counter of instructions"),
+        (errno.ENODEV, "ENODEV: there is no hardware counter"),
+        (errno.EMFILE, "EMFILE: the process has too many open files"),
+        (errno.EINVAL, "EINVAL: perf_event_open failed: Invalid argument"),
+        (99999, "error 99999: perf_event_open failed"),
+    ],
+)
+def test_each_error_says_what_it_means(error: int, part: str) -> None:
+    assert part in reason_of(error)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES])
+def test_what_is_not_permitted_says_what_to_do(error: int, tmp_path: Path) -> None:
+    paranoid = tmp_path / "perf_event_paranoid"
+    paranoid.write_text("4\n")
+    name = errno.errorcode[error]
+    assert reason_of(error, paranoid) == (
+        f"{name}: perf_event_paranoid is 4, and counting in user space takes 2 or less: "
+        "sudo sysctl kernel.perf_event_paranoid=2"
+    )
+    paranoid.write_text("2\n")
+    text = reason_of(error, paranoid)
+    assert text.startswith(f"{name}: perf_event_open is not permitted although")
+    assert "--cap-add PERFMON" in text
+    assert "although" not in reason_of(error, tmp_path / "none")
