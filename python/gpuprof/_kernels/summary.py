@@ -29,43 +29,45 @@ class Evaluated:
         """Return a row for each scope and those around it, in the order of their paths."""
         sums = self._sums()
         whole = sum(ns for _, ns in self.found.totals.values())
-        self_ns = {path: each[4] for path, each in sums.items()}
         inclusive: dict[Path, list[int]] = {}
         for path, own in sums.items():
             for depth in range(min(1, len(path)), len(path) + 1):
                 total = inclusive.setdefault(path[:depth], [0] * len(own))
                 total[:] = [a + b for a, b in zip(total, own, strict=True)]
-        return [
-            KernelRow(
-                names=path,
-                count=kernels + copies + memsets,
-                kernels=kernels,
-                copies=copies,
-                memsets=memsets,
-                gpu_ms=gpu * _NS,
-                self_ms=self_ns.get(path, 0) * _NS,
-                share=gpu / whole if whole else 0.0,
-                host_bound_ms=host * _NS,
-                dependency_ms=dependency * _NS,
-                launch_gap_ms=gap * _NS,
-                unknown_ms=unknown * _NS,
-            )
-            for path, (kernels, copies, memsets, _, gpu, host, dependency, gap, unknown) in sorted(
-                inclusive.items(), key=self._first_of
-            )
-        ]
+        order = {path: place for place, path in enumerate(inclusive)}
 
-    def _first_of(self, item: tuple[Path, list[int]]) -> tuple[bool, list[int]]:
-        """Order paths as a tree, those side by side by when their first work began."""
-        path = item[0]
-        order = self._order
-        return not path, [order[path[:depth]] for depth in range(1, len(path) + 1)]
+        def place(path: Path) -> tuple[bool, list[int]]:
+            # As a tree, those side by side by when their first work began.
+            return not path, [order[path[:depth]] for depth in range(1, len(path) + 1)]
+
+        rows = []
+        for path in sorted(inclusive, key=place):
+            kernels, copies, memsets, gpu, host, dependency, gap, unknown = inclusive[path]
+            rows.append(
+                KernelRow(
+                    path,
+                    kernels + copies + memsets,
+                    kernels,
+                    copies,
+                    memsets,
+                    gpu_ms=gpu * _NS,
+                    self_ms=sums[path][3] * _NS if path in sums else 0.0,
+                    share=gpu / whole if whole else 0.0,
+                    host_bound_ms=host * _NS,
+                    dependency_ms=dependency * _NS,
+                    launch_gap_ms=gap * _NS,
+                    unknown_ms=unknown * _NS,
+                )
+            )
+        return rows
 
     def _sums(self) -> dict[Path, list[int]]:
-        """Return the sums of each path: counts by kind, one unused, times, idle by cause."""
+        """Return the sums of each path, in the order of their first work.
+
+        They are kernels, copies, memsets, the time, and what was idle by cause.
+        """
         work, paths = self.found.work, self.attribution.paths
-        sums = [[0] * 9 for _ in paths]
-        seen: dict[int, None] = {}
+        sums: dict[int, list[int]] = {}
         for kind, begin, end, path, gap, cause, late in zip(
             work.kind,
             work.begin_ns,
@@ -76,21 +78,15 @@ class Evaluated:
             self.late,
             strict=True,
         ):
-            own = sums[path]
-            if not own[3]:
-                own[3] = 1
-                seen[path] = None
+            own = sums.get(path)
+            if own is None:
+                own = sums[path] = [0] * 8
             own[0 if kind == KERNEL else 2 if kind == MEMSET else 1] += 1
-            own[4] += end - begin
+            own[3] += end - begin
             if cause:
-                own[4 + cause] += gap - late
-                own[4 + HOST_BOUND] += late
-        self._order: dict[Path, int] = {}
-        for number in seen:
-            path = paths[number]
-            for depth in range(1, len(path) + 1):
-                self._order.setdefault(path[:depth], len(self._order))
-        return {paths[number]: sums[number] for number in seen}
+                own[3 + cause] += gap - late
+                own[3 + HOST_BOUND] += late
+        return {paths[number]: own for number, own in sums.items()}
 
     def totals(self, scope: Path | None) -> list[KernelTotal]:
         """Return the work of a scope and below by name; None is all work."""
@@ -99,7 +95,7 @@ class Evaluated:
             scope is None or (path[: len(scope)] == scope and (bool(scope) or not path))
             for path in self.attribution.paths
         )
-        sums: dict[tuple[int, int], list[int]] = {}
+        sums: dict[tuple[int, int], tuple[int, ...]] = {}
         for kind, name, begin, end, nbytes, path in zip(
             work.kind,
             work.name,
@@ -112,21 +108,33 @@ class Evaluated:
             if not inside[path]:
                 continue
             took = end - begin
-            total = sums.get((kind, name))
-            if total is None:
-                sums[kind, name] = [1, took, took, took, nbytes]
-                continue
-            total[0] += 1
-            total[1] += took
-            total[2] = min(total[2], took)
-            total[3] = max(total[3], took)
-            total[4] += nbytes
+            count, ns, low, high, size = sums.get((kind, name), (0, 0, took, took, 0))
+            sums[kind, name] = (
+                count + 1,
+                ns + took,
+                min(low, took),
+                max(high, took),
+                size + nbytes,
+            )
         if scope is None:
             for key, (count, ns) in found.not_kept().items():
-                total = sums.setdefault(key, [0, 0, 0, 0, 0])
-                total[0] += count
-                total[1] += ns
-        return _merged_totals(found, sums)
+                kept, kept_ns, *rest = sums.get(key, (0, 0, 0, 0, 0))
+                sums[key] = (kept + count, kept_ns + ns, *rest)
+        whole = sum(total[1] for total in sums.values())
+        totals = [
+            KernelTotal(
+                found.names[name],
+                KINDS[kind],
+                count,
+                total_ms=ns * _NS,
+                min_ms=low * _NS,
+                max_ms=high * _NS,
+                share=ns / whole if whole else 0.0,
+                nbytes=size,
+            )
+            for (kind, name), (count, ns, low, high, size) in sums.items()
+        ]
+        return sorted(totals, key=lambda each: (-each.total_ms, each.name))
 
     def notes(self, max_records: int, lost_spans: int) -> list[str]:
         """Return what is missing or uncertain, as sentences."""
@@ -226,24 +234,6 @@ def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
     known = ", ".join(repr(row.path) for row in rows[:8]) or "none"
     message = f"scope: {scope!r} launched nothing; there are {known}"
     raise KeyError(message)
-
-
-def _merged_totals(found: Collected, sums: dict[tuple[int, int], list[int]]) -> list[KernelTotal]:
-    whole = sum(total[1] for total in sums.values())
-    totals = [
-        KernelTotal(
-            name=found.names[name],
-            kind=KINDS[kind],
-            count=count,
-            total_ms=ns * _NS,
-            min_ms=low * _NS,
-            max_ms=high * _NS,
-            share=ns / whole if whole else 0.0,
-            nbytes=nbytes,
-        )
-        for (kind, name), (count, ns, low, high, nbytes) in sums.items()
-    ]
-    return sorted(totals, key=lambda each: (-each.total_ms, each.name))
 
 
 assert (HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN) == (1, 2, 3, 4)  # places in `_sums`
