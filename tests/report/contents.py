@@ -88,6 +88,7 @@ BESIDE_TIME = [
 TWO_SIDES: dict[str, Any] = {
     "format": "gpuprof-run-comparison",
     "version": 1,
+    "unit": "ms",
     "base": {"what": "baseline 'main'", "runs": 5, "created": "2026-11-22"},
     "new": {"what": f"branch {HOSTILE}", "runs": 1, "created": None},
     "only_in_base": ["gone"],

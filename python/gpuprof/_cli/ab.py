@@ -208,12 +208,12 @@ def compare(
     return Comparison(
         sides[0],
         sides[1],
-        lines,
-        [name for name in known[0] if name not in known[1]],
-        [name for name in known[1] if name not in known[0]],
-        notes=notes,
+        tuple(lines),
+        tuple(name for name in known[0] if name not in known[1]),
+        tuple(name for name in known[1] if name not in known[0]),
+        notes=tuple(notes),
         names=("A", "B"),
-        facts=_facts(found, seed),
+        facts=tuple(_facts(found, seed)),
         data={
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "seed": seed,

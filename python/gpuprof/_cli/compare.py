@@ -108,6 +108,6 @@ def compare(
             groups.append((name, key))
     decisions = judge_all(pairs, threshold=threshold, memory_threshold=memory_threshold)
     lines = [Line(*groups[int(place)], decision) for place, decision in decisions.items()]
-    only_base = [name for name in old if name not in names.values()]
-    only_new = [name for name in now if name not in names]
-    return Comparison(base.side, new.side, lines, only_base, only_new, notes)
+    only_base = tuple(name for name in old if name not in names.values())
+    only_new = tuple(name for name in now if name not in names)
+    return Comparison(base.side, new.side, tuple(lines), only_base, only_new, tuple(notes))

@@ -46,7 +46,7 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
     """
     verdicts = {verdict.value for verdict in found.verdicts}
     verdicts |= {each.verdict.value for each in found.launches} & {Verdict.INCOMPARABLE.value}
-    if found.only_base or found.only_new:
+    if found.only_in_base or found.only_in_new:
         verdicts.add("nodata")
     if verdicts & fail_on:
         return SLOWER
@@ -61,7 +61,7 @@ def text_of(found: Comparison, form: str) -> str:
         return _csv(found)
     is_text = form == "text"
     table = _table(found, MAX_NAME_COLUMNS if is_text else None)
-    grid = (table.plain() if is_text else table.markdown()) if found.lines else []
+    grid = (table.plain() if is_text else table.markdown()) if found.rows else []
     remarks = [f"note: {each}" if is_text else each for each in found.remarks()]
     blocks = [found.headline(), grid, found.reasons(), remarks, [_summary(found)]]
     for place, block in enumerate(blocks):
@@ -73,7 +73,7 @@ def text_of(found: Comparison, form: str) -> str:
 def _csv(found: Comparison) -> str:
     """Return a line for each benchmark; what only one side has is a line without times."""
     lines: list[list[Cell]] = []
-    for line in found.lines:
+    for line in found.rows:
         decision = line.decision
         low, high = decision.interval or (None, None)
         verdicts = " ".join(verdict.value for verdict in line.verdicts)
@@ -82,7 +82,7 @@ def _csv(found: Comparison) -> str:
         pairs = [(each.base, each.new) if each else (None, None) for each in beside]
         counts = [count for pair in pairs for count in pair]
         lines.append([line.name, line.machine, *times, *counts, verdicts, decision.rule])
-    for side, names in zip(found.names, (found.only_base, found.only_new), strict=True):
+    for side, names in zip(found.names, (found.only_in_base, found.only_in_new), strict=True):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
         lines += [[name, *empty, Verdict.NODATA.value, f"only in {side}"] for name in names]
     return Records(_CSV_COLUMNS, lines).csv(printed=True)
@@ -90,9 +90,9 @@ def _csv(found: Comparison) -> str:
 
 def _table(found: Comparison, longest: int | None) -> Table:
     """Fill in the table; names longer than `longest` lose their beginning, as paths differ late."""
-    several = len({line.machine for line in found.lines}) > 1
+    several = len({line.machine for line in found.rows}) > 1
     cells = []
-    for line in found.lines:
+    for line in found.rows:
         decision, name = line.decision, shown_text(line.name)
         memory = decision.memory
         if longest is not None and len(name) > longest:
@@ -121,7 +121,7 @@ def _summary(found: Comparison) -> str:
     counts = [f"{verdicts[verdict]:,} {verdict.value}" for verdict in Verdict if verdicts[verdict]]
     if not counts:
         return "nothing to compare: the two sides have no name in common"
-    ratios = [line.decision.ratio for line in found.lines]
+    ratios = [line.decision.ratio for line in found.rows]
     logs = [math.log(ratio) for ratio in ratios if ratio and math.isfinite(ratio)]
     if len(logs) > 1:
         mean = math.exp(math.fsum(logs) / len(logs))

@@ -183,7 +183,7 @@ def head(form: str, version: int = 1, **more: str) -> Mapping[str, Any]:
     return MappingProxyType({"format": form, "version": version, **more})
 
 
-def format_of(kind: type[Document]) -> str:
+def format_of(kind: type[Record]) -> str:
     """Return the name of a document's format."""
     return str(kind._HEAD["format"])
 

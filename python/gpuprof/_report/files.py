@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common.records import format_of
-from gpuprof._report import sections
-from gpuprof._results import two_sides
 from gpuprof._results.baselines import load_data, load_kind
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
@@ -55,10 +53,8 @@ def _add(found: Contents, path: Path) -> None:
             found.history[_name(path, found.history)] = History.from_dict(data)
         elif kind == format_of(CompareResult):
             found.results.append(CompareResult.from_dict(data))
-        elif kind == two_sides.FORMAT:
-            compared = Comparison.from_dict(data)
-            sections.sides_part(compared)  # which reads all of it: damage shows here
-            found.results.append(compared)
+        elif kind == format_of(Comparison):
+            found.results.append(Comparison.from_dict(data))
         elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
             found.results += _session(path, data["benchmarks"])
         else:

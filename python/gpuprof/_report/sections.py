@@ -78,9 +78,9 @@ def comparison_part(found: CompareResult) -> str:
 
 def sides_part(found: Comparison) -> str:
     """Return a comparison of saved runs or of two commands: a line for each name that both have."""
-    several = len({line.machine for line in found.lines}) > 1
+    several = len({line.machine for line in found.rows}) > 1
     lines = []
-    for line in found.lines:
+    for line in found.rows:
         decision, memory = line.decision, line.decision.memory
         cells: _Line = {
             "benchmark": (line.name, None),
