@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof._results.decision import Verdict
+from gpuprof import Verdict
 from gpuprof._results.paired_verdict import (
     DEFAULT_PAIRS,
     MIN_PAIRS,
-    judge_processes,
     judge_processes_all,
 )
 from gpuprof._results.statistics import student_p, student_quantile
+from gpuprof.results import Decision
 
 Noise = Callable[[random.Random, int], list[float]]
+
+
+def judge_processes(
+    base: list[float], new: list[float], *, tick: float = 0.0, **options: Any
+) -> Decision:
+    """Decide on one name of two commands."""
+    return judge_processes_all({"it": (base, new)}, ticks={"it": tick}, **options)["it"]
 
 
 def normal(sigma: float) -> Noise:

@@ -248,16 +248,10 @@ def _ratio(row: CompareRow) -> str:
 
 def _judged(row: CompareRow) -> dict[str, Cell]:
     low, high = row.interval or (None, None)
-    decision = row.decision
-    return {
-        "ratio": row.ratio,
-        "ratio_low": low,
-        "ratio_high": high,
-        "verdict": None if decision is None else decision.verdict.value,
-        "p_value": None if decision is None else decision.p_value,
-        "floor": None if decision is None else decision.floor,
-        "rule": None if decision is None else decision.rule,
+    said = {
+        name: getattr(row.decision, name, None) for name in ("verdict", "p_value", "floor", "rule")
     }
+    return {"ratio": row.ratio, "ratio_low": low, "ratio_high": high, **said}
 
 
 def joint_confidence(ratios: int) -> float:

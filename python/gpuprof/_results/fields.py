@@ -23,18 +23,11 @@ PEAKS = ("bytes_per_s", "flops_per_s", "dtype", "source", "date")
 _MOST = 1e12  # of milliseconds: 30 years
 _MOST_A_SECOND = 1e21  # of bytes, or of operations
 _not_negative = partial(checks.number, least=0, most=_MOST)
+AMOUNT = or_none(partial(checks.whole, least=0, most=2**63 - 1))
 
 
-def _one_of(*known: str) -> Callable[[str, Any], str]:
+def one_of(*known: str) -> Callable[[str, Any], str]:
     return lambda name, value: checks.choice(name, value, known)
-
-
-def _amount(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise checks.value_error(value, name, "None or a whole number from 0 below 2**63")
-    return value
 
 
 def _samples(name: str, value: Any) -> Any:
@@ -73,20 +66,20 @@ def _time_or_nan(name: str, value: Any) -> float:
 
 CHECKS: dict[str, Check] = {
     "name": checks.text,
-    "mode": _one_of(*MODES),
-    "requested_mode": _one_of(*REQUESTED_MODES),
-    "clock": _one_of(*CLOCKS),
-    "l2": _one_of(*L2_STATES),
+    "mode": one_of(*MODES),
+    "requested_mode": one_of(*REQUESTED_MODES),
+    "clock": one_of(*CLOCKS),
+    "l2": one_of(*L2_STATES),
     "samples_ms": _samples,
     "host_ms": _time_or_nan,  # NaN is a time that was not taken
     "tick_ms": _not_negative,
     "calls_per_sample": checks.whole,
-    "gate": _one_of(*GATES),
+    "gate": one_of(*GATES),
     "clock_mhz": each_of(_not_negative),
     "throttle_reasons": each_of(checks.text),
     "noise": by_name(_not_negative),
-    "nbytes": _amount,
-    "flops": _amount,
+    "nbytes": AMOUNT,
+    "flops": AMOUNT,
     "memory": _memory,
     "peaks": _peaks,
     "launches": or_none(check_of(Launches)),

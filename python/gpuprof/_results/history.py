@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from gpuprof._common.records import Document, check_of, each_of, head
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import series_plot
-from gpuprof._display.records import Cell, Records
+from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, html_list
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
@@ -72,25 +72,26 @@ class History(Shown, Exported, Document):
         return len(self.series)
 
     def _records(self) -> Records:
-        lines: list[list[Cell]] = []
-        for each in self.series:
-            for place, point in enumerate(each.points):
-                changed = each.change is not None and each.change.index == place
-                what = [each.benchmark, each.baseline, point.machine, point.time]
-                figures = [point.value, point.low, point.high]
-                lines.append([*what, *figures, point.commit, point.compared, changed])
+        lines = [
+            [*what, point.value, point.low, point.high, point.commit, point.compared, changed]
+            for what, point, changed in self._points()
+        ]
         return Records(_COLUMNS, lines)
 
-    def _table(self) -> Table:
-        lines, notes = [], []
+    def _points(self) -> Iterator[tuple[list[str], HistoryPoint, bool]]:
+        """Yield what each point is of, the point, and whether its series changed there."""
         for each in self.series:
-            notes += [f"{each.name}: {fact}" for fact in each.facts()]
             for place, point in enumerate(each.points):
-                what = [each.benchmark, each.baseline, point.machine, point.time]
-                times = [duration(point.value), interval_text(point.low, point.high)]
                 changed = each.change is not None and each.change.index == place
-                said = "changed" if changed else "" if point.compared else "not compared"
-                lines.append([*what, short_commit(point.commit), *times, said])
+                yield [each.benchmark, each.baseline, point.machine, point.time], point, changed
+
+    def _table(self) -> Table:
+        lines = []
+        for what, point, changed in self._points():
+            times = [duration(point.value), interval_text(point.low, point.high)]
+            said = "changed" if changed else "" if point.compared else "not compared"
+            lines.append([*what, short_commit(point.commit), *times, said])
+        notes = [f"{each.name}: {fact}" for each in self.series for fact in each.facts()]
         columns = ["benchmark", "baseline", "machine", "time", "commit", "median"]
         return Table(
             [*columns, "95 % interval", "note"],

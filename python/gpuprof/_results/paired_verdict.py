@@ -3,7 +3,7 @@
 A pair gives the logarithm of a ratio; drift of the machine affects both of a pair. `judge_paired`
 has rounds of two functions in one process, and the sign test's interval of the median ratio.
 
-`judge_processes` has whole processes of two commands. The process is the unit: results of one
+`judge_processes_all` has whole processes of two commands. The process is the unit: results of one
 process share its addresses, clocks and caches, so however many samples it takes, they count as one
 value (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time, ISMM 2013). The ratio and
 its interval are the trimmed mean of the logarithms with a Student t interval from their winsorised
@@ -74,7 +74,7 @@ def judge_paired(
     return _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
 
 
-def judge_processes(
+def _judge_processes(
     base_ms: Sequence[float],
     new_ms: Sequence[float],
     *,
@@ -84,8 +84,7 @@ def judge_processes(
     """Decide between two commands, of which each process gave one time, pair by pair.
 
     `threshold` is the smallest change to report, as a fraction (None is 0.02), and `tick` the
-    smallest step of a time. The p value is not corrected for other names: `judge_processes_all`
-    does that.
+    smallest step of a time. The p value is not corrected for other names: `corrected` does that.
     """
 
     def estimate(logs: list[float], _base: float, _new: float) -> _Estimate:
@@ -106,8 +105,7 @@ def judge_processes(
     few = f"{plural(len(base_ms), 'pair')} of runs; a verdict needs {MIN_PAIRS}"
     few = few if len(base_ms) < MIN_PAIRS else ""
     threshold = THRESHOLD if threshold is None else threshold
-    decision = _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
-    return decision if decision.p_value is None else _significant(decision, decision.p_value, 1)
+    return _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
 
 
 def _judge(
@@ -152,23 +150,35 @@ def judge_processes_all(
     """Decide on the names of two commands together, correcting for their number (Holm)."""
     ticks = ticks or {}
     found = {
-        name: judge_processes(*times, threshold=threshold, tick=ticks.get(name, 0.0))
+        name: _judge_processes(*times, threshold=threshold, tick=ticks.get(name, 0.0))
         for name, times in pairs.items()
     }
+    return corrected(found, _not_significant)
+
+
+def corrected(
+    decisions: Mapping[str, Decision], why: Callable[[Decision, float, int], str]
+) -> dict[str, Decision]:
+    """Return the decisions, AMBIGUOUS in place of SLOW or FAST where p is too large.
+
+    The p values are corrected for their number by Holm's method, which loses less than Bonferroni's
+    but needs all of them at once. `why` takes a decision, its corrected p value, and their number.
+    """
+    found = dict(decisions)
     tested = [name for name, decision in found.items() if decision.p_value is not None]
-    corrected = statistics.holm([found[name].p_value or 0.0 for name in tested])
-    for name, p_value in zip(tested, corrected, strict=True):
-        found[name] = _significant(found[name], p_value, len(tested))
+    p_values = statistics.holm([found[name].p_value or 0.0 for name in tested])
+    for name, p_value in zip(tested, p_values, strict=True):
+        decision = found[name]
+        if decision.verdict in {Verdict.SLOW, Verdict.FAST} and p_value >= P_LIMIT:
+            rule = why(decision, p_value, len(tested))
+            found[name] = replace(decision, verdict=Verdict.AMBIGUOUS, rule=rule)
     return found
 
 
-def _significant(decision: Decision, p_value: float, comparisons: int) -> Decision:
-    """Return the decision, AMBIGUOUS in place of SLOW or FAST where `p_value` is too large."""
-    if decision.verdict not in {Verdict.SLOW, Verdict.FAST} or p_value < P_LIMIT:
-        return decision
+def _not_significant(decision: Decision, p_value: float, comparisons: int) -> str:
     together = f", corrected for {comparisons} names" if comparisons > 1 else ""
-    rule = f"{decision.rule}, but p is {p_value:.2g}{together}, not below {P_LIMIT:g}"
-    return replace(decision, verdict=Verdict.AMBIGUOUS, rule=f"{rule}: more runs would tell")
+    why = f"p is {p_value:.2g}{together}, not below {P_LIMIT:g}: more runs would tell"
+    return f"{decision.rule}, but {why}"
 
 
 def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:

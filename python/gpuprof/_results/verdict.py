@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpuprof._common.checks import whole
 from gpuprof._common.units import percent, percent_change
@@ -33,7 +34,7 @@ from gpuprof._results.eligible import changes, difference, usable_runs, why_unus
 from gpuprof._results.level import LOWER, main_state
 from gpuprof._results.level_rule import judge_level, vetoed
 from gpuprof._results.noise_floor import P_LIMIT
-from gpuprof._results.paired_verdict import judge_paired
+from gpuprof._results.paired_verdict import corrected, judge_paired
 from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import holm
 
@@ -105,13 +106,10 @@ def confirm(
     otherwise it is AMBIGUOUS. That catches what disturbs one measurement, but no state that lasts
     as long as the process.
     """
-    options = {"threshold": threshold, "comparisons": comparisons}
-    second = judge(base, [again], **options)  # type: ignore[arg-type]
-    if second.verdict is Verdict.SLOW:
-        return judge(base, [first, again], **options)  # type: ignore[arg-type]
-    once = judge(base, [first], **options)  # type: ignore[arg-type]
-    if second.verdict is once.verdict is Verdict.FAST:
-        return judge(base, [first, again], **options)  # type: ignore[arg-type]
+    decide = partial(judge, base, threshold=threshold, comparisons=comparisons)
+    once, second = decide([first]), decide([again])
+    if second.verdict is Verdict.SLOW or second.verdict is once.verdict is Verdict.FAST:
+        return decide([first, again])
     if once.ratio is None or second.ratio is None:
         return second
     rule = (
@@ -134,18 +132,15 @@ def judge_all(
     The test on the samples is corrected for their number by Holm's method, which loses less than
     Bonferroni's but needs all of them at once.
     """
+
+    def vetoed_by(found: Decision, p_value: float, comparisons: int) -> str:
+        rule = vetoed(found.ratio or 1.0, found.floor or 0.0, p_value, P_LIMIT)
+        return f"{rule}, corrected for {comparisons} comparisons"
+
     decisions = {name: judge(*pair, threshold=threshold) for name, pair in pairs.items()}
-    tested = [name for name, decision in decisions.items() if decision.p_value is not None]
-    corrected = holm([decisions[name].p_value or 0.0 for name in tested])
-    for name, p_value in zip(tested, corrected, strict=True):
-        found = decisions[name]
-        if found.verdict in {Verdict.SLOW, Verdict.FAST} and p_value >= P_LIMIT:
-            rule = vetoed(found.ratio or 1.0, found.floor or 0.0, p_value, P_LIMIT)
-            rule += f", corrected for {len(tested)} comparisons"
-            decisions[name] = replace(found, verdict=Verdict.AMBIGUOUS, rule=rule)
     return {
         name: beside_time(decision, *pairs[name], memory_threshold=memory_threshold)
-        for name, decision in decisions.items()
+        for name, decision in corrected(decisions, vetoed_by).items()
     }
 
 
