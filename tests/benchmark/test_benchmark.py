@@ -259,7 +259,7 @@ def test_memory_that_goes_on_growing_does_not_keep_it_from_ending(
     class Growing:
         """What is prepared on a GPU whose framework takes more memory for each sample."""
 
-        clock = "cuda"
+        sampler = SimpleNamespace(clock="cuda")
         ranks = SimpleNamespace(decide=lambda _what, value: value)
         taken = 0
 

@@ -11,6 +11,7 @@ import gpuprof._core as _core
 from gpuprof._benchmark.harness import Harness
 from gpuprof._benchmark.loop import Samples, measure, report, warm_up
 from gpuprof._benchmark.options import Options, checked_options
+from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._results.result import BenchResult
 
@@ -220,9 +221,7 @@ def _call(
             "argument write (x,)"
         )
         raise TypeError(message)
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        message = f"kwargs: expected a mapping or None, got {type(kwargs).__name__}"
-        raise TypeError(message)
+    kwargs = {} if kwargs is None else checks.mapping("kwargs", kwargs)
     if args and not _fits(fn, args, kwargs) and _fits(fn, (args,), kwargs):
         message = (
             f"args: these are {len(args)} arguments, which "
@@ -230,12 +229,12 @@ def _call(
             f"for one argument that is a {type(args).__name__} write args=(value,)"
         )
         raise TypeError(message)
-    return fn, args, kwargs or {}
+    return fn, args, kwargs
 
 
 def _fits(fn: Any, args: Any, kwargs: Any) -> bool:
     try:
-        inspect.signature(fn).bind(*args, **(kwargs or {}))
+        inspect.signature(fn).bind(*args, **kwargs)
     except TypeError:
         return False
     except ValueError:  # a function in C may have no signature

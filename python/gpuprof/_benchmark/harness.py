@@ -94,10 +94,6 @@ class Harness:
         return self.sampler.mode
 
     @property
-    def clock(self) -> str:
-        return self.sampler.clock
-
-    @property
     def calls(self) -> int:
         return self.sampler.calls
 
@@ -116,8 +112,9 @@ class Harness:
         """
         if self.mode != "cpu" or self._calls or self.work.setup is not None:
             return False
-        nearest = _nearest_calls(self.calls, max(median_ms * self.calls, self._clock_tick_ms))
-        if max(nearest, self.calls) <= 2 * min(nearest, self.calls):
+        calls = self.sampler.calls
+        nearest = _nearest_calls(calls, max(median_ms * calls, self._clock_tick_ms))
+        if max(nearest, calls) <= 2 * min(nearest, calls):
             return False
         self.sampler.calls = nearest
         return True

@@ -87,7 +87,7 @@ def _collected(work: Work, synchronize: Callable[[], None]) -> Launches:
     from gpuprof._kernels.api import kernels
 
     work.set_up()
-    synchronize()  # what the set-up gave to the GPU is not the call's
+    synchronize()  # what was given to the GPU before is not the call's
     with kernels() as found:
         work.call()
     names: list[str] = []

@@ -121,7 +121,7 @@ class Samples:
 
     def add_chunk(self, harness: Harness, clocks: Clocks, deadline: float) -> None:
         """Take samples for `CHUNK_S`; discard them if the framework's memory grew meanwhile."""
-        on_gpu = harness.clock != "cpu"
+        on_gpu = harness.sampler.clock != "cpu"
         before = device_allocations() if on_gpu else None
         chunk = harness.samples_until(min(perf_counter() + CHUNK_S, deadline), MAX_SAMPLES)
         now = clocks.sm_mhz()
@@ -314,7 +314,7 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
 
 
 def _uuid(harness: Harness) -> str | None:
-    if harness.device is None or harness.clock == "cpu":
+    if harness.device is None or harness.sampler.clock == "cpu":
         return None
     return machine.describe(harness.device).get("gpu_uuid")
 

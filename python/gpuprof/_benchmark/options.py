@@ -11,7 +11,7 @@ from gpuprof._common import checks
 from gpuprof._common.peaks import dtype_name
 from gpuprof._common.records import Check, or_none
 from gpuprof._distributed.lockstep import CHOICES
-from gpuprof._results.fields import REQUESTED_MODES
+from gpuprof._results.fields import AMOUNT, REQUESTED_MODES, one_of
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,18 @@ class Options:
     ranks: str = "together"
 
 
-def _flag_or_none(name: str, value: Any) -> bool | None:
-    if value is not None and not isinstance(value, bool):
-        raise checks.type_error(value, name, "True, False or None")
-    return value
-
-
-_amount = partial(checks.whole, least=0, most=2**63 - 1)
 _seconds = partial(checks.number, least=0, most=checks.MOST_S)
 _CHECKS: dict[str, Check] = {
-    "mode": lambda name, value: checks.choice(name, value, REQUESTED_MODES),
-    "ranks": lambda name, value: checks.choice(name, value, CHOICES),
+    "mode": one_of(*REQUESTED_MODES),
+    "ranks": one_of(*CHOICES),
     "setup": or_none(checks.function),
     "scopes": checks.flag,
-    "launches": _flag_or_none,
+    "launches": or_none(checks.flag),
     "params": lambda name, value: {} if value is None else checks.mapping(name, value),
     "name": or_none(partial(checks.text, empty=False)),
     "min_samples": partial(checks.whole, most=2**63 - 1),
-    "nbytes": or_none(_amount),
-    "flops": or_none(_amount),
+    "nbytes": AMOUNT,
+    "flops": AMOUNT,
     "flops_dtype": or_none(lambda _, value: dtype_name(value)),
     "warmup_s": _seconds,
     "min_time_s": _seconds,

@@ -50,7 +50,7 @@ def probe(work: Work, held: HeldStream) -> ProbeResult:
     held.allow(host_ms)  # else a call that keeps the host busy for long seems to wait for the GPU
     tries = 1 if wall_ms > SLOW_MS else _EMPTY_TRIES
     gpu_ns = reading_ns(
-        work, held, calibration, work.call, tries, before=lambda: _set_up(work, held)
+        work, held, calibration, work.call, tries, before=lambda: work.set_up(held.synchronize)
     )
     waits = gpu_ns == float("inf")
     return ProbeResult(
@@ -71,7 +71,7 @@ def _host_times(work: Work, held: HeldStream) -> tuple[float, float]:
     spent = 0.0  # with the set-up
     begun = perf_counter_ns()
     while not _enough(len(host), spent):
-        _set_up(work, held)
+        work.set_up(held.synchronize)
         begin = perf_counter_ns()
         work.call()
         queued = perf_counter_ns()
@@ -89,12 +89,6 @@ def _enough(calls: int, spent_ms: float) -> bool:
     return spent_ms >= _PROBE_MS or calls >= _MAX_CALLS
 
 
-def _set_up(work: Work, held: HeldStream) -> None:
-    if work.setup is not None:
-        work.set_up()
-        held.synchronize()  # the set-up's GPU work is not the call's
-
-
 def _works_elsewhere(work: Work, held: HeldStream, wall_ms: float) -> bool:
     """Compare the stream's end with the device's, over enough calls for short work to show.
 
@@ -105,7 +99,7 @@ def _works_elsewhere(work: Work, held: HeldStream, wall_ms: float) -> bool:
     if work.setup is not None:
         calls = 1
     scope = _core.timer(None, stream=held.handle, backend="cuda", enabled=True, verify_stream=True)
-    _set_up(work, held)
+    work.set_up(held.synchronize)
     sample = _core._enter_unpaused(scope)
     try:
         work.call_times(calls)
@@ -126,7 +120,7 @@ def _works_elsewhere(work: Work, held: HeldStream, wall_ms: float) -> bool:
 
 
 def _has_tail(work: Work, held: HeldStream, calls: int) -> bool:
-    _set_up(work, held)
+    work.set_up(held.synchronize)
     with closing(Timer("cuda", held.handle)) as span, closing(Timer("cuda", held.handle)) as tail:
 
         def tail_ms(body: Callable[[], object]) -> float:

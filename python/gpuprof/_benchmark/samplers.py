@@ -87,17 +87,16 @@ class _GatedSampler(Sampler):
 
     def _queue(self, queue: Callable[[], object]) -> None:
         """Queue with the GPU held back; without, if the gate opened too early in each try."""
-        for _ in range(MAX_TRIES):
+        is_alone = self._work.ranks.is_alone  # else another try would be this rank's alone
+        for _ in range(MAX_TRIES if is_alone else 1):
             if self._held.run(queue):
                 return
-            if not self._work.ranks.is_alone:  # another try would be this rank's alone
-                self._held.give_up("queueing its work waits for the GPU")
-                self._work.warn(self._held.warning)
-                return
-            self._opened_early()
+            if is_alone:
+                self._opened_early()
         self._held.give_up("queueing its work waits for the GPU")
         self._work.warn(self._held.warning)
-        queue()
+        if is_alone:
+            queue()
 
     def _opened_early(self) -> None:
         self._held.synchronize()
@@ -186,7 +185,7 @@ class IsolatedSampler(_GatedSampler):
             held.synchronize()
 
     def sample(self) -> float:
-        self._set_up()
+        self._work.set_up(self._held.synchronize)
 
         def queue() -> None:
             if self._buffer is not None:
@@ -197,14 +196,9 @@ class IsolatedSampler(_GatedSampler):
         empty_ms = self._held.empty_ns(self._calibration) * 1e-6
         return max(self._timers[0].elapsed_ms() - empty_ms, 0.0)
 
-    def _set_up(self) -> None:
-        if self._work.setup is not None:
-            self._work.set_up()
-            self._held.synchronize()  # its work on other streams must not run beside the call
-
     def _opened_early(self) -> None:
         super()._opened_early()
-        self._set_up()
+        self._work.set_up(self._held.synchronize)
 
     def close(self) -> None:
         super().close()

@@ -76,19 +76,22 @@ class Work:
         # On the CPU's clock every step of the loop is in the result: repeat() makes no ints.
         self._loop(self.fn, repeat(None, count), *args, *kwargs.values())
 
-    def set_up(self) -> None:
-        """Run `setup`, if there is one, and use the arguments that it returns."""
+    def set_up(self, synchronize: Callable[[], object] = lambda: None) -> None:
+        """Run `setup`, if there is one, and use the arguments that it returns.
+
+        Its work on the GPU is not the call's: `synchronize` waits for it.
+        """
         if self.setup is None:
             return
         given = self.setup()
-        if given is None:
-            return
-        if not _is_call(given):
+        if given is not None and not _is_call(given):
             message = (
                 f"setup: expected it to return None or (args, kwargs), got {type(given).__name__}"
             )
             raise TypeError(message)
-        self._use(tuple(given[0]), dict(given[1]))
+        if given is not None:
+            self._use(tuple(given[0]), dict(given[1]))
+        synchronize()
 
     def first_call(self) -> None:
         """Set up and call once, which loads and compiles; warn of what makes the calls differ."""
@@ -263,16 +266,12 @@ def gpu_bytes(value: Any) -> int:
 
 def shared(value: Any, other: Any, name: str) -> str | None:
     """Return the path of a GPU array in `value` whose memory `other` uses too; None without one."""
-    theirs = {address for address, size in map(_memory, _arrays(other)) if size}
+    theirs = {address for _, array in leaves(other) for address, size in [_memory(array)] if size}
     for path, array in leaves(value, name):
         address, size = _memory(array)
         if size and address in theirs:
             return path
     return None
-
-
-def _arrays(value: Any) -> Iterator[Any]:
-    return (array for _, array in leaves(value))
 
 
 def _memory(array: Any) -> tuple[int, int]:
