@@ -145,6 +145,7 @@ def test_growth_is_said_in_words(
         ("instructions", [M], 1.031 * M, INSTRUCTIONS, ""),
         ("instructions", [M], 0.5 * M, SAME, ""),
         ("instructions", [M, M, M, 1.2 * M], 1.1 * M, SAME, ""),
+        ("instructions", [M] * 20 + [1.2 * M], 1.15 * M, SAME, "but a baseline run took 1.2 M"),
         ("instructions", [M, M, M, M, 1.04 * M], 1.05 * M, SAME, ""),
         ("instructions", [M, M, M, M, 1.04 * M], 1.06 * M, INSTRUCTIONS, ""),
     ],
@@ -356,3 +357,5 @@ def test_where_they_should_decide_and_cannot_the_time_does_and_it_is_said() -> N
     found = with_instructions(SLOW, judged("instructions", [None], M), decides=True)
     assert found.warnings[0].endswith("no baseline run has them; save new runs")
     assert with_instructions(SLOW, None) == SLOW
+    nothing = Decision(NODATA)
+    assert with_instructions(nothing, None, decides=True) == nothing
