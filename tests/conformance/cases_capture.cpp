@@ -4,9 +4,7 @@
 namespace conformance {
 namespace {
 
-void capture_legacy() {
-  World w(false);
-  H s = w.s;
+CASE(capture_legacy, Unloaded) {
   P(cuStreamBeginCapture_v2(nullptr, 0));
   P(cuStreamBeginCapture_v2((H)1, 0));
   P(cuStreamBeginCapture_v2((H)2, 0));
@@ -16,9 +14,7 @@ void capture_legacy() {
   end(s);
 }
 
-void capture_twice() {
-  World w(false);
-  H s = w.s, t = w.t;
+CASE(capture_twice, Unloaded) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuStreamBeginCapture_v2(s, 0));
   status(s);
@@ -27,9 +23,7 @@ void capture_twice() {
   end(t);
 }
 
-void capture_empty() {
-  World w(false);
-  H s = w.s, x = nullptr;
+CASE(capture_empty, Unloaded) {
   P(cuStreamBeginCapture_v2(s, 1));
   H g = end(s);
   nodes(g);
@@ -42,9 +36,7 @@ void capture_empty() {
   P(cuStreamSynchronize(s));
 }
 
-void cap_legacy_blocking() {
-  World w;
-  H u = w.u, f = w.f;
+CASE(cap_legacy_blocking, World) {
   int iv = -1;
   P(cuStreamBeginCapture_v2(u, 0));
   Q(spin(u, 10));
@@ -55,10 +47,7 @@ void cap_legacy_blocking() {
   end(u);
 }
 
-void cap_plain_record() {
-  World w;
-  H s = w.s, e = w.e, f = w.f, x = nullptr;
-  float ms = -1;
+CASE(cap_plain_record, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuEventRecord(e, s));
   Q(spin(s, 10));
@@ -79,9 +68,7 @@ void cap_plain_record() {
   P(cuEventElapsedTime_v2(&ms, e, f));
 }
 
-void cap_query_captured_event() {
-  World w;
-  H s = w.s, e = w.e;
+CASE(cap_query_captured_event, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuEventRecord(e, s));
   P(cuEventQuery(e));
@@ -89,9 +76,7 @@ void cap_query_captured_event() {
   end(s);
 }
 
-void cap_sync_captured_event() {
-  World w;
-  H s = w.s, e = w.e;
+CASE(cap_sync_captured_event, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuEventRecord(e, s));
   P(cuEventSynchronize(e));
@@ -99,10 +84,7 @@ void cap_sync_captured_event() {
   end(s);
 }
 
-void cap_elapsed_captured_event() {
-  World w;
-  H s = w.s, e = w.e;
-  float ms = -1;
+CASE(cap_elapsed_captured_event, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuEventRecord(e, s));
   P(cuEventElapsedTime_v2(&ms, e, e));
@@ -110,9 +92,8 @@ void cap_elapsed_captured_event() {
   end(s);
 }
 
-void cap_external_record() {
-  World w;
-  H s = w.s, e = w.e, f = w.f, n = nullptr;
+CASE(cap_external_record, World) {
+  H n = nullptr;
   Q(cuEventCreate(&n, 2));
   P(cuStreamBeginCapture_v2(s, 1));
   P(cuEventRecordWithFlags(e, s, 1));
@@ -133,10 +114,8 @@ void read_replay(H x, H s, H e, H f) {
   std::printf("  ms=%.6g\n", static_cast<double>(ms));
 }
 
-void cap_external_record2() {
-  World w;
-  H s = w.s, e = nullptr, f = nullptr, x = nullptr;
-  float ms = -1;
+CASE(cap_external_record2, World) {
+  H e = nullptr, f = nullptr;
   Q(cuEventCreate(&e, 0));
   Q(cuEventCreate(&f, 0));
   P(cuStreamBeginCapture_v2(s, 1));
@@ -159,15 +138,12 @@ void cap_external_record2() {
   P(cuGraphDestroy(g));
 }
 
-void cap_end_without_begin() {
-  World w(false);
-  end(w.s);
-  end(w.t);
+CASE(cap_end_without_begin, Unloaded) {
+  end(s);
+  end(t);
 }
 
-void cap_wait_uncaptured_event() {
-  World w;
-  H s = w.s, e = w.e;
+CASE(cap_wait_uncaptured_event, World) {
   Q(cuStreamBeginCapture_v2(s, 0));
   P(cuStreamWaitEvent(s, e, 0));
   status(s);
@@ -176,10 +152,7 @@ void cap_wait_uncaptured_event() {
   end(s);
 }
 
-void cap_destroy_stream() {
-  World w;
-  H s = w.s, t = w.t;
-  Ptr d = 0;
+CASE(cap_destroy_stream, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   P(cuStreamDestroy_v2(s));
@@ -190,14 +163,11 @@ void cap_destroy_stream() {
   nodes(end(t));
 }
 
-void cap_invalid_then_more() {
-  World w;
-  H s = w.s, e = w.e, gg = nullptr;
+CASE(cap_invalid_then_more, World) {
+  H gg = nullptr;
   const H* dp = nullptr;
   std::size_t nd = 0;
   int z = -1;
-  unsigned long long id = 0;
-  Ptr d = 0;
   Q(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   cuStreamQuery(s);
@@ -214,23 +184,5 @@ void cap_invalid_then_more() {
 }
 
 }  // namespace
-
-const Case kCaptureCases[] = {
-    {"capture_legacy", capture_legacy},
-    {"capture_twice", capture_twice},
-    {"capture_empty", capture_empty},
-    {"cap_legacy_blocking", cap_legacy_blocking},
-    {"cap_plain_record", cap_plain_record},
-    {"cap_query_captured_event", cap_query_captured_event},
-    {"cap_sync_captured_event", cap_sync_captured_event},
-    {"cap_elapsed_captured_event", cap_elapsed_captured_event},
-    {"cap_external_record", cap_external_record},
-    {"cap_external_record2", cap_external_record2},
-    {"cap_end_without_begin", cap_end_without_begin},
-    {"cap_wait_uncaptured_event", cap_wait_uncaptured_event},
-    {"cap_destroy_stream", cap_destroy_stream},
-    {"cap_invalid_then_more", cap_invalid_then_more},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -11,9 +11,7 @@ void fork_capture(World& w, H from, H to) {
   Q(spin(to, 10));
 }
 
-void cap_unjoined() {
-  World w;
-  H s = w.s, t = w.t, e = w.e;
+CASE(cap_unjoined, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   Q(cuEventRecord(e, s));
@@ -27,41 +25,34 @@ void cap_unjoined() {
   P(cuStreamSynchronize(t));
 }
 
-void cap_end_on_forked() {
-  World w;
-  H s = w.s;
+CASE(cap_end_on_forked, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
-  fork_capture(w, w.s, w.t);
-  end(w.t);
-  status(w.s);
-  status(w.t);
-  end(w.s);
+  fork_capture(*this, s, t);
+  end(t);
+  status(s);
+  status(t);
+  end(s);
 }
 
-void cap_merge() {
-  World w;
-  H t = w.t, e = w.e;
-  Q(cuStreamBeginCapture_v2(w.s, 0));
-  Q(cuStreamBeginCapture_v2(w.t, 0));
-  Q(spin(w.s, 10));
-  Q(cuEventRecord(e, w.s));
+CASE(cap_merge, World) {
+  Q(cuStreamBeginCapture_v2(s, 0));
+  Q(cuStreamBeginCapture_v2(t, 0));
+  Q(spin(s, 10));
+  Q(cuEventRecord(e, s));
   P(cuStreamWaitEvent(t, e, 0));
-  status(w.s);
-  status(w.t);
+  status(s);
+  status(t);
   P(cuStreamBeginCapture_v2(t, 1));
-  end(w.s);
-  end(w.t);
+  end(s);
+  end(t);
 }
 
-void cap_stale_cross() {
-  World w;
-  H t = w.t, e = w.e;
-  float ms = -1;
-  Q(cuStreamBeginCapture_v2(w.s, 1));
-  Q(cuEventRecord(e, w.s));
-  Q(spin(w.s, 10));
-  end(w.s);
+CASE(cap_stale_cross, World) {
+  Q(cuStreamBeginCapture_v2(s, 1));
+  Q(cuEventRecord(e, s));
+  Q(spin(s, 10));
+  end(s);
   P(cuStreamWaitEvent(t, e, 0));
   P(cuEventQuery(e));
   P(cuEventSynchronize(e));
@@ -72,13 +63,5 @@ void cap_stale_cross() {
 }
 
 }  // namespace
-
-const Case kCaptureForkCases[] = {
-    {"cap_unjoined", cap_unjoined},
-    {"cap_end_on_forked", cap_end_on_forked},
-    {"cap_merge", cap_merge},
-    {"cap_stale_cross", cap_stale_cross},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

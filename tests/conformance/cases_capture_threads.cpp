@@ -14,12 +14,10 @@ void on_another_thread(const World& w, Calls calls) {
   }).join();
 }
 
-void cap_other_thread_alloc_global() {
-  World w;
-  H s = w.s;
+CASE(cap_other_thread_alloc_global, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
-  on_another_thread(w, [] {
+  on_another_thread(*this, [] {
     Ptr d = 0;
     P(cuMemAlloc_v2(&d, 256));
   });
@@ -27,13 +25,10 @@ void cap_other_thread_alloc_global() {
   end(s);
 }
 
-void cap_other_thread_evquery_global() {
-  World w;
-  H s = w.s;
+CASE(cap_other_thread_evquery_global, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
-  on_another_thread(w, [&] {
-    H e = w.e, t = w.t;
+  on_another_thread(*this, [&] {
     Ptr d = 0;
     float ms = -1;
     int m = 2;
@@ -50,12 +45,10 @@ void cap_other_thread_evquery_global() {
   end(s);
 }
 
-void cap_other_thread_alloc_tl() {
-  World w;
-  H s = w.s;
+CASE(cap_other_thread_alloc_tl, World) {
   P(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
-  on_another_thread(w, [] {
+  on_another_thread(*this, [] {
     Ptr d = 0;
     P(cuMemAlloc_v2(&d, 256));
     P(cuMemFree_v2(d));
@@ -65,12 +58,10 @@ void cap_other_thread_alloc_tl() {
   end(s);
 }
 
-void cap_end_wrong_thread() {
-  World w;
-  H s = w.s;
+CASE(cap_end_wrong_thread, World) {
   P(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
-  on_another_thread(w, [&] {
+  on_another_thread(*this, [&] {
     end(s);
     status(s);
   });
@@ -79,12 +70,10 @@ void cap_end_wrong_thread() {
   status(s);
 }
 
-void cap_end_wrong_thread_relaxed() {
-  World w;
-  H s = w.s;
+CASE(cap_end_wrong_thread_relaxed, World) {
   P(cuStreamBeginCapture_v2(s, 2));
   Q(spin(s, 10));
-  on_another_thread(w, [&] { nodes(end(s)); });
+  on_another_thread(*this, [&] { nodes(end(s)); });
 }
 
 void two_captures(const World& w, int mode) {
@@ -101,16 +90,12 @@ void two_captures(const World& w, int mode) {
   nodes(end(s));
 }
 
-void two_captures_two_threads() {
-  World w;
-  for (int mode = 0; mode <= 2; ++mode) two_captures(w, mode);
+CASE(two_captures_two_threads, World) {
+  for (int mode = 0; mode <= 2; ++mode) two_captures(*this, mode);
 }
 
-void capturing_thread_exits() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
-  on_another_thread(w, [&] {
+CASE(capturing_thread_exits, World) {
+  on_another_thread(*this, [&] {
     P(cuStreamBeginCapture_v2(s, 1));
     Q(spin(s, 10));
   });
@@ -118,7 +103,7 @@ void capturing_thread_exits() {
   end(s);
   status(s);
   P(cuMemAlloc_v2(&d, 64));
-  on_another_thread(w, [&] {
+  on_another_thread(*this, [&] {
     P(cuStreamBeginCapture_v2(s, 0));
     Q(spin(s, 10));
   });
@@ -160,15 +145,13 @@ void guard(const char* begin, int mode, Where where) {
 const auto kHere = [](const World&, auto calls) { calls(); };
 const auto kOnAnotherThread = [](const World& w, auto calls) { on_another_thread(w, calls); };
 
-void guard_same_thread_tl() { guard("cuStreamBeginCapture_v2(s,1)", 1, kHere); }
-void guard_same_thread_global() { guard("cuStreamBeginCapture_v2(s,0)", 0, kHere); }
-void guard_other_thread_global() { guard("cuStreamBeginCapture_v2(s,0)", 0, kOnAnotherThread); }
+CASE(guard_same_thread_tl, Untouched) { guard("cuStreamBeginCapture_v2(s,1)", 1, kHere); }
+CASE(guard_same_thread_global, Untouched) { guard("cuStreamBeginCapture_v2(s,0)", 0, kHere); }
+CASE(guard_other_thread_global, Untouched) {
+  guard("cuStreamBeginCapture_v2(s,0)", 0, kOnAnotherThread);
+}
 
-void guard_begin_inside() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
-  int m = 2;
+CASE(guard_begin_inside, World) {
   P(cuThreadExchangeStreamCaptureMode(&m));
   std::printf("  old %d\n", m);
   P(cuStreamBeginCapture_v2(s, 0));
@@ -178,13 +161,11 @@ void guard_begin_inside() {
   nodes(end(s));
 }
 
-void other_thread_unsafe_names_global() {
-  World w;
-  H s = w.s;
+CASE(other_thread_unsafe_names_global, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
-  on_another_thread(w, [&] {
-    H e = w.e, f = w.f, t = w.t, h = nullptr;
+  on_another_thread(*this, [&] {
+    H h = nullptr;
     float ms = -1;
     P(cuEventElapsedTime_v2(&ms, e, f));
     P(cuEventRecord(e, t));
@@ -199,21 +180,5 @@ void other_thread_unsafe_names_global() {
 }
 
 }  // namespace
-
-const Case kCaptureThreadCases[] = {
-    {"cap_other_thread_alloc_global", cap_other_thread_alloc_global},
-    {"cap_other_thread_evquery_global", cap_other_thread_evquery_global},
-    {"cap_other_thread_alloc_tl", cap_other_thread_alloc_tl},
-    {"cap_end_wrong_thread", cap_end_wrong_thread},
-    {"cap_end_wrong_thread_relaxed", cap_end_wrong_thread_relaxed},
-    {"two_captures_two_threads", two_captures_two_threads},
-    {"capturing_thread_exits", capturing_thread_exits},
-    {"guard_same_thread_tl", guard_same_thread_tl},
-    {"guard_same_thread_global", guard_same_thread_global},
-    {"guard_other_thread_global", guard_other_thread_global},
-    {"guard_begin_inside", guard_begin_inside},
-    {"other_thread_unsafe_names_global", other_thread_unsafe_names_global},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -4,13 +4,10 @@
 namespace conformance {
 namespace {
 
-void devices() {
+CASE(devices, Untouched) {
   Q(cuInit(0));
   char name[64];
   unsigned char uuid[16];
-  int v = 0;
-  std::size_t n = 0;
-  H h = nullptr;
   unsigned flags = 0;
   P(cuDeviceGetName(name, 64, 0));
   P(cuDeviceGetName(name, 64, 99));
@@ -27,13 +24,13 @@ void devices() {
   P(cuCtxCreate_v2(&h, 0, 99));
 }
 
-void device_name_without_room() {
+CASE(device_name_without_room, Untouched) {
   Q(cuInit(0));
   char name[64];
   cuDeviceGetName(name, 0, 0);
 }
 
-void error_names() {
+CASE(error_names, Untouched) {
   const char* text = "before";
   P(cuGetErrorName(600, &text));
   std::printf("  %s\n", text);
@@ -46,14 +43,12 @@ void error_names() {
   std::printf("  %s\n", text == nullptr ? "NULL" : text);
 }
 
-void newer_forms() {
-  World w(false);
-  H s = w.s, ctx = w.ctx, c = nullptr, h = nullptr, gg = nullptr;
+CASE(newer_forms, Unloaded) {
+  H gg = nullptr;
   const H* dp = nullptr;
   const void* edges = nullptr;
   std::size_t nd = 7;
-  int v = 0, z = -1;
-  unsigned long long id = 0;
+  int z = -1;
   P(cuCtxGetDevice_v2(&v, ctx));
   P(cuCtxGetDevice_v2(&v, nullptr));
   P(cuCtxSynchronize_v2(ctx));
@@ -73,7 +68,7 @@ void newer_forms() {
   P(cuCtxDestroy_v2(c));
 }
 
-void log_arguments() {
+CASE(log_arguments, Untouched) {
   Q(cuInit(0));
   unsigned from = 0;
   char text[256];
@@ -88,9 +83,8 @@ void log_arguments() {
   P(cuLogsDumpToMemory(&from, nullptr, &size, 0));
 }
 
-void node_arguments() {
-  World w(false);
-  H g = nullptr, n = nullptr;
+CASE(node_arguments, Unloaded) {
+  H n = nullptr;
   std::size_t count = 0;
   int type = -1;
   Q(cuGraphCreate(&g, 0));
@@ -103,15 +97,5 @@ void node_arguments() {
 }
 
 }  // namespace
-
-const Case kDeviceCases[] = {
-    {"devices", devices},
-    {"device_name_without_room", device_name_without_room},
-    {"error_names", error_names},
-    {"newer_forms", newer_forms},
-    {"log_arguments", log_arguments},
-    {"node_arguments", node_arguments},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -9,9 +9,8 @@
 namespace conformance {
 namespace {
 
-void foreign_thread_no_ctx() {
-  World w;
-  H e = w.e, s = w.s, e2 = nullptr;
+CASE(foreign_thread_no_ctx, World) {
+  H e2 = nullptr;
   Q(cuEventCreate(&e2, 0));
   std::thread([&] {
     H c = nullptr, g = nullptr, x = nullptr;
@@ -61,10 +60,8 @@ void compare_versions(H a, H b) {
   std::printf("  v1 vs v2: %.9g %.9g\n", static_cast<double>(one), static_cast<double>(two));
 }
 
-void events() {
-  World w;
-  H s = w.s, a = nullptr, b = nullptr, n = nullptr, t = nullptr;
-  float ms = -1;
+CASE(events, World) {
+  H a = nullptr, b = nullptr, n = nullptr, t = nullptr;
   Q(cuEventCreate(&a, 0));
   Q(cuEventCreate(&b, 0));
   Q(cuEventCreate(&n, 2));
@@ -107,10 +104,8 @@ void events() {
   compare_versions(a, b);
 }
 
-void event_rerecord_pending() {
-  World w;
-  H s = w.s, a = w.e, b = w.f;
-  float ms = -1;
+CASE(event_rerecord_pending, World) {
+  H a = e, b = f;
   Q(spin(s, 20000));
   Q(cuEventRecord(b, s));
   P(cuEventQuery(b));
@@ -120,35 +115,26 @@ void event_rerecord_pending() {
   P(cuCtxSynchronize());
 }
 
-void event_double_destroy() {
-  World w(false);
-  H a = w.e;
+CASE(event_double_destroy, Unloaded) {
+  H a = e;
   P(cuEventDestroy_v2(a));
   cuEventDestroy_v2(a);
 }
 
-void event_use_after_destroy() {
-  World w(false);
-  Q(cuEventDestroy_v2(w.e));
-  cuEventQuery(w.e);
+CASE(event_use_after_destroy, Unloaded) {
+  Q(cuEventDestroy_v2(e));
+  cuEventQuery(e);
 }
 
-void event_garbage_handle() {
-  World w(false);
-  cuEventQuery(reinterpret_cast<H>(std::uintptr_t{0x1234}));
+CASE(event_garbage_handle, Unloaded) { cuEventQuery(reinterpret_cast<H>(std::uintptr_t{0x1234})); }
+
+CASE(stream_use_after_destroy, Unloaded) {
+  Q(cuStreamDestroy_v2(s));
+  cuStreamQuery(s);
 }
 
-void stream_use_after_destroy() {
-  World w(false);
-  Q(cuStreamDestroy_v2(w.s));
-  cuStreamQuery(w.s);
-}
-
-void event_other_context() {
-  World w(false);
-  const int dev = w.dev;
-  H c2 = nullptr, e1 = w.e, s1 = w.s, e2 = nullptr, s2 = nullptr;
-  float ms = -1;
+CASE(event_other_context, Unloaded) {
+  H c2 = nullptr, e1 = e, s1 = s, e2 = nullptr, s2 = nullptr;
   P(cuCtxCreate_v2(&c2, 0, dev));
   Q(cuStreamCreate(&s2, 1));
   Q(cuEventCreate(&e2, 0));
@@ -172,10 +158,9 @@ void touch_dead_stream(H stream) {
   cuStreamDestroy_v2(stream);
 }
 
-void event_after_ctx_destroy() {
-  World w(false);
+CASE(event_after_ctx_destroy, Unloaded) {
   H c2 = nullptr, e2 = nullptr, s2 = nullptr;
-  Q(cuCtxCreate_v2(&c2, 0, w.dev));
+  Q(cuCtxCreate_v2(&c2, 0, dev));
   Q(cuStreamCreate(&s2, 1));
   Q(cuEventCreate(&e2, 0));
   Q(cuEventRecord(e2, s2));
@@ -186,34 +171,27 @@ void event_after_ctx_destroy() {
   touch_dead_stream(s2);
 }
 
-void event_after_primary_reset() {
-  World w(false);
-  const int dev = w.dev;
-  H e = w.e;
+CASE(event_after_primary_reset, Unloaded) {
   P(cuDevicePrimaryCtxReset_v2(dev));
   P(cuEventQuery(e));
   P(cuEventDestroy_v2(e));
-  touch_dead_stream(w.s);
+  touch_dead_stream(s);
 }
 
-void event_after_primary_release() {
-  World w(false);
-  const int dev = w.dev;
-  H e = w.e;
+CASE(event_after_primary_release, Unloaded) {
   P(cuDevicePrimaryCtxRelease_v2(dev));
   P(cuEventQuery(e));
   P(cuEventDestroy_v2(e));
 }
 
-void elapsed_long() {
-  World w;
+CASE(elapsed_long, World) {
   float one = 0, two = 0;
-  Q(cuEventRecord(w.e, w.s));
-  Q(spin(w.s, 3000000));
-  Q(cuEventRecord(w.f, w.s));
-  Q(cuEventSynchronize(w.f));
-  Q(cuEventElapsedTime(&one, w.e, w.f));
-  Q(cuEventElapsedTime_v2(&two, w.e, w.f));
+  Q(cuEventRecord(e, s));
+  Q(spin(s, 3000000));
+  Q(cuEventRecord(f, s));
+  Q(cuEventSynchronize(f));
+  Q(cuEventElapsedTime(&one, e, f));
+  Q(cuEventElapsedTime_v2(&two, e, f));
   const float spacing = std::nextafter(one, 1e9F) - one;
   std::printf("  v1 %.9g v2 %.9g ms (float spacing %.6f ms)\n", static_cast<double>(one),
               static_cast<double>(two), static_cast<double>(spacing));
@@ -221,8 +199,7 @@ void elapsed_long() {
 
 void nothing(void* /*unused*/) {}
 
-void host_function() {
-  const Initialised w;
+CASE(host_function, Initialised) {
   H s = nullptr;
   Q(cuStreamCreate(&s, 1));
   P(cuLaunchHostFunc(s, nothing, nullptr));
@@ -230,9 +207,8 @@ void host_function() {
   P(cuStreamSynchronize(s));
 }
 
-void ids() {
-  Initialised w;
-  H s = nullptr, t = nullptr, c = nullptr, e = nullptr;
+CASE(ids, Initialised) {
+  H s = nullptr, t = nullptr, e = nullptr;
   unsigned long long a = 0, b = 0, z = 0;
   Q(cuStreamCreate(&s, 1));
   Q(cuStreamCreate(&t, 1));
@@ -242,7 +218,7 @@ void ids() {
   P(cuStreamGetId(nullptr, &z));
   std::printf("  ids %llu %llu null=%llu\n", a, b, z);
   P(cuStreamGetCtx(s, &c));
-  std::printf("  ctx same %d\n", c == w.ctx ? 1 : 0);
+  std::printf("  ctx same %d\n", c == ctx ? 1 : 0);
   const H old_stream = s, old_event = e;
   Q(cuStreamDestroy_v2(s));
   Q(cuStreamCreate(&s, 1));
@@ -255,23 +231,5 @@ void ids() {
 }
 
 }  // namespace
-
-const Case kEventCases[] = {
-    {"foreign_thread_no_ctx", foreign_thread_no_ctx},
-    {"events", events},
-    {"event_rerecord_pending", event_rerecord_pending},
-    {"event_double_destroy", event_double_destroy},
-    {"event_use_after_destroy", event_use_after_destroy},
-    {"event_garbage_handle", event_garbage_handle},
-    {"stream_use_after_destroy", stream_use_after_destroy},
-    {"event_other_context", event_other_context},
-    {"event_after_ctx_destroy", event_after_ctx_destroy},
-    {"event_after_primary_reset", event_after_primary_reset},
-    {"event_after_primary_release", event_after_primary_release},
-    {"elapsed_long", elapsed_long},
-    {"host_function", host_function},
-    {"ids", ids},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -9,9 +9,7 @@
 namespace conformance {
 namespace {
 
-void cap_relaxed_self() {
-  World w;
-  H s = w.s, e = w.e;
+CASE(cap_relaxed_self, World) {
   P(cuStreamBeginCapture_v2(s, 2));
   Q(spin(s, 10));
   P(cuStreamQuery(s));
@@ -26,10 +24,7 @@ void cap_relaxed_self() {
   end(s);
 }
 
-void guard_self() {
-  World w;
-  H s = w.s, u = w.u;
-  int m = 2;
+CASE(guard_self, World) {
   P(cuThreadExchangeStreamCaptureMode(&m));
   P(cuStreamBeginCapture_v2(s, 1));
   P(cuStreamQuery(s));
@@ -45,9 +40,7 @@ void guard_self() {
   end(u);
 }
 
-void cap_legacy_more() {
-  World w;
-  H u = w.u, e = w.e;
+CASE(cap_legacy_more, World) {
   int z = -1;
   P(cuStreamBeginCapture_v2(u, 2));
   P(cuStreamQuery(nullptr));
@@ -67,13 +60,11 @@ void cap_legacy_more() {
   P(cuStreamBeginCapture_v2(w.s, 2));
   P(cuEventRecord(e, w.s));
   P(cuStreamWaitEvent(nullptr, e, 0));
-  status(w.s);
-  end(w.s);
+  status(s);
+  end(s);
 }
 
-void cap_fork_without_work() {
-  World w;
-  H s = w.s, t = w.t, e = w.e;
+CASE(cap_fork_without_work, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   P(cuEventRecord(e, s));
@@ -85,9 +76,7 @@ void cap_fork_without_work() {
   nodes(end(s));
 }
 
-void cap_invalid_forks() {
-  World w;
-  H s = w.s, t = w.t, u = w.u, e = w.e;
+CASE(cap_invalid_forks, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuEventRecord(e, s));
   P(cuStreamWaitEvent(t, e, 0));
@@ -102,10 +91,7 @@ void cap_invalid_forks() {
   status(t);
 }
 
-void cap_stale_in_another() {
-  World w;
-  H s = w.s, t = w.t, e = w.e, f = w.f;
-  float ms = -1;
+CASE(cap_stale_in_another, World) {
   P(cuStreamBeginCapture_v2(s, 0));
   P(cuEventRecord(e, s));
   end(s);
@@ -127,11 +113,8 @@ void cap_stale_in_another() {
   end(t);
 }
 
-void log_of_refusals() {
-  World w;
-  H s = w.s, e = w.e;
+CASE(log_of_refusals, World) {
   unsigned from = 0;
-  Ptr d = 0;
   Q(cuLogsCurrent(&from, 0));
   P(cuStreamBeginCapture_v2(s, 1));
   P(cuEventRecord(e, s));
@@ -145,10 +128,7 @@ void log_of_refusals() {
   print_log(from);
 }
 
-void cap_nodes() {
-  World w;
-  H s = w.s, e = w.e, f = w.f;
-  Ptr d = 0;
+CASE(cap_nodes, World) {
   Q(cuMemAlloc_v2(&d, 256));
   P(cuStreamBeginCapture_v2(s, 1));
   P(cuMemsetD32Async(d, 7, 16, s));
@@ -159,9 +139,7 @@ void cap_nodes() {
   nodes(end(s));
 }
 
-void cap_host_memory() {
-  World w;
-  H s = w.s;
+CASE(cap_host_memory, World) {
   void* p = nullptr;
   P(cuStreamBeginCapture_v2(s, 1));
   P(cuMemHostAlloc(&p, 64, 0));
@@ -173,10 +151,9 @@ void cap_host_memory() {
   P(cuMemFreeHost(p));
 }
 
-void cap_relaxed_graphs() {
-  World w;
-  H s = w.s, g = nullptr, x = nullptr, x2 = nullptr;
-  w.make_graph(&g, &x);
+CASE(cap_relaxed_graphs, World) {
+  H x2 = nullptr;
+  make_graph(&g, &x);
   P(cuStreamBeginCapture_v2(s, 2));
   P(cuGraphInstantiateWithFlags(&x2, g, 0));
   P(cuGraphUpload(x, s));
@@ -188,10 +165,8 @@ void cap_relaxed_graphs() {
   if (made != nullptr) nodes(made);
 }
 
-void primary_again() {
-  World w(false);
-  const int dev = w.dev;
-  H e = w.e, ctx = nullptr;
+CASE(primary_again, Unloaded) {
+  H ctx = nullptr;
   unsigned flags = 0;
   int active = -1;
   unsigned long long first = 0, second = 0;
@@ -212,15 +187,10 @@ void primary_again() {
   P(cuDevicePrimaryCtxRelease_v2(dev));
 }
 
-void dead_current_context() {
-  World w(false);
-  H e = w.e, h = nullptr, c = nullptr;
-  int v = 0;
-  unsigned long long id = 0;
-  Ptr d = 0;
-  Q(cuDevicePrimaryCtxRelease_v2(w.dev));
+CASE(dead_current_context, Unloaded) {
+  Q(cuDevicePrimaryCtxRelease_v2(dev));
   P(cuCtxGetCurrent(&c));
-  std::printf("  still current %d\n", c == w.ctx ? 1 : 0);
+  std::printf("  still current %d\n", c == ctx ? 1 : 0);
   P(cuCtxGetDevice(&v));
   P(cuCtxGetId(c, &id));
   P(cuCtxSynchronize());
@@ -233,11 +203,9 @@ void dead_current_context() {
   P(cuCtxPopCurrent_v2(&c));
 }
 
-void events_of_a_dead_context() {
-  World w(false);
-  H s = w.s, e = w.e, c2 = nullptr, e2 = nullptr, s2 = nullptr, g = nullptr, x = nullptr;
-  float ms = -1;
-  Q(cuCtxCreate_v2(&c2, 0, w.dev));
+CASE(events_of_a_dead_context, Unloaded) {
+  H c2 = nullptr, e2 = nullptr, s2 = nullptr;
+  Q(cuCtxCreate_v2(&c2, 0, dev));
   Q(cuStreamCreate(&s2, 1));
   Q(cuEventCreate(&e2, 0));
   Q(cuEventRecord(e2, s2));
@@ -255,27 +223,21 @@ void events_of_a_dead_context() {
   P(cuCtxSetCurrent(c2));
 }
 
-void made_context() {
-  Initialised w;
-  H c = nullptr, now = nullptr;
-  unsigned long long id = 0;
+CASE(made_context, Initialised) {
+  H now = nullptr;
   P(cuCtxGetId(nullptr, &id));
   P(cuCtxCreate_v2(&c, 0, 0));
   P(cuCtxDestroy_v2(c));
   P(cuCtxGetCurrent(&now));
-  std::printf("  the one before is current %d\n", now == w.ctx ? 1 : 0);
+  std::printf("  the one before is current %d\n", now == ctx ? 1 : 0);
   P(cuCtxDestroy_v2(w.ctx));
   P(cuCtxSetCurrent(nullptr));
   P(cuCtxPopCurrent_v2(&now));
   P(cuCtxSetCurrent(nullptr));
 }
 
-void bad_arguments() {
-  World w(false);
-  H s = w.s, e = w.e, h = nullptr;
-  int v = 0;
+CASE(bad_arguments, Unloaded) {
   int m = 7;
-  Ptr d = 0;
   P(cuEventCreate(&h, 4));
   P(cuEventCreate(nullptr, 0));
   P(cuStreamCreate(&h, 2));
@@ -294,14 +256,11 @@ void bad_arguments() {
   P(cuGraphCreate(&h, 1));
 }
 
-void memory_on_foreign_thread() {
-  World w(false);
-  Ptr d = 0;
+CASE(memory_on_foreign_thread, Unloaded) {
   void* p = nullptr;
   Q(cuMemAlloc_v2(&d, 64));
   Q(cuMemHostAlloc(&p, 64, 0));
   std::thread([&] {
-    H s = w.s;
     Ptr a = 0, b = 0;
     std::size_t free = 0, total = 0;
     P(cuMemAlloc_v2(&a, 64));
@@ -313,11 +272,8 @@ void memory_on_foreign_thread() {
   }).join();
 }
 
-void gate() {
-  World w;
-  H s = w.s, e = w.e, t = w.t;
+CASE(gate, World) {
   void* p = nullptr;
-  Ptr d = 0;
   Q(cuMemHostAlloc(&p, 64, 2));
   P(cuMemHostGetDevicePointer_v2(&d, p, 0));
   auto* word = static_cast<volatile std::uint32_t*>(p);
@@ -340,15 +296,11 @@ void gate() {
   P(cuMemsetD32Async(d + 2, 9, 4, s));
 }
 
-void sticky_the_rest() {
-  World w;
-  H s = w.s, t = w.t, e = w.e, u = w.u, c = nullptr, h = nullptr;
-  int m = 2, v = 0, active = 0;
+CASE(sticky_the_rest, World) {
+  int active = 0;
   unsigned flags = 0;
-  unsigned long long id = 0;
   std::size_t a = 0, b = 0;
   void *p = nullptr, *p2 = nullptr;
-  Ptr d = 0;
   Q(cuMemAlloc_v2(&d, 64));
   Q(cuMemHostAlloc(&p, 64, 0));
   Q(boom(s));
@@ -380,27 +332,5 @@ void sticky_the_rest() {
 }
 
 }  // namespace
-
-const Case kExtraCases[] = {
-    {"cap_relaxed_self", cap_relaxed_self},
-    {"guard_self", guard_self},
-    {"cap_legacy_more", cap_legacy_more},
-    {"cap_fork_without_work", cap_fork_without_work},
-    {"cap_invalid_forks", cap_invalid_forks},
-    {"cap_stale_in_another", cap_stale_in_another},
-    {"log_of_refusals", log_of_refusals},
-    {"cap_nodes", cap_nodes},
-    {"cap_host_memory", cap_host_memory},
-    {"cap_relaxed_graphs", cap_relaxed_graphs},
-    {"primary_again", primary_again},
-    {"dead_current_context", dead_current_context},
-    {"events_of_a_dead_context", events_of_a_dead_context},
-    {"made_context", made_context},
-    {"bad_arguments", bad_arguments},
-    {"memory_on_foreign_thread", memory_on_foreign_thread},
-    {"gate", gate},
-    {"sticky_the_rest", sticky_the_rest},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -4,9 +4,7 @@
 namespace conformance {
 namespace {
 
-void graph_lifetime() {
-  World w;
-  H s = w.s, t = w.t, x = nullptr;
+CASE(graph_lifetime, World) {
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 20000));
   H g = end(s);
@@ -21,9 +19,7 @@ void graph_lifetime() {
   P(cuStreamSynchronize(t));
 }
 
-void graph_double_destroy() {
-  World w(false);
-  H g = nullptr;
+CASE(graph_double_destroy, Unloaded) {
   Q(cuGraphCreate(&g, 0));
   P(cuGraphDestroy(g));
   P(cuGraphDestroy(g));
@@ -36,24 +32,19 @@ H exec_of_empty_graph() {
   return x;
 }
 
-void graphexec_double_destroy() {
-  World w(false);
+CASE(graphexec_double_destroy, Unloaded) {
   H x = exec_of_empty_graph();
   P(cuGraphExecDestroy(x));
   P(cuGraphExecDestroy(x));
 }
 
-void graphexec_use_after_destroy() {
-  World w(false);
-  H s = w.s, x = exec_of_empty_graph();
+CASE(graphexec_use_after_destroy, Unloaded) {
+  H x = exec_of_empty_graph();
   Q(cuGraphExecDestroy(x));
   P(cuGraphLaunch(x, s));
 }
 
-void graph_null() {
-  World w(false);
-  H s = w.s, x = nullptr;
-  std::size_t n = 0;
+CASE(graph_null, Unloaded) {
   P(cuGraphLaunch(nullptr, s));
   P(cuGraphDestroy(nullptr));
   P(cuGraphExecDestroy(nullptr));
@@ -62,14 +53,5 @@ void graph_null() {
 }
 
 }  // namespace
-
-const Case kGraphCases[] = {
-    {"graph_lifetime", graph_lifetime},
-    {"graph_double_destroy", graph_double_destroy},
-    {"graphexec_double_destroy", graphexec_double_destroy},
-    {"graphexec_use_after_destroy", graphexec_use_after_destroy},
-    {"graph_null", graph_null},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

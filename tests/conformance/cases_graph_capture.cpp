@@ -19,8 +19,7 @@ struct Scene : World {
     Q(cuGraphInstantiateWithFlags(&y, timed, 0));
     node = nodes_of(timed)[0];
   }
-  H g = nullptr, x = nullptr, g2 = nullptr, timed = nullptr, y = nullptr, node = nullptr;
-  Ptr d = 0;
+  H g2 = nullptr, timed = nullptr, node = nullptr;
   void* pinned = nullptr;
 };
 
@@ -52,8 +51,8 @@ void cap_graph_calls(int mode) {
   in([&] { P(cuGraphDestroy(g2)); });
 }
 
-void cap_graph_calls_tl() { cap_graph_calls(1); }
-void cap_graph_calls_relaxed() { cap_graph_calls(2); }
+CASE(cap_graph_calls_tl, Untouched) { cap_graph_calls(1); }
+CASE(cap_graph_calls_relaxed, Untouched) { cap_graph_calls(2); }
 
 void cap_memory_calls(int mode) {
   Scene w;
@@ -74,17 +73,14 @@ void cap_memory_calls(int mode) {
   in([&] { P(cuMemFreeAsync(p, t)); });
 }
 
-void cap_memory_calls_global() { cap_memory_calls(0); }
-void cap_memory_calls_tl() { cap_memory_calls(1); }
+CASE(cap_memory_calls_global, Untouched) { cap_memory_calls(0); }
+CASE(cap_memory_calls_tl, Untouched) { cap_memory_calls(1); }
 
 // The graph in the making can be looked into, and is not yet the program's.
-void cap_own_graph() {
-  World w;
-  H s = w.s, gg = nullptr, node = nullptr, x = nullptr, mine = nullptr;
+CASE(cap_own_graph, World) {
+  H gg = nullptr, node = nullptr, mine = nullptr;
   const H* tips = nullptr;
-  int state = -1, m = 2;
-  std::size_t n = 0;
-  unsigned long long id = 0;
+  int state = -1;
   KernelNode k = {};
   const char* name = nullptr;
   P(cuStreamBeginCapture_v2(s, 1));
@@ -116,9 +112,8 @@ void cap_own_graph() {
   if (mine != nullptr) nodes(mine);
 }
 
-void cap_destroy_own_graph() {
-  World w;
-  H s = w.s, gg = nullptr;
+CASE(cap_destroy_own_graph, World) {
+  H gg = nullptr;
   int state = -1;
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
@@ -127,9 +122,7 @@ void cap_destroy_own_graph() {
   status(s);
 }
 
-void cap_context_of_stream() {
-  World w;
-  H s = w.s, c = nullptr;
+CASE(cap_context_of_stream, World) {
   P(cuStreamBeginCapture_v2(s, 1));
   P(cuStreamGetCtx(s, &c));
   P(cuStreamQuery(s));
@@ -140,9 +133,8 @@ void cap_context_of_stream() {
 }
 
 // The log's lines for each refused call.
-void log_of_more_refusals() {
-  Scene w;
-  H s = w.s, t = w.t, u = w.u, e = w.e, x = w.x, g = nullptr;
+CASE(log_of_more_refusals, Scene) {
+  H g = nullptr;
   unsigned from = 0;
   Ptr d = 0;
   Update up = {};
@@ -198,17 +190,5 @@ void log_of_more_refusals() {
 }
 
 }  // namespace
-
-const Case kGraphCaptureCases[] = {
-    {"cap_graph_calls_tl", cap_graph_calls_tl},
-    {"cap_graph_calls_relaxed", cap_graph_calls_relaxed},
-    {"cap_memory_calls_global", cap_memory_calls_global},
-    {"cap_memory_calls_tl", cap_memory_calls_tl},
-    {"cap_own_graph", cap_own_graph},
-    {"cap_destroy_own_graph", cap_destroy_own_graph},
-    {"cap_context_of_stream", cap_context_of_stream},
-    {"log_of_more_refusals", log_of_more_refusals},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

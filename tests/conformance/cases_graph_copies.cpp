@@ -6,31 +6,28 @@
 namespace conformance {
 namespace {
 
-void copies_added() {
-  Edges w(false);
-  H s = w.s, x = nullptr, from[2] = {}, to[2] = {};
+CASE(copies_added, EdgesOnly) {
+  H from[2] = {}, to[2] = {};
   Edge data[2] = {};
   std::size_t count = 2;
   CopyNode read = {};
-  nodes(w.g);
+  nodes(g);
   P(cuGraphGetEdges_v2(w.g, from, to, data, &count));
   std::printf("  edges %zu type %d %d\n", count, data[0].type, data[1].type);
   P(cuGraphMemcpyNodeGetParams(w.first, &read));
   std::printf("  size %zu %zu %zu same %d %d\n", read.width, read.height, read.depth,
-              read.source.device == w.in ? 1 : 0, read.target.device == w.inside ? 1 : 0);
+              read.source.device == in ? 1 : 0, read.target.device == inside ? 1 : 0);
   P(cuGraphInstantiateWithFlags(&x, w.g, 1));
   P(cuGraphLaunch(x, s));
-  show("out", w.out);
+  show("out", out);
 }
 
-void copies_add_arguments() {
-  Edges w;
-  H g = w.g, first = w.first, body = w.body, last = w.last, n = nullptr, other = nullptr;
-  H ctx = w.ctx;
-  const CopyNode good = copy_between(w.in, w.inside);
-  CopyNode nothing = copy_between(w.in, w.inside, 0);
-  CopyNode nowhere = copy_between(64, w.inside);
-  CopyNode flat = copy_between(w.in, w.inside);
+CASE(copies_add_arguments, Edges) {
+  H n = nullptr, other = nullptr;
+  const CopyNode good = copy_between(in, inside);
+  CopyNode nothing = copy_between(in, inside, 0);
+  CopyNode nowhere = copy_between(64, inside);
+  CopyNode flat = copy_between(in, inside);
   flat.height = 0;
   Q(cuGraphCreate(&other, 0));
   P(cuGraphAddMemcpyNode(nullptr, g, nullptr, 0, &good, ctx));
@@ -51,12 +48,10 @@ void copies_add_arguments() {
 }
 
 // A launch keeps the addresses that it was launched with, also one that has not begun.
-void copies_pointed() {
-  Edges w;
-  H s = w.s, x = w.x, first = w.first, last = w.last, ctx = w.ctx;
+CASE(copies_pointed, Edges) {
   const Ptr in = filled(s, 5), out = filled(s, 6);
-  const CopyNode into = copy_between(in, w.inside), from = copy_between(w.between, out);
-  const CopyNode back = copy_between(w.in, w.inside);
+  const CopyNode into = copy_between(in, inside), from = copy_between(between, out);
+  const CopyNode back = copy_between(w.in, inside);
   Q(spin(s, 20000));
   P(cuGraphLaunch(x, s));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
@@ -70,50 +65,44 @@ void copies_pointed() {
   show("third out", out);
 }
 
-void copies_switched() {
-  Edges w;
-  H s = w.s, x = w.x, first = w.first, body = w.body, last = w.last, ctx = w.ctx;
+CASE(copies_switched, Edges) {
   const Ptr in = filled(s, 5);
-  const CopyNode into = copy_between(in, w.inside);
+  const CopyNode into = copy_between(in, inside);
   P(cuGraphNodeSetEnabled(x, first, 0));
   P(cuGraphLaunch(x, s));
-  show("out", w.out);
+  show("out", out);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
   P(cuGraphLaunch(x, s));
-  show("out, set while it is off", w.out);
+  show("out, set while it is off", out);
   P(cuGraphNodeSetEnabled(x, first, 1));
   P(cuGraphLaunch(x, s));
-  show("out, on again", w.out);
-  Q(cuMemsetD32Async(w.out, 9, kBytes / 4, s));
+  show("out, on again", out);
+  Q(cuMemsetD32Async(out, 9, kBytes / 4, s));
   P(cuGraphNodeSetEnabled(x, body, 0));
   P(cuGraphNodeSetEnabled(x, body, 0));
   P(cuGraphNodeSetEnabled(x, last, 0));
   P(cuGraphLaunch(x, s));
-  show("out, all but one off", w.out);
+  show("out, all but one off", out);
   P(cuGraphNodeSetEnabled(nullptr, body, 1));
   P(cuGraphNodeSetEnabled(x, nullptr, 1));
 }
 
 // A launch that has not begun when a copy is switched off does it still.
-void copies_switched_in_flight() {
-  Edges w;
-  H s = w.s, x = w.x, last = w.last;
+CASE(copies_switched_in_flight, Edges) {
   Q(spin(s, 20000));
   P(cuGraphLaunch(x, s));
   P(cuGraphNodeSetEnabled(x, last, 0));
   P(cuStreamQuery(s));
-  show("out", w.out);
+  show("out", out);
 }
 
-void copies_switch_other_nodes() {
-  World w;
-  H s = w.s, x = nullptr, y = nullptr;
+CASE(copies_switch_other_nodes, World) {
   Ptr d = filled(s, 1);
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
   Q(cuMemsetD32Async(d, 1, 4, s));
-  Q(cuEventRecordWithFlags(w.e, s, 1));
-  Q(cuStreamWaitEvent(s, w.f, 1));
+  Q(cuEventRecordWithFlags(e, s, 1));
+  Q(cuStreamWaitEvent(s, f, 1));
   H g = end(s);
   const auto all = nodes_of(g);
   H kernel = all[0], memset = all[1], record = all[2], wait = all[3];
@@ -126,14 +115,12 @@ void copies_switch_other_nodes() {
   P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
   H other = nullptr;
-  w.make_graph(&other, &y);
+  make_graph(&other, &y);
   P(cuGraphNodeSetEnabled(y, kernel, 0));
 }
 
 // What is refused changes nothing.
-void copies_refused() {
-  Edges w;
-  H s = w.s, x = w.x, y = nullptr, first = w.first, body = w.body, ctx = w.ctx;
+CASE(copies_refused, Edges) {
   H other = nullptr;
   void* pinned = nullptr;
   Ptr mapped = 0;
@@ -142,18 +129,17 @@ void copies_refused() {
   Q(cuMemHostAlloc(&pinned, 2 * kBytes, 2));
   Q(cuMemHostGetDevicePointer_v2(&mapped, pinned, 0));
   std::memset(pinned, 7, 2 * kBytes);
-  const CopyNode of_pinned = copy_between(mapped, w.inside);
-  CopyNode of_host = copy_between(0, w.inside);
+  const CopyNode of_pinned = copy_between(mapped, inside);
+  CopyNode of_host = copy_between(0, inside);
   of_host.source.type = kOnHost;
   of_host.source.host = pinned;
-  const CopyNode of_pageable =
-      copy_between(reinterpret_cast<std::uintptr_t>(&pageable[0]), w.inside);
-  const CopyNode of_nothing = copy_between(64, w.inside);
-  CopyNode two_rows = copy_between(in, w.inside, kBytes / 2);
+  const CopyNode of_pageable = copy_between(reinterpret_cast<std::uintptr_t>(&pageable[0]), inside);
+  const CopyNode of_nothing = copy_between(64, inside);
+  CopyNode two_rows = copy_between(in, inside, kBytes / 2);
   two_rows.height = 2;
   two_rows.source.pitch = two_rows.target.pitch = kBytes / 2;
-  const CopyNode no_bytes = copy_between(in, w.inside, 0);
-  const CopyNode good = copy_between(in, w.inside);
+  const CopyNode no_bytes = copy_between(in, inside, 0);
+  const CopyNode good = copy_between(in, inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pinned, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_host, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pageable, ctx));
@@ -161,56 +147,50 @@ void copies_refused() {
   P(cuGraphExecMemcpyNodeSetParams(x, first, &two_rows, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &no_bytes, ctx));
   P(cuGraphLaunch(x, s));
-  show("out", w.out);
-  w.make_graph(&other, &y);
+  show("out", out);
+  make_graph(&other, &y);
   P(cuGraphExecMemcpyNodeSetParams(y, first, &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, nodes_of(other)[0], &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, body, &good, ctx));
   P(cuGraphLaunch(x, s));
-  show("inside", w.inside);
+  show("inside", inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, nullptr, ctx));
   P(cuGraphExecMemcpyNodeSetParams(nullptr, first, &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, nullptr, &good, ctx));
 }
 
-void copies_of_another_size() {
-  Edges w;
-  H s = w.s, x = w.x, first = w.first, ctx = w.ctx;
+CASE(copies_of_another_size, Edges) {
   const Ptr in = filled(s, 5);
-  const CopyNode shorter = copy_between(in, w.inside, kBytes / 2);
-  const CopyNode longer = copy_between(in, w.inside, 2 * kBytes);
-  const CopyNode too_long = copy_between(in, w.inside, std::size_t{1} << 40);
+  const CopyNode shorter = copy_between(in, inside, kBytes / 2);
+  const CopyNode longer = copy_between(in, inside, 2 * kBytes);
+  const CopyNode too_long = copy_between(in, inside, std::size_t{1} << 40);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &shorter, ctx));
   P(cuGraphLaunch(x, s));
-  show("inside", w.inside);
+  show("inside", inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &longer, ctx));
   P(cuGraphLaunch(x, s));
-  show("inside", w.inside);
+  show("inside", inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &too_long, ctx));
 }
 
 // Memory that was allocated in the order of a stream, and an address within an array.
-void copies_of_other_memory() {
-  Edges w;
-  H s = w.s, x = w.x, first = w.first, ctx = w.ctx;
+CASE(copies_of_other_memory, Edges) {
   Ptr pooled = 0;
   Q(cuMemAllocAsync(&pooled, kBytes, s));
   Q(cuMemsetD32Async(pooled, 8, kBytes / 4, s));
   const Ptr in = filled(s, 5);
-  const CopyNode of_pool = copy_between(pooled, w.inside), offset = copy_between(in + 4, w.inside);
+  const CopyNode of_pool = copy_between(pooled, inside), offset = copy_between(in + 4, inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pool, ctx));
   P(cuGraphLaunch(x, s));
-  show("out", w.out);
+  show("out", out);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &offset, ctx));
   P(cuGraphLaunch(x, s));
-  show("out", w.out);
+  show("out", out);
   P(cuMemFreeAsync(pooled, s));
 }
 
 // An update sets the addresses of the other graph; whether what is off stays off shows at the end.
-void copies_updated() {
-  Edges w;
-  H s = w.s, x = w.x, first = w.first;
+CASE(copies_updated, Edges) {
   Update u = {-1, nullptr, nullptr};
   Edges v(false);
   P(cuGraphNodeSetEnabled(x, first, 0));
@@ -222,11 +202,8 @@ void copies_updated() {
 }
 
 // Changes of an executable graph while a stream of this thread is being captured.
-void copies_changed_in_capture() {
-  Edges w;
-  H s = w.s, t = w.t, x = w.x, first = w.first, ctx = w.ctx;
-  unsigned long long id = 0;
-  const CopyNode into = copy_between(w.in, w.inside);
+CASE(copies_changed_in_capture, Edges) {
+  const CopyNode into = copy_between(in, inside);
   Q(cuStreamBeginCapture_v2(t, 0));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
   P(cuGraphNodeSetEnabled(x, first, 0));
@@ -236,17 +213,14 @@ void copies_changed_in_capture() {
   end(t);
 }
 
-void copies_in_a_circle() {
-  Edges w(false);
-  H g = w.g, first = w.first, last = w.last, x = nullptr;
+CASE(copies_in_a_circle, EdgesOnly) {
   P(cuGraphAddDependencies(g, &last, &first, 1));
   P(cuGraphInstantiateWithFlags(&x, g, 1));
 }
 
 // What a copy in the graph itself may be changed to.
-void copies_of_a_template() {
-  Edges w;
-  H s = w.s, x = w.x, y = nullptr, first = w.first, other = nullptr, ctx = w.ctx;
+CASE(copies_of_a_template, Edges) {
+  H other = nullptr;
   void* pinned = nullptr;
   Ptr mapped = 0, pooled = 0;
   Q(cuMemHostAlloc(&pinned, 2 * kBytes, 2));
@@ -255,10 +229,10 @@ void copies_of_a_template() {
   Q(cuMemAllocAsync(&pooled, 2 * kBytes, s));
   Q(cuMemsetD32Async(pooled, 8, 2 * kBytes / 4, s));
   const Ptr in = filled(s, 5);
-  const CopyNode good = copy_between(in, w.inside), no_bytes = copy_between(in, w.inside, 0);
-  const CopyNode nowhere = copy_between(64, w.inside), of_pinned = copy_between(mapped, w.inside);
-  const CopyNode of_pool = copy_between(pooled, w.inside);
-  w.make_graph(&other, nullptr);
+  const CopyNode good = copy_between(in, inside), no_bytes = copy_between(in, inside, 0);
+  const CopyNode nowhere = copy_between(64, inside), of_pinned = copy_between(mapped, inside);
+  const CopyNode of_pool = copy_between(pooled, inside);
+  make_graph(&other, nullptr);
   H kernel = nodes_of(other)[0];
   P(cuGraphMemcpyNodeSetParams(nullptr, &good));
   P(cuGraphMemcpyNodeSetParams(first, nullptr));
@@ -269,9 +243,9 @@ void copies_of_a_template() {
   P(cuGraphMemcpyNodeSetParams(first, &of_pool));
   P(cuGraphInstantiateWithFlags(&y, w.g, 1));
   P(cuGraphLaunch(y, s));
-  show("out", w.out);
+  show("out", out);
   P(cuGraphLaunch(x, s));
-  show("out of the one before", w.out);
+  show("out of the one before", out);
   P(cuGraphExecMemcpyNodeSetParams(y, first, &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(y, first, &of_pinned, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pool, ctx));
@@ -279,22 +253,5 @@ void copies_of_a_template() {
 }
 
 }  // namespace
-
-const Case kGraphCopyCases[] = {
-    {"copies_added", copies_added},
-    {"copies_add_arguments", copies_add_arguments},
-    {"copies_pointed", copies_pointed},
-    {"copies_switched", copies_switched},
-    {"copies_switched_in_flight", copies_switched_in_flight},
-    {"copies_switch_other_nodes", copies_switch_other_nodes},
-    {"copies_refused", copies_refused},
-    {"copies_of_another_size", copies_of_another_size},
-    {"copies_of_other_memory", copies_of_other_memory},
-    {"copies_updated", copies_updated},
-    {"copies_changed_in_capture", copies_changed_in_capture},
-    {"copies_in_a_circle", copies_in_a_circle},
-    {"copies_of_a_template", copies_of_a_template},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -4,10 +4,8 @@
 namespace conformance {
 namespace {
 
-void instantiate_flags() {
-  World w;
-  H s = w.s, g = nullptr, x = nullptr;
-  w.make_graph(&g, nullptr);
+CASE(instantiate_flags, World) {
+  make_graph(&g, nullptr);
   P(cuGraphInstantiateWithFlags(&x, g, 1));
   P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
@@ -15,10 +13,8 @@ void instantiate_flags() {
   P(cuGraphInstantiateWithFlags(&x, g, 1 << 20));
 }
 
-void upload() {
-  World w;
-  H s = w.s, u = w.u, g = nullptr, x = nullptr;
-  w.make_graph(&g, &x);
+CASE(upload, World) {
+  make_graph(&g, &x);
   P(cuGraphUpload(x, s));
   P(cuGraphUpload(x, s));
   P(cuGraphUpload(x, u));
@@ -43,15 +39,13 @@ struct Timed : World {
     last = all[2];
     Q(cuGraphInstantiateWithFlags(&x, g, 0));
   }
-  H g = nullptr, x = nullptr, first = nullptr, kernel = nullptr, last = nullptr;
+  H first = nullptr, kernel = nullptr, last = nullptr;
 };
 
 // The last launch crashes: another event was set after one of the graph's had been destroyed.
-void exec_set_event() {
-  Timed w;
-  H s = w.s, x = w.x, f = w.f, first = w.first, last = w.last, a = nullptr, b = nullptr;
+CASE(exec_set_event, Timed) {
+  H a = nullptr, b = nullptr;
   H n = nullptr, out = nullptr;
-  float ms = -1;
   Q(cuEventCreate(&a, 0));
   Q(cuEventCreate(&b, 0));
   Q(cuEventCreate(&n, 2));
@@ -66,7 +60,7 @@ void exec_set_event() {
   P(cuStreamSynchronize(s));
   P(cuEventElapsedTime_v2(&ms, b, f));
   P(cuGraphEventRecordNodeGetEvent(first, &out));
-  std::printf("  same %d\n", out == w.e ? 1 : 0);
+  std::printf("  same %d\n", out == e ? 1 : 0);
   P(cuEventDestroy_v2(b));
   P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
@@ -74,9 +68,8 @@ void exec_set_event() {
   P(cuGraphLaunch(x, s));
 }
 
-void exec_set_untimed_event() {
-  Timed w;
-  H s = w.s, x = w.x, last = w.last, n = nullptr;
+CASE(exec_set_untimed_event, Timed) {
+  H n = nullptr;
   Q(cuEventCreate(&n, 2));
   P(cuGraphExecEventRecordNodeSetEvent(x, last, n));
   P(cuGraphLaunch(x, s));
@@ -85,16 +78,15 @@ void exec_set_untimed_event() {
   P(cuEventQuery(n));
 }
 
-void exec_set_event_arguments() {
-  Timed w;
-  H s = w.s, x = w.x, kernel = w.kernel, first = w.first, a = nullptr, g2 = nullptr;
+CASE(exec_set_event_arguments, Timed) {
+  H a = nullptr, g2 = nullptr;
   Q(cuEventCreate(&a, 0));
   P(cuGraphExecEventRecordNodeSetEvent(x, kernel, a));
   P(cuGraphExecEventRecordNodeSetEvent(x, nullptr, a));
   P(cuGraphExecEventRecordNodeSetEvent(nullptr, first, a));
   P(cuGraphExecEventRecordNodeSetEvent(x, first, nullptr));
   Q(cuStreamBeginCapture_v2(s, 1));
-  Q(cuEventRecordWithFlags(w.f, s, 1));
+  Q(cuEventRecordWithFlags(f, s, 1));
   Q(cuStreamEndCapture(s, &g2));
   H foreign = nodes_of(g2)[0];
   P(cuGraphExecEventRecordNodeSetEvent(x, foreign, a));
@@ -102,29 +94,25 @@ void exec_set_event_arguments() {
   P(cuStreamSynchronize(s));
 }
 
-void exec_set_event_of_another_context() {
-  Timed w;
-  H s = w.s, x = w.x, first = w.first, c = nullptr, other = nullptr;
-  Q(cuCtxCreate_v2(&c, 0, w.dev));
+CASE(exec_set_event_of_another_context, Timed) {
+  H other = nullptr;
+  Q(cuCtxCreate_v2(&c, 0, dev));
   Q(cuEventCreate(&other, 0));
   P(cuGraphExecEventRecordNodeSetEvent(x, first, other));
   P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
 }
 
-void exec_set_event_after_graph() {
-  Timed w;
-  H x = w.x, g = w.g, first = w.first, a = nullptr;
+CASE(exec_set_event_after_graph, Timed) {
+  H a = nullptr;
   Q(cuEventCreate(&a, 0));
   P(cuGraphDestroy(g));
   P(cuGraphExecEventRecordNodeSetEvent(x, first, a));
 }
 
 // Two executable copies of one graph keep their events apart.
-void exec_set_event_twice() {
-  Timed w;
-  H s = w.s, x = w.x, y = nullptr, first = w.first, a = nullptr, f = w.f;
-  float ms = -1;
+CASE(exec_set_event_twice, Timed) {
+  H a = nullptr;
   Q(cuEventCreate(&a, 0));
   P(cuGraphInstantiateWithFlags(&y, w.g, 0));
   P(cuGraphExecEventRecordNodeSetEvent(y, first, a));
@@ -136,13 +124,11 @@ void exec_set_event_twice() {
   P(cuEventElapsedTime_v2(&ms, a, f));
 }
 
-void exec_set_event_of_child() {
-  Timed w;
-  H s = w.s, parent = nullptr, node = nullptr, inner = nullptr, x = nullptr, a = nullptr, f = w.f;
-  float ms = -1;
+CASE(exec_set_event_of_child, Timed) {
+  H parent = nullptr, node = nullptr, inner = nullptr, x = nullptr, a = nullptr;
   Q(cuEventCreate(&a, 0));
   Q(cuGraphCreate(&parent, 0));
-  Q(cuGraphAddChildGraphNode(&node, parent, nullptr, 0, w.g));
+  Q(cuGraphAddChildGraphNode(&node, parent, nullptr, 0, g));
   Q(cuGraphChildGraphNodeGetGraph(node, &inner));
   H first = nodes_of(inner)[0];
   Q(cuGraphInstantiateWithFlags(&x, parent, 0));
@@ -152,9 +138,7 @@ void exec_set_event_of_child() {
   P(cuEventElapsedTime_v2(&ms, a, f));
 }
 
-void exec_waits_for_event() {
-  World w;
-  H s = w.s, t = w.t, e = w.e, x = nullptr;
+CASE(exec_waits_for_event, World) {
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(cuStreamWaitEvent(s, e, 1));
   H g = end(s);
@@ -168,19 +152,5 @@ void exec_waits_for_event() {
 }
 
 }  // namespace
-
-const Case kGraphExecCases[] = {
-    {"instantiate_flags", instantiate_flags},
-    {"upload", upload},
-    {"exec_set_event", exec_set_event},
-    {"exec_set_untimed_event", exec_set_untimed_event},
-    {"exec_set_event_arguments", exec_set_event_arguments},
-    {"exec_set_event_of_another_context", exec_set_event_of_another_context},
-    {"exec_set_event_after_graph", exec_set_event_after_graph},
-    {"exec_set_event_twice", exec_set_event_twice},
-    {"exec_set_event_of_child", exec_set_event_of_child},
-    {"exec_waits_for_event", exec_waits_for_event},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -41,9 +41,8 @@ void filled(H node, Ptr target) {
               n.element_size, n.width, n.height, n.pitch, n.target == target ? 1 : 0);
 }
 
-void graph_kernels() {
-  World w;
-  H s = w.s, node = nullptr;
+CASE(graph_kernels, World) {
+  H node = nullptr;
   KernelNode old = {};
   Q(cuStreamBeginCapture_v2(s, 1));
   P(spin_shaped(s, {{4, 2, 1}, {32, 2, 1}, 64}));
@@ -57,9 +56,7 @@ void graph_kernels() {
   std::printf("  grid %u func=%s\n", old.grid[0], set_or_null(old.func));
 }
 
-void graph_kernel_of_library() {
-  World w;
-  H s = w.s;
+CASE(graph_kernel_of_library, World) {
   KernelNode n = {};
   const char* name = nullptr;
   Q(cuStreamBeginCapture_v2(s, 1));
@@ -70,10 +67,7 @@ void graph_kernel_of_library() {
   std::printf("  name %s\n", name != nullptr ? name : "NULL");
 }
 
-void graph_copies() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
+CASE(graph_copies, World) {
   void* pinned = nullptr;
   char pageable[64] = {};
   Q(cuMemAlloc_v2(&d, 256));
@@ -89,10 +83,7 @@ void graph_copies() {
   for (H one : nodes_of(g)) copied(one);
 }
 
-void graph_memsets() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
+CASE(graph_memsets, World) {
   Q(cuMemAlloc_v2(&d, 256));
   Q(cuStreamBeginCapture_v2(s, 1));
   P(cuMemsetD8Async(d, 7, 16, s));
@@ -106,9 +97,8 @@ void graph_memsets() {
   for (int i = 0; i < 3; ++i) filled(all[static_cast<std::size_t>(i)], d);
 }
 
-void graph_events() {
-  World w;
-  H s = w.s, e = w.e, f = w.f, out = nullptr;
+CASE(graph_events, World) {
+  H out = nullptr;
   Q(cuStreamBeginCapture_v2(s, 1));
   P(cuStreamWaitEvent(s, e, 1));
   P(cuEventRecordWithFlags(f, s, 1));
@@ -125,9 +115,8 @@ void graph_events() {
   std::printf("  same %d\n", out == f ? 1 : 0);
 }
 
-void graph_wrong_nodes() {
-  World w;
-  H s = w.s, f = w.f, out = nullptr;
+CASE(graph_wrong_nodes, World) {
+  H out = nullptr;
   KernelNode k = {};
   CopyNode c = {};
   MemsetNode m = {};
@@ -179,10 +168,7 @@ void edges(H graph) {
   std::printf("\n");
 }
 
-void graph_edges() {
-  World w;
-  H s = w.s, t = w.t, e = w.e;
-  std::size_t n = 0;
+CASE(graph_edges, World) {
   H from[8] = {}, to[8] = {};
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
@@ -220,9 +206,7 @@ void graph_edges() {
   P(cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, nullptr));
 }
 
-void graph_early_edges() {
-  World w;
-  H s = w.s;
+CASE(graph_early_edges, World) {
   std::size_t n = 8;
   H from[8] = {}, to[8] = {};
   Q(cuStreamBeginCapture_v2(s, 1));
@@ -239,9 +223,8 @@ void graph_early_edges() {
   std::printf("  n=%zu\n", n);
 }
 
-void graph_child() {
-  World w;
-  H s = w.s, e = w.e, g = nullptr, node = nullptr, second = nullptr, inner = nullptr, x = nullptr;
+CASE(graph_child, World) {
+  H node = nullptr, second = nullptr, inner = nullptr;
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 5000));
   P(cuEventRecordWithFlags(e, s, 1));
@@ -266,13 +249,5 @@ void graph_child() {
 }
 
 }  // namespace
-
-const Case kGraphNodeCases[] = {
-    {"graph_kernels", graph_kernels}, {"graph_kernel_of_library", graph_kernel_of_library},
-    {"graph_copies", graph_copies},   {"graph_memsets", graph_memsets},
-    {"graph_events", graph_events},   {"graph_wrong_nodes", graph_wrong_nodes},
-    {"graph_edges", graph_edges},     {"graph_early_edges", graph_early_edges},
-    {"graph_child", graph_child},     {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -25,8 +25,7 @@ struct Scene : World {
     Q(cuStreamSynchronize(s));
     Q(cuGraphKernelNodeGetParams_v2(kernel, &params));
   }
-  Ptr d = 0;
-  H g = nullptr, x = nullptr, kernel = nullptr, record = nullptr, set = nullptr;
+  H kernel = nullptr, record = nullptr, set = nullptr;
   KernelNode params = {};
 };
 
@@ -62,22 +61,20 @@ void ask_everything(Scene& w) {
   P(cuGraphDestroy(g));
 }
 
-void graphs_on_foreign_thread() {
-  Scene w;
-  std::thread([&] { ask_everything(w); }).join();
+CASE(graphs_on_foreign_thread, Scene) {
+  std::thread([&] { ask_everything(*this); }).join();
 }
 
-void sticky_graphs() {
-  Scene w;
-  Q(boom(w.s));
+CASE(sticky_graphs, Scene) {
+  Q(boom(s));
   P(cuStreamSynchronize(w.s));
-  ask_everything(w);
+  ask_everything(*this);
 }
 
 // A graph of an event record and its executable copy, made in a context of their own.
 struct Doomed : World {
   Doomed() {
-    H s2 = nullptr, h = nullptr;
+    H s2 = nullptr;
     Q(cuCtxCreate_v2(&c, 0, dev));
     Q(cuStreamCreate(&s2, 1));
     Q(cuStreamBeginCapture_v2(s2, 1));
@@ -86,13 +83,9 @@ struct Doomed : World {
     Q(cuStreamEndCapture(s2, &g));
     Q(cuGraphInstantiateWithFlags(&x, g, 0));
   }
-  H c = nullptr, g = nullptr, x = nullptr;
 };
 
-void graphs_of_dead_context() {
-  Doomed w;
-  H c = w.c, g = w.g, x = w.x;
-  std::size_t n = 0;
+CASE(graphs_of_dead_context, Doomed) {
   Update u = {};
   P(cuCtxDestroy_v2(c));
   P(cuGraphGetNodes(g, nullptr, &n));
@@ -100,21 +93,14 @@ void graphs_of_dead_context() {
   P(cuGraphExecDestroy(x));
 }
 
-void graph_of_dead_context() {
-  Doomed w;
-  H c = w.c, g = w.g;
+CASE(graph_of_dead_context, Doomed) {
   P(cuCtxDestroy_v2(c));
   P(cuGraphDestroy(g));
 }
 
-void fork_graph_calls() {
-  Scene w;
-  H s = w.s, t = w.t, f = w.f, g = w.g, x = w.x, record = w.record, kernel = w.kernel;
-  H h = nullptr;
-  Ptr d = w.d;
+CASE(fork_graph_calls, Scene) {
   char bytes[8] = {};
   int state = -1;
-  std::size_t n = 0;
   Update u = {};
   KernelNode k = {};
   const char* name = nullptr;
@@ -125,7 +111,7 @@ void fork_graph_calls() {
   child_row("graphGetNodes", [&] { return cuGraphGetNodes(g, nullptr, &n); });
   child_row("graphGetEdges", [&] { return cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, &n); });
   child_row("graphKernelParams", [&] { return cuGraphKernelNodeGetParams_v2(kernel, &k); });
-  child_row("funcGetName", [&] { return cuFuncGetName(&name, w.params.func); });
+  child_row("funcGetName", [&] { return cuFuncGetName(&name, params.func); });
   child_row("captureInfo", [&] {
     return cuStreamGetCaptureInfo_v2(s, &state, nullptr, nullptr, nullptr, nullptr);
   });
@@ -142,14 +128,5 @@ void fork_graph_calls() {
 }
 
 }  // namespace
-
-const Case kGraphStateCases[] = {
-    {"graphs_on_foreign_thread", graphs_on_foreign_thread},
-    {"sticky_graphs", sticky_graphs},
-    {"graphs_of_dead_context", graphs_of_dead_context},
-    {"graph_of_dead_context", graph_of_dead_context},
-    {"fork_graph_calls", fork_graph_calls},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

@@ -13,9 +13,7 @@ H captured(H s, Calls calls) {
   return g;
 }
 
-void graph_update() {
-  World w;
-  H s = w.s, x = nullptr;
+CASE(graph_update, World) {
   Update u = {};
   const auto spins = [&](int count, unsigned us) {
     Q(cuStreamBeginCapture_v2(s, 1));
@@ -44,10 +42,7 @@ void try_update(const char* what, H s, H own, H other) {
   P(cuStreamSynchronize(s));
 }
 
-void graph_updates() {
-  World w;
-  H s = w.s, t = w.t, e = w.e, f = w.f;
-  Ptr d = 0;
+CASE(graph_updates, World) {
   void* pinned = nullptr;
   Q(cuMemAlloc_v2(&d, 256));
   Q(cuMemHostAlloc(&pinned, 64, 0));
@@ -105,9 +100,7 @@ void graph_updates() {
              }));
 }
 
-void update_other_kernel() {
-  World w;
-  H s = w.s, x = nullptr;
+CASE(update_other_kernel, World) {
   Update u = {-1, nullptr, nullptr};
   H g = captured(s, [&] { Q(spin(s, 10)); });
   H other = captured(s, [&] { Q(boom(s)); });
@@ -116,9 +109,7 @@ void update_other_kernel() {
   result_of(u, other);
 }
 
-void update_allocation() {
-  World w;
-  H s = w.s, x = nullptr;
+CASE(update_allocation, World) {
   Ptr p = 0;
   Update u = {-1, nullptr, nullptr};
   const auto allocate = [&] {
@@ -131,9 +122,8 @@ void update_allocation() {
   result_of(u, other);
 }
 
-void update_child() {
-  World w;
-  H s = w.s, x = nullptr, node = nullptr, one = nullptr, two = nullptr, three = nullptr;
+CASE(update_child, World) {
+  H node = nullptr, one = nullptr, two = nullptr, three = nullptr;
   Update u = {-1, nullptr, nullptr};
   Q(cuGraphCreate(&one, 0));
   Q(cuGraphCreate(&two, 0));
@@ -156,9 +146,7 @@ void update_child() {
   P(cuStreamSynchronize(s));
 }
 
-void update_running() {
-  World w;
-  H s = w.s, x = nullptr;
+CASE(update_running, World) {
   Update u = {-1, nullptr, nullptr};
   H g = captured(s, [&] { Q(spin(s, 20000)); });
   H other = captured(s, [&] { Q(spin(s, 10)); });
@@ -174,11 +162,9 @@ void update_running() {
 }
 
 // After an update the nodes of the first graph still name those of the executable copy.
-void update_then_set_event() {
-  World w;
-  H s = w.s, e = w.e, f = w.f, x = nullptr, a = nullptr;
+CASE(update_then_set_event, World) {
+  H a = nullptr;
   Update u = {-1, nullptr, nullptr};
-  float ms = -1;
   Q(cuEventCreate(&a, 0));
   const auto timed = [&](H event) {
     return captured(s, [&] { Q(cuEventRecordWithFlags(event, s, 1)); });
@@ -194,9 +180,8 @@ void update_then_set_event() {
   P(cuEventElapsedTime_v2(&ms, a, a));
 }
 
-void update_arguments() {
-  World w;
-  H s = w.s, x = nullptr, node = nullptr;
+CASE(update_arguments, World) {
+  H node = nullptr;
   Update u = {-1, nullptr, nullptr};
   int result = -1;
   H g = captured(s, [&] { Q(spin(s, 10)); });
@@ -217,17 +202,5 @@ void update_arguments() {
 }
 
 }  // namespace
-
-const Case kGraphUpdateCases[] = {
-    {"graph_update", graph_update},
-    {"graph_updates", graph_updates},
-    {"update_other_kernel", update_other_kernel},
-    {"update_allocation", update_allocation},
-    {"update_child", update_child},
-    {"update_running", update_running},
-    {"update_then_set_event", update_then_set_event},
-    {"update_arguments", update_arguments},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

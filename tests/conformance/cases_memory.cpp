@@ -6,10 +6,7 @@
 namespace conformance {
 namespace {
 
-void memory_values() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
+CASE(memory_values, World) {
   unsigned char bytes[32] = {};
   Q(cuMemAlloc_v2(&d, 256));
   P(cuMemsetD8Async(d, 0x5a, 3, s));
@@ -28,10 +25,7 @@ void memory_values() {
   std::printf("  text %s\n", reinterpret_cast<const char*>(bytes));
 }
 
-void memory_arguments() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
+CASE(memory_arguments, World) {
   char bytes[8] = {};
   Q(cuMemAlloc_v2(&d, 256));
   P(cuMemsetD8Async(d, 1, 0, s));
@@ -51,10 +45,7 @@ void memory_arguments() {
 }
 
 // Whether a copy to memory that is not pinned has waited for the stream when it returns.
-void copy_to_pageable() {
-  World w;
-  H s = w.s;
-  Ptr d = 0;
+CASE(copy_to_pageable, World) {
   void* pinned = nullptr;
   char pageable[8] = {};
   Q(cuMemAlloc_v2(&d, 256));
@@ -68,9 +59,8 @@ void copy_to_pageable() {
   P(cuStreamSynchronize(s));
 }
 
-void cap_asyncalloc() {
-  World w;
-  H s = w.s, x = nullptr, x2 = nullptr;
+CASE(cap_asyncalloc, World) {
+  H x2 = nullptr;
   Ptr p = 0;
   Q(cuStreamBeginCapture_v2(s, 1));
   P(cuMemAllocAsync(&p, 4096, s));
@@ -87,9 +77,8 @@ void cap_asyncalloc() {
   P(cuGraphInstantiateWithFlags(&x2, g, 0));
 }
 
-void graph_allocations() {
-  World w;
-  H s = w.s, x = nullptr, x2 = nullptr;
+CASE(graph_allocations, World) {
+  H x2 = nullptr;
   Ptr p = 0, q = 0;
   AllocNode params = {};
   Q(cuStreamBeginCapture_v2(s, 1));
@@ -118,9 +107,7 @@ void graph_allocations() {
   P(cuGraphDestroy(g));
 }
 
-void free_in_order() {
-  World w;
-  H s = w.s;
+CASE(free_in_order, World) {
   Ptr p = 0;
   P(cuMemAllocAsync(&p, 4096, s));
   P(cuMemsetD8Async(p, 1, 4096, s));
@@ -135,15 +122,5 @@ void free_in_order() {
 }
 
 }  // namespace
-
-const Case kMemoryCases[] = {
-    {"memory_values", memory_values},
-    {"memory_arguments", memory_arguments},
-    {"copy_to_pageable", copy_to_pageable},
-    {"cap_asyncalloc", cap_asyncalloc},
-    {"graph_allocations", graph_allocations},
-    {"free_in_order", free_in_order},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

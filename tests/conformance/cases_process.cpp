@@ -9,9 +9,7 @@
 namespace conformance {
 namespace {
 
-void after_fork() {
-  World w(false);
-  H s = w.s, e = w.e;
+CASE(after_fork, Unloaded) {
   const int outcome = in_child([&] {
     int v = 0;
     H c = nullptr;
@@ -29,16 +27,12 @@ void after_fork() {
   P(cuStreamSynchronize(s));
 }
 
-void fork_calls() {
-  World w;
-  H s = w.s, e = w.e, f = w.f, g = nullptr, x = nullptr;
-  w.make_graph(&g, &x);
+CASE(fork_calls, World) {
+  make_graph(&g, &x);
   Q(cuGraphLaunch(x, s));
   Q(cuCtxSynchronize());
-  H h = nullptr;
   void* entry = nullptr;
   float ms = 0;
-  int v = 0;
   child_row("eventElapsed", [&] { return cuEventElapsedTime_v2(&ms, e, f); });
   child_row("eventSync", [&] { return cuEventSynchronize(e); });
   child_row("eventDestroy", [&] { return cuEventDestroy_v2(f); });
@@ -49,7 +43,7 @@ void fork_calls() {
   child_row("graphExecDestroy", [&] { return cuGraphExecDestroy(x); });
   child_row("graphDestroy", [&] { return cuGraphDestroy(g); });
   child_row("graphLaunch", [&] { return cuGraphLaunch(x, s); });
-  child_row("primaryRelease", [&] { return cuDevicePrimaryCtxRelease_v2(w.dev); });
+  child_row("primaryRelease", [&] { return cuDevicePrimaryCtxRelease_v2(dev); });
   child_row("getProcAddress",
             [&] { return cuGetProcAddress_v2("cuInit", &entry, 12000, 0, nullptr); });
   P(cuEventQuery(e));
@@ -57,11 +51,7 @@ void fork_calls() {
   P(cuStreamSynchronize(s));
 }
 
-void fork_more_calls() {
-  World w(false);
-  H s = w.s, e = w.e, f = w.f, h = nullptr, c = nullptr;
-  Ptr d = 0;
-  int m = 2, v = 0;
+CASE(fork_more_calls, Unloaded) {
   Q(cuMemAlloc_v2(&d, 64));
   child_row("streamQuery", [&] { return cuStreamQuery(s); });
   child_row("streamGetCtx", [&] { return cuStreamGetCtx(s, &c); });
@@ -71,15 +61,13 @@ void fork_more_calls() {
   child_row("exchangeMode", [&] { return cuThreadExchangeStreamCaptureMode(&m); });
   child_row("recordWithFlags", [&] { return cuEventRecordWithFlags(f, s, 0); });
   child_row("ctxGetDevice", [&] { return cuCtxGetDevice(&v); });
-  child_row("ctxSetCurrent", [&] { return cuCtxSetCurrent(w.ctx); });
+  child_row("ctxSetCurrent", [&] { return cuCtxSetCurrent(ctx); });
   child_row("ctxSynchronize", [&] { return cuCtxSynchronize(); });
   child_row("memAlloc", [&] { return cuMemAlloc_v2(&d, 64); });
   child_row("memFree", [&] { return cuMemFree_v2(d); });
 }
 
-void fork_exit_child() {
-  World w(false);
-  H s = w.s;
+CASE(fork_exit_child, Unloaded) {
   const int outcome = in_child([] { std::exit(3); });
   std::printf("  child normal exit(): rc %d sig %d\n", WEXITSTATUS(outcome) * WIFEXITED(outcome),
               WIFSIGNALED(outcome) ? WTERMSIG(outcome) : 0);
@@ -115,7 +103,7 @@ struct Last {
   }
 } last;
 
-void at_exit() {
+CASE(at_exit, Untouched) {
   std::atexit(late_handler);
   Q(cuInit(0));
   std::atexit(early_handler);
@@ -125,14 +113,5 @@ void at_exit() {
 }
 
 }  // namespace
-
-const Case kProcessCases[] = {
-    {"after_fork", after_fork},
-    {"fork_calls", fork_calls},
-    {"fork_more_calls", fork_more_calls},
-    {"fork_exit_child", fork_exit_child},
-    {"at_exit", at_exit},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

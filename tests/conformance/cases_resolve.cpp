@@ -35,7 +35,7 @@ void resolve_one(const Asked& asked) {
               variant.c_str(), sym.c_str());
 }
 
-void resolve() {
+CASE(resolve, Untouched) {
   constexpr Asked kAsked[] = {
       {"cuInit", 12000},
       {"cuNope", 12000},
@@ -80,7 +80,7 @@ void resolve() {
   cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, &result);
 }
 
-void gpa_null_status() {
+CASE(gpa_null_status, Untouched) {
   void* p = nullptr;
   auto* const gpa = cuGetProcAddress_v2;
   auto* const g1 = cuGetProcAddress;
@@ -95,20 +95,18 @@ void gpa_null_status() {
   std::printf("  v1 p=%s\n", p == &untouched ? "untouched" : "changed");
 }
 
-void gpa_null_pfn() {
+CASE(gpa_null_pfn, Untouched) {
   int result = 0;
   cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, &result);
 }
 
-void gpa_null_name() {
+CASE(gpa_null_name, Untouched) {
   void* p = nullptr;
   int result = 0;
   cuGetProcAddress_v2(nullptr, &p, 12000, 0, &result);
 }
 
-void before_init() {
-  int v = 0;
-  H h = nullptr;
+CASE(before_init, Untouched) {
   P(cuDriverGetVersion(&v));
   std::printf("  version %d\n", v);
   P(cuDeviceGetCount(&v));
@@ -122,10 +120,8 @@ void before_init() {
   P(cuInit(0));
 }
 
-void no_context() {
-  int v = 0;
+CASE(no_context, Untouched) {
   int d = 0;
-  H h = nullptr;
   Q(cuInit(0));
   P(cuCtxGetCurrent(&h));
   P(cuCtxGetDevice(&v));
@@ -141,15 +137,5 @@ void no_context() {
 }
 
 }  // namespace
-
-const Case kResolveCases[] = {
-    {"resolve", resolve},
-    {"gpa_null_status", gpa_null_status},
-    {"gpa_null_pfn", gpa_null_pfn},
-    {"gpa_null_name", gpa_null_name},
-    {"before_init", before_init},
-    {"no_context", no_context},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

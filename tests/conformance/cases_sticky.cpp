@@ -9,14 +9,8 @@ namespace {
 constexpr unsigned kLongEnoughToFail = 50000;
 
 // The failure comes while a capture refuses every call that could meet it.
-void sticky() {
-  World w;
-  H s = w.s, t = w.t, e = w.e, f = w.f, g = nullptr, x = nullptr, h = nullptr;
-  const int dev = w.dev;
-  int v = 0;
-  float ms = -1;
-  Ptr d = 0;
-  w.make_graph(&g, &x);
+CASE(sticky, World) {
+  make_graph(&g, &x);
   P(cuStreamBeginCapture_v2(t, 1));
   P(boom(s));
   P(cuStreamSynchronize(s));
@@ -59,19 +53,17 @@ void after_the_failure(World& w, H p, H q) {
   P(cuStreamCreate(&h, 1));
 }
 
-void sticky_plain() {
-  World w;
-  H s = w.s, t = w.t, e = w.e, p = nullptr, q = nullptr, g = nullptr, x = nullptr, h = nullptr;
-  int v = 0, dev = 0;
-  Ptr d = 0;
+CASE(sticky_plain, World) {
+  H p = nullptr, q = nullptr;
+  int dev = 0;
   Q(cuEventCreate(&p, 0));
   Q(cuEventCreate(&q, 0));
-  w.make_graph(&g, &x);
+  make_graph(&g, &x);
   Q(cuCtxSynchronize());
   Q(cuEventRecord(p, s));
   P(boom(s));
   P(cuEventRecord(q, s));
-  after_the_failure(w, p, q);
+  after_the_failure(*this, p, q);
   P(cuCtxGetCurrent(&h));
   P(cuCtxGetDevice(&dev));
   P(cuCtxSynchronize());
@@ -90,9 +82,7 @@ void sticky_plain() {
   P(cuMemAlloc_v2(&d, 64));
 }
 
-void sticky_in_capture() {
-  World w;
-  H s = w.s, t = w.t;
+CASE(sticky_in_capture, World) {
   P(cuStreamBeginCapture_v2(t, 2));
   P(boom(s));
   usleep(kLongEnoughToFail);
@@ -104,12 +94,5 @@ void sticky_in_capture() {
 }
 
 }  // namespace
-
-const Case kStickyCases[] = {
-    {"sticky", sticky},
-    {"sticky_plain", sticky_plain},
-    {"sticky_in_capture", sticky_in_capture},
-    {nullptr, nullptr},
-};
 
 }  // namespace conformance

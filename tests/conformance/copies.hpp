@@ -55,7 +55,11 @@ struct Edges : World {
     if (instantiated) Q(cuGraphInstantiateWithFlags(&x, g, 1));
   }
   Ptr in = 0, inside = 0, between = 0, out = 0;
-  H g = nullptr, x = nullptr, body = nullptr, first = nullptr, last = nullptr;
+  H body = nullptr, first = nullptr, last = nullptr;
+};
+
+struct EdgesOnly : Edges {
+  EdgesOnly() : Edges(false) {}
 };
 
 // The first copy is of memory that a case frees.
@@ -75,6 +79,10 @@ struct Freed : Edges {
   }
   Ptr large = 0;
   CopyNode rest = {}, into = {};
+};
+
+struct FreedOnly : Freed {
+  FreedOnly() : Freed(false) {}
 };
 
 }  // namespace conformance

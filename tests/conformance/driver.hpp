@@ -230,24 +230,37 @@ struct Case {
   const char* name;
   void (*run)();
 };
-extern const Case kResolveCases[];
-extern const Case kEventCases[];
-extern const Case kCaptureCases[];
-extern const Case kCaptureCallCases[];
-extern const Case kCaptureForkCases[];
-extern const Case kCaptureThreadCases[];
-extern const Case kGraphCases[];
-extern const Case kStickyCases[];
-extern const Case kProcessCases[];
-extern const Case kExtraCases[];
-extern const Case kDeviceCases[];
-extern const Case kMemoryCases[];
-extern const Case kGraphNodeCases[];
-extern const Case kGraphExecCases[];
-extern const Case kGraphUpdateCases[];
-extern const Case kGraphCopyCases[];
-extern const Case kGraphFreedCases[];
-extern const Case kGraphCaptureCases[];
-extern const Case kGraphStateCases[];
+std::vector<Case>& all_cases();
+
+struct Listed {
+  Listed(const char* name, void (*run)()) { all_cases().push_back({name, run}); }
+};
+
+// CASE(name, World) { calls }: the calls use the names of the world's members, which the rows show;
+// some recorded rows name the world too, as w.
+#define CASE(name, World)                 \
+  struct name : World {                   \
+    name& w = *this;                      \
+    void calls();                         \
+  };                                      \
+  const Listed name##_listed(#name, [] {  \
+    name world;                           \
+    world.around([&] { world.calls(); }); \
+  });                                     \
+  void name::calls()
+
+// A world before CUDA is initialised: only what calls fill in.
+struct Untouched {
+  template <typename Calls>
+  static void around(Calls calls) {
+    calls();
+  }
+  H h = nullptr, g = nullptr, x = nullptr, y = nullptr, c = nullptr;
+  Ptr d = 0;
+  float ms = -1;
+  int m = 2, v = 0;
+  std::size_t n = 0;
+  unsigned long long id = 0;
+};
 
 }  // namespace conformance

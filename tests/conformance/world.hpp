@@ -6,7 +6,7 @@
 
 namespace conformance {
 
-struct Initialised {
+struct Initialised : Untouched {
   Initialised() {
     Q(cuInit(0));
     Q(cuDeviceGet(&dev, 0));
@@ -40,6 +40,10 @@ struct World : Initialised {
     Q(cuStreamEndCapture(s, graph));
     if (exec != nullptr) Q(cuGraphInstantiateWithFlags(exec, *graph, 0));
   }
+};
+
+struct Unloaded : World {
+  Unloaded() : World(false) {}
 };
 
 }  // namespace conformance
