@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,8 @@ import pytest
 from tests.fake_driver import build as fake_build
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
-from tests.fake_driver.own import fresh, own_library
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
-
-
-@pytest.fixture
-def driver(library: Path) -> Iterator[FakeCuda]:
-    with fresh(library) as fake:
-        yield fake
 
 
 # Books

@@ -5,27 +5,13 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
-from tests.fake_driver.own import fresh, own_library
 
 MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
-
-
-@pytest.fixture
-def driver(library: Path) -> Iterator[FakeCuda]:
-    with fresh(library) as fake:
-        yield fake
 
 
 def timed_ms(driver: FakeCuda, stream: int, ns: int) -> float:

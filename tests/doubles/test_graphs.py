@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
-from tests.fake_driver.own import captured, fresh, kernel_graph, own_library, replay
+from tests.fake_driver.own import captured, kernel_graph, replay
 
 MS = 1_000_000
 KERNEL, MEMCPY, MEMSET, HOST, CHILD, WAIT, RECORD, ALLOC, FREE, MEM_OP = (
@@ -19,22 +18,6 @@ KERNEL, MEMCPY, MEMSET, HOST, CHILD, WAIT, RECORD, ALLOC, FREE, MEM_OP = (
 )  # fmt: skip
 BYTES_PER_NODE = 2304
 HOST_WORD = ctypes.create_string_buffer(4)
-
-
-@pytest.fixture(scope="module")
-def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
-
-
-@pytest.fixture
-def driver(library: Path) -> Iterator[FakeCuda]:
-    with fresh(library) as fake:
-        yield fake
-
-
-@pytest.fixture
-def stream(driver: FakeCuda) -> int:
-    return driver.stream_create()
 
 
 class KernelParams(ctypes.Structure):

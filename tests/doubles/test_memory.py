@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
-from tests.fake_driver.own import captured, fresh, own_library, replay
+from tests.fake_driver.own import captured, replay
 
 MS = 1_000_000
 MEMSET, ALLOC, MEM_OP = 2, 10, 12
-
-
-@pytest.fixture(scope="module")
-def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
-
-
-@pytest.fixture
-def driver(library: Path) -> Iterator[FakeCuda]:
-    with fresh(library) as fake:
-        yield fake
-
-
-@pytest.fixture
-def stream(driver: FakeCuda) -> int:
-    return driver.stream_create()
 
 
 # What streams do

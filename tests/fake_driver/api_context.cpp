@@ -52,8 +52,7 @@ Result device_of(State& s, Handle handle, int* device) {
 }  // namespace
 
 FAKECUDA_EXPORT Result cuDevicePrimaryCtxRetain(Handle* out, int device) {
-  static const Function function{"cuDevicePrimaryCtxRetain"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     State& s = state();
     if (out == nullptr) return kInvalidValue;
     if (!is_device(s, device)) return kInvalidDevice;
@@ -62,7 +61,7 @@ FAKECUDA_EXPORT Result cuDevicePrimaryCtxRetain(Handle* out, int device) {
     // The address of a device's primary context does not change when it is made anew.
     if (primary.handle == 0) primary.handle = new_handle(Kind::kContext);
     if (primary.context == nullptr) {
-      primary.label = new_label(function.symbol);
+      primary.label = new_label(function);
       primary.context = make_context(s, device, primary.handle, primary.label);
       primary.context->is_primary = true;
     }
@@ -88,8 +87,7 @@ FAKECUDA_EXPORT Result cuDevicePrimaryCtxRelease_v2(int device) {
 }
 
 FAKECUDA_EXPORT Result cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
-  static const Function function{"cuDevicePrimaryCtxGetState"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
     if (flags != nullptr) *flags = 0;
     if (active != nullptr) *active = primary_of(state(), device).context != nullptr ? 1 : 0;
@@ -98,8 +96,7 @@ FAKECUDA_EXPORT Result cuDevicePrimaryCtxGetState(int device, unsigned* flags, i
 }
 
 FAKECUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(int device) {
-  static const Function function{"cuDevicePrimaryCtxReset_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
     Primary& primary = primary_of(state(), device);
     if (primary.context != nullptr) end_primary(state(), primary);
@@ -108,8 +105,7 @@ FAKECUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(int device) {
 }
 
 FAKECUDA_EXPORT Result cuCtxGetCurrent(Handle* out) {
-  static const Function function{"cuCtxGetCurrent"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (out == nullptr) return kInvalidValue;
     const auto& stack = this_thread().contexts;
     *out = stack.empty() ? 0 : stack.back();
@@ -118,8 +114,7 @@ FAKECUDA_EXPORT Result cuCtxGetCurrent(Handle* out) {
 }
 
 FAKECUDA_EXPORT Result cuCtxSetCurrent(Handle context) {
-  static const Function function{"cuCtxSetCurrent"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (context != 0 && state().contexts.count(context) == 0) return kInvalidContext;
     auto& stack = this_thread().contexts;
     if (!stack.empty()) stack.pop_back();
@@ -129,8 +124,7 @@ FAKECUDA_EXPORT Result cuCtxSetCurrent(Handle context) {
 }
 
 FAKECUDA_EXPORT Result cuCtxPushCurrent_v2(Handle context) {
-  static const Function function{"cuCtxPushCurrent_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (state().contexts.count(context) == 0) return kInvalidContext;
     this_thread().contexts.push_back(context);
     return kSuccess;
@@ -138,8 +132,7 @@ FAKECUDA_EXPORT Result cuCtxPushCurrent_v2(Handle context) {
 }
 
 FAKECUDA_EXPORT Result cuCtxPopCurrent_v2(Handle* out) {
-  static const Function function{"cuCtxPopCurrent_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     auto& stack = this_thread().contexts;
     if (stack.empty()) return kInvalidContext;
     if (out != nullptr) *out = stack.back();
@@ -149,28 +142,23 @@ FAKECUDA_EXPORT Result cuCtxPopCurrent_v2(Handle* out) {
 }
 
 FAKECUDA_EXPORT Result cuCtxGetDevice(int* device) {
-  static const Function function{"cuCtxGetDevice"};
-  return call(function, [&] { return device_of(state(), 0, device); });
+  return call({__func__}, [&] { return device_of(state(), 0, device); });
 }
 
 FAKECUDA_EXPORT Result cuCtxGetDevice_v2(int* device, Handle context) {
-  static const Function function{"cuCtxGetDevice_v2"};
-  return call(function, [&] { return device_of(state(), context, device); });
+  return call({__func__}, [&] { return device_of(state(), context, device); });
 }
 
 FAKECUDA_EXPORT Result cuCtxSynchronize() {
-  static const Function function{"cuCtxSynchronize"};
-  return call(function, [&] { return synchronize(state(), 0); });
+  return call({__func__}, [&] { return synchronize(state(), 0); });
 }
 
 FAKECUDA_EXPORT Result cuCtxSynchronize_v2(Handle context) {
-  static const Function function{"cuCtxSynchronize_v2"};
-  return call(function, [&] { return synchronize(state(), context); });
+  return call({__func__}, [&] { return synchronize(state(), context); });
 }
 
 FAKECUDA_EXPORT Result cuCtxGetId(Handle handle, unsigned long long* id) {
-  static const Function function{"cuCtxGetId"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     Context* context = nullptr;
     const Result answer = named_context(state(), handle, context);
     if (answer == kInvalidContext || answer == kContextIsDestroyed) return answer;
@@ -180,25 +168,24 @@ FAKECUDA_EXPORT Result cuCtxGetId(Handle handle, unsigned long long* id) {
 }
 
 FAKECUDA_EXPORT Result cuCtxCreate_v2(Handle* out, unsigned /*flags*/, int device) {
-  static const Function function{"cuCtxCreate_v2"};
-  return call(function, [&] { return make(state(), out, device, function.symbol); });
+  return call({__func__},
+              [&](const char* function) { return make(state(), out, device, function); });
 }
 
 FAKECUDA_EXPORT Result cuCtxCreate_v3(Handle* out, void* /*affinities*/, int /*count*/,
                                       unsigned /*flags*/, int device) {
-  static const Function function{"cuCtxCreate_v3"};
-  return call(function, [&] { return make(state(), out, device, function.symbol); });
+  return call({__func__},
+              [&](const char* function) { return make(state(), out, device, function); });
 }
 
 FAKECUDA_EXPORT Result cuCtxCreate_v4(Handle* out, void* /*parameters*/, unsigned /*flags*/,
                                       int device) {
-  static const Function function{"cuCtxCreate_v4"};
-  return call(function, [&] { return make(state(), out, device, function.symbol); });
+  return call({__func__},
+              [&](const char* function) { return make(state(), out, device, function); });
 }
 
 FAKECUDA_EXPORT Result cuCtxDestroy_v2(Handle handle) {
-  static const Function function{"cuCtxDestroy_v2"};
-  return call_destroying(function, handle, [&]() -> Result {
+  return call_destroying({__func__}, handle, [&]() -> Result {
     State& s = state();
     const auto found = s.contexts.find(handle);
     if (found == s.contexts.end() || found->second->is_primary) return kInvalidContext;

@@ -134,15 +134,14 @@ Result elapsed(State& s, const char* function, float* milliseconds, Handle begin
 }  // namespace
 
 FAKECUDA_EXPORT Result cuEventCreate(Handle* out, unsigned flags) {
-  static const Function function{"cuEventCreate"};
-  return call(function, [&] { return create(state(), out, flags, function.symbol); });
+  return call({__func__},
+              [&](const char* function) { return create(state(), out, flags, function); });
 }
 
 FAKECUDA_EXPORT Result cuEventDestroy_v2(Handle handle) {
-  static const Function function{"cuEventDestroy_v2", InChild::kAnswersSuccess};
-  return call_destroying(function, handle, [&] {
+  return call_destroying({__func__, InChild::kAnswersSuccess}, handle, [&](const char* function) {
     std::shared_ptr<Event> event;
-    const Result answer = find_event(state(), function.symbol, handle, event);
+    const Result answer = find_event(state(), function, handle, event);
     // A dead context's event answers 709 however often it is destroyed.
     if (answer != kInvalidHandle && answer != kContextIsDestroyed) state().events.erase(handle);
     return answer;
@@ -150,26 +149,26 @@ FAKECUDA_EXPORT Result cuEventDestroy_v2(Handle handle) {
 }
 
 FAKECUDA_EXPORT Result cuEventRecord(Handle event, Handle stream) {
-  static const Function function{"cuEventRecord", InChild::kCrashes};
-  return call(function, [&] { return record(state(), function.symbol, event, stream, 0); });
+  return call({__func__, InChild::kCrashes},
+              [&](const char* function) { return record(state(), function, event, stream, 0); });
 }
 
 FAKECUDA_EXPORT Result cuEventRecordWithFlags(Handle event, Handle stream, unsigned flags) {
-  static const Function function{"cuEventRecordWithFlags", InChild::kCrashes};
-  return call(function, [&] { return record(state(), function.symbol, event, stream, flags); });
+  return call({__func__, InChild::kCrashes}, [&](const char* function) {
+    return record(state(), function, event, stream, flags);
+  });
 }
 
 FAKECUDA_EXPORT Result cuEventQuery(Handle event) {
-  static const Function function{"cuEventQuery", InChild::kAnswersSuccess, false};
-  return call(function, [&] { return query(state(), function.symbol, event); });
+  return call({__func__, InChild::kAnswersSuccess, false},
+              [&](const char* function) { return query(state(), function, event); });
 }
 
 FAKECUDA_EXPORT Result cuEventSynchronize(Handle handle) {
-  static const Function function{"cuEventSynchronize", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     State& s = state();
     std::shared_ptr<Event> event;
-    const Result refused = refuse_touching(s, function.symbol, handle, event);
+    const Result refused = refuse_touching(s, function, handle, event);
     if (refused != kSuccess) return refused;
     wait_until_over(s, event->done);
     return meet_fault(s, *event->context);
@@ -177,13 +176,13 @@ FAKECUDA_EXPORT Result cuEventSynchronize(Handle handle) {
 }
 
 FAKECUDA_EXPORT Result cuEventElapsedTime(float* milliseconds, Handle begin, Handle end) {
-  static const Function function{"cuEventElapsedTime", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return elapsed(state(), function.symbol, milliseconds, begin, end); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return elapsed(state(), function, milliseconds, begin, end);
+  });
 }
 
 FAKECUDA_EXPORT Result cuEventElapsedTime_v2(float* milliseconds, Handle begin, Handle end) {
-  static const Function function{"cuEventElapsedTime_v2", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return elapsed(state(), function.symbol, milliseconds, begin, end); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return elapsed(state(), function, milliseconds, begin, end);
+  });
 }

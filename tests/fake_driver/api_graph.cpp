@@ -158,49 +158,45 @@ Result add_child(State& s, Handle* out, Handle parent_handle, const Handle* afte
 }  // namespace
 
 FAKECUDA_EXPORT Result cuGraphCreate(Handle* out, unsigned flags) {
-  static const Function function{"cuGraphCreate"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     if (out == nullptr || flags != 0) return kInvalidValue;
-    *out = make_graph(state(), function.symbol)->handle;
+    *out = make_graph(state(), function)->handle;
     return kSuccess;
   });
 }
 
 FAKECUDA_EXPORT Result cuGraphDestroy(Handle handle) {
-  static const Function function{"cuGraphDestroy"};
-  return call_destroying(function, handle, [&] { return destroy_graph(state(), handle); });
+  return call_destroying({__func__}, handle, [&] { return destroy_graph(state(), handle); });
 }
 
 FAKECUDA_EXPORT Result cuGraphAddChildGraphNode(Handle* out, Handle graph, const Handle* after,
                                                 std::size_t count, Handle child) {
-  static const Function function{"cuGraphAddChildGraphNode"};
-  return call(function, [&] { return add_child(state(), out, graph, after, count, child); });
+  return call({__func__}, [&] { return add_child(state(), out, graph, after, count, child); });
 }
 
 FAKECUDA_EXPORT Result cuGraphInstantiateWithFlags(Handle* out, Handle graph,
                                                    unsigned long long flags) {
-  static const Function function{"cuGraphInstantiateWithFlags"};
-  return call(function, [&] { return instantiate(state(), out, graph, flags, function.symbol); });
+  return call({__func__}, [&](const char* function) {
+    return instantiate(state(), out, graph, flags, function);
+  });
 }
 
 FAKECUDA_EXPORT Result cuGraphExecDestroy(Handle handle) {
-  static const Function function{"cuGraphExecDestroy"};
-  return call_destroying(function, handle,
-                         [&] { return destroy_exec(state(), function.symbol, handle); });
+  return call_destroying({__func__}, handle, [&](const char* function) {
+    return destroy_exec(state(), function, handle);
+  });
 }
 
 FAKECUDA_EXPORT Result cuGraphLaunch(Handle exec, Handle stream) {
-  static const Function function{"cuGraphLaunch", InChild::kAnswersSuccess};
-  return call(function, [&] { return launch(state(), function.symbol, exec, stream); });
+  return call({__func__, InChild::kAnswersSuccess},
+              [&](const char* function) { return launch(state(), function, exec, stream); });
 }
 
 FAKECUDA_EXPORT Result cuGraphUpload(Handle exec_handle, Handle stream_handle) {
-  static const Function function{"cuGraphUpload", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     std::shared_ptr<GraphExec> exec;
     std::shared_ptr<Stream> stream;
-    const Result answer =
-        find_launch(state(), function.symbol, exec_handle, stream_handle, exec, stream);
+    const Result answer = find_launch(state(), function, exec_handle, stream_handle, exec, stream);
     return answer != kSuccess ? answer : refuse_capturing(*stream);
   });
 }

@@ -140,29 +140,24 @@ Result switch_node(State& s, Handle exec, Handle handle, bool on) {
 FAKECUDA_EXPORT Result cuGraphAddMemcpyNode(Handle* out, Handle graph, const Handle* after,
                                             std::size_t count, const CopyParams* params,
                                             Handle context) {
-  static const Function function{"cuGraphAddMemcpyNode"};
-  return call(function,
+  return call({__func__},
               [&] { return add_copy(state(), out, graph, after, count, params, context); });
 }
 
 FAKECUDA_EXPORT Result cuGraphAddDependencies(Handle graph, const Handle* from, const Handle* to,
                                               std::size_t count) {
-  static const Function function{"cuGraphAddDependencies"};
-  return call(function, [&] { return add_edges(state(), graph, from, to, count); });
+  return call({__func__}, [&] { return add_edges(state(), graph, from, to, count); });
 }
 
 FAKECUDA_EXPORT Result cuGraphMemcpyNodeSetParams(Handle node, const CopyParams* params) {
-  static const Function function{"cuGraphMemcpyNodeSetParams"};
-  return call(function, [&] { return set_copy_of_graph(state(), node, params); });
+  return call({__func__}, [&] { return set_copy_of_graph(state(), node, params); });
 }
 
 FAKECUDA_EXPORT Result cuGraphExecMemcpyNodeSetParams(Handle exec, Handle node,
                                                       const CopyParams* params, Handle context) {
-  static const Function function{"cuGraphExecMemcpyNodeSetParams"};
-  return call(function, [&] { return set_copy(state(), exec, node, params, context); });
+  return call({__func__}, [&] { return set_copy(state(), exec, node, params, context); });
 }
 
 FAKECUDA_EXPORT Result cuGraphNodeSetEnabled(Handle exec, Handle node, unsigned on) {
-  static const Function function{"cuGraphNodeSetEnabled"};
-  return call(function, [&] { return switch_node(state(), exec, node, on != 0); });
+  return call({__func__}, [&] { return switch_node(state(), exec, node, on != 0); });
 }

@@ -62,8 +62,7 @@ Result set_event(State& s, const char* function, Handle exec_handle, Handle node
 
 FAKECUDA_EXPORT Result cuGraphExecUpdate(Handle exec, Handle graph, Handle* error_node,
                                          int* result) {
-  static const Function function{"cuGraphExecUpdate"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     UpdateInfo info{};
     if (result == nullptr) return kInvalidValue;
     const Result answer = update(state(), exec, graph, info);
@@ -75,14 +74,14 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate(Handle exec, Handle graph, Handle* erro
 }
 
 FAKECUDA_EXPORT Result cuGraphExecUpdate_v2(Handle exec, Handle graph, UpdateInfo* info) {
-  static const Function function{"cuGraphExecUpdate_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (info == nullptr) return kInvalidValue;
     return update(state(), exec, graph, *info);
   });
 }
 
 FAKECUDA_EXPORT Result cuGraphExecEventRecordNodeSetEvent(Handle exec, Handle node, Handle event) {
-  static const Function function{"cuGraphExecEventRecordNodeSetEvent", InChild::kInvalidValue};
-  return call(function, [&] { return set_event(state(), function.symbol, exec, node, event); });
+  return call({__func__, InChild::kInvalidValue}, [&](const char* function) {
+    return set_event(state(), function, exec, node, event);
+  });
 }

@@ -140,24 +140,20 @@ Result name_of(const State& s, const char* function, Handle handle, const char**
 }  // namespace
 
 FAKECUDA_EXPORT Result cuGraphGetNodes(Handle graph, Handle* nodes, std::size_t* count) {
-  static const Function function{"cuGraphGetNodes"};
-  return call(function, [&] { return list_nodes(state(), graph, nodes, count); });
+  return call({__func__}, [&] { return list_nodes(state(), graph, nodes, count); });
 }
 
 FAKECUDA_EXPORT Result cuGraphGetEdges(Handle graph, Handle* from, Handle* to, std::size_t* count) {
-  static const Function function{"cuGraphGetEdges"};
-  return call(function, [&] { return list_edges(state(), graph, from, to, nullptr, count); });
+  return call({__func__}, [&] { return list_edges(state(), graph, from, to, nullptr, count); });
 }
 
 FAKECUDA_EXPORT Result cuGraphGetEdges_v2(Handle graph, Handle* from, Handle* to, EdgeData* data,
                                           std::size_t* count) {
-  static const Function function{"cuGraphGetEdges_v2"};
-  return call(function, [&] { return list_edges(state(), graph, from, to, data, count); });
+  return call({__func__}, [&] { return list_edges(state(), graph, from, to, data, count); });
 }
 
 FAKECUDA_EXPORT Result cuGraphNodeGetType(Handle handle, int* type) {
-  static const Function function{"cuGraphNodeGetType"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     const Node* node = find_node(state(), handle);
     if (node == nullptr || type == nullptr) return kInvalidValue;
     *type = node->type;
@@ -166,8 +162,7 @@ FAKECUDA_EXPORT Result cuGraphNodeGetType(Handle handle, int* type) {
 }
 
 FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams(Handle node, KernelParamsV1* out) {
-  static const Function function{"cuGraphKernelNodeGetParams", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&]() -> Result {
     const Node* found = find_node(state(), node, kNodeKernel);
     if (found == nullptr || out == nullptr) return kInvalidValue;
     return kernel_params(*found, *out);
@@ -175,8 +170,7 @@ FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams(Handle node, KernelParamsV1* o
 }
 
 FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams_v2(Handle node, KernelParams* out) {
-  static const Function function{"cuGraphKernelNodeGetParams_v2", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&]() -> Result {
     const Node* found = find_node(state(), node, kNodeKernel);
     if (found == nullptr || out == nullptr) return kInvalidValue;
     const Result answer = kernel_params(*found, *out);
@@ -186,53 +180,46 @@ FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams_v2(Handle node, KernelParams* 
 }
 
 FAKECUDA_EXPORT Result cuGraphMemcpyNodeGetParams(Handle node, CopyParams* out) {
-  static const Function function{"cuGraphMemcpyNodeGetParams"};
-  return call(function, [&] { return tell(node, kNodeMemcpy, out, copy_params); });
+  return call({__func__}, [&] { return tell(node, kNodeMemcpy, out, copy_params); });
 }
 
 FAKECUDA_EXPORT Result cuGraphMemsetNodeGetParams(Handle node, MemsetParams* out) {
-  static const Function function{"cuGraphMemsetNodeGetParams"};
-  return call(function, [&] { return tell(node, kNodeMemset, out, memset_params); });
+  return call({__func__}, [&] { return tell(node, kNodeMemset, out, memset_params); });
 }
 
 FAKECUDA_EXPORT Result cuGraphEventRecordNodeGetEvent(Handle node, Handle* out) {
-  static const Function function{"cuGraphEventRecordNodeGetEvent"};
-  return call(function, [&] {
+  return call({__func__}, [&] {
     return tell(node, kNodeEventRecord, out, [](const Node& one) { return one.event_handle; });
   });
 }
 
 FAKECUDA_EXPORT Result cuGraphEventWaitNodeGetEvent(Handle node, Handle* out) {
-  static const Function function{"cuGraphEventWaitNodeGetEvent"};
-  return call(function, [&] {
+  return call({__func__}, [&] {
     return tell(node, kNodeWaitEvent, out, [](const Node& one) { return one.event_handle; });
   });
 }
 
 FAKECUDA_EXPORT Result cuGraphChildGraphNodeGetGraph(Handle node, Handle* out) {
-  static const Function function{"cuGraphChildGraphNodeGetGraph"};
-  return call(function, [&] {
+  return call({__func__}, [&] {
     return tell(node, kNodeGraph, out, [](const Node& one) { return one.child->handle; });
   });
 }
 
 FAKECUDA_EXPORT Result cuGraphMemAllocNodeGetParams(Handle node, MemAllocParams* out) {
-  static const Function function{"cuGraphMemAllocNodeGetParams"};
-  return call(function, [&] {
+  return call({__func__}, [&] {
     return tell(node, kNodeMemAlloc, out,
                 [](const Node& one) { return alloc_params(state(), one); });
   });
 }
 
 FAKECUDA_EXPORT Result cuFuncGetName(const char** name, Handle handle) {
-  static const Function function{"cuFuncGetName"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     if (state().device_fault != kSuccess) return state().device_fault;
-    return name_of(state(), function.symbol, handle, name);
+    return name_of(state(), function, handle, name);
   });
 }
 
 FAKECUDA_EXPORT Result cuKernelGetName(const char** name, Handle handle) {
-  static const Function function{"cuKernelGetName"};
-  return call(function, [&] { return name_of(state(), function.symbol, handle, name); });
+  return call({__func__},
+              [&](const char* function) { return name_of(state(), function, handle, name); });
 }

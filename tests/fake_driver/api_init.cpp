@@ -56,8 +56,7 @@ constexpr int kAttributes = 150;
 }  // namespace
 
 FAKECUDA_EXPORT Result cuInit(unsigned flags) {
-  static const Function function{"cuInit", InChild::kNotInitialised, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kNotInitialised, false}, [&]() -> Result {
     State& s = state();
     if (flags != 0) return kInvalidValue;
     if (s.config.init != kSuccess) return s.config.init;
@@ -69,8 +68,7 @@ FAKECUDA_EXPORT Result cuInit(unsigned flags) {
 }
 
 FAKECUDA_EXPORT Result cuDriverGetVersion(int* version) {
-  static const Function function{"cuDriverGetVersion", InChild::kWorks, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kWorks, false}, [&]() -> Result {
     if (version == nullptr) return kInvalidValue;
     *version = state().config.driver_version;
     return kSuccess;
@@ -78,24 +76,21 @@ FAKECUDA_EXPORT Result cuDriverGetVersion(int* version) {
 }
 
 FAKECUDA_EXPORT Result cuGetErrorName(int code, const char** text) {
-  static const Function function{"cuGetErrorName", InChild::kWorks, false, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kWorks, false, false}, [&]() -> Result {
     *text = error_name_or_null(code);
     return *text != nullptr ? kSuccess : kInvalidValue;
   });
 }
 
 FAKECUDA_EXPORT Result cuGetErrorString(int code, const char** text) {
-  static const Function function{"cuGetErrorString", InChild::kWorks, false, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kWorks, false, false}, [&]() -> Result {
     *text = error_text_or_null(code);
     return *text != nullptr ? kSuccess : kInvalidValue;
   });
 }
 
 FAKECUDA_EXPORT Result cuDeviceGet(int* device, int ordinal) {
-  static const Function function{"cuDeviceGet"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (device == nullptr) return kInvalidValue;
     if (!is_device(state(), ordinal)) return kInvalidDevice;
     *device = ordinal;
@@ -104,8 +99,7 @@ FAKECUDA_EXPORT Result cuDeviceGet(int* device, int ordinal) {
 }
 
 FAKECUDA_EXPORT Result cuDeviceGetCount(int* count) {
-  static const Function function{"cuDeviceGetCount"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (count == nullptr) return kInvalidValue;
     *count = state().config.device_count;
     return kSuccess;
@@ -113,10 +107,9 @@ FAKECUDA_EXPORT Result cuDeviceGetCount(int* count) {
 }
 
 FAKECUDA_EXPORT Result cuDeviceGetName(char* name, int length, int device) {
-  static const Function function{"cuDeviceGetName"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
-    if (name == nullptr || length <= 0) misuse(function.symbol, "without room for the name");
+    if (name == nullptr || length <= 0) misuse(function, "without room for the name");
     std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
     name[length - 1] = '\0';
     return kSuccess;
@@ -124,8 +117,7 @@ FAKECUDA_EXPORT Result cuDeviceGetName(char* name, int length, int device) {
 }
 
 FAKECUDA_EXPORT Result cuDeviceGetAttribute(int* value, int which, int device) {
-  static const Function function{"cuDeviceGetAttribute"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
     if (value == nullptr || which <= 0 || which > kAttributes) return kInvalidValue;
     *value = attribute(which);
@@ -134,8 +126,7 @@ FAKECUDA_EXPORT Result cuDeviceGetAttribute(int* value, int which, int device) {
 }
 
 FAKECUDA_EXPORT Result cuDeviceGetUuid_v2(Uuid* uuid, int device) {
-  static const Function function{"cuDeviceGetUuid_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
     if (uuid == nullptr) return kInvalidValue;
     std::memcpy(uuid->bytes, "fake-gpu-uuid-00", sizeof uuid->bytes);
@@ -145,8 +136,7 @@ FAKECUDA_EXPORT Result cuDeviceGetUuid_v2(Uuid* uuid, int device) {
 }
 
 FAKECUDA_EXPORT Result cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
-  static const Function function{"cuDeviceTotalMem_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
     if (bytes == nullptr) return kInvalidValue;
     *bytes = state().config.total_memory;

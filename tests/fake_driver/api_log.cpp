@@ -24,8 +24,7 @@ std::string newest_lines(const State& s, std::uint64_t from, std::size_t room) {
 
 // Flags that there are not are ignored, as the real driver does.
 FAKECUDA_EXPORT Result cuLogsCurrent(unsigned* iterator, unsigned /*flags*/) {
-  static const Function function{"cuLogsCurrent", InChild::kNotInitialised, false, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kNotInitialised, false, false}, [&]() -> Result {
     if (iterator == nullptr) return kInvalidValue;
     *iterator = static_cast<unsigned>(log_end(state()));
     return kSuccess;
@@ -34,8 +33,7 @@ FAKECUDA_EXPORT Result cuLogsCurrent(unsigned* iterator, unsigned /*flags*/) {
 
 FAKECUDA_EXPORT Result cuLogsDumpToMemory(unsigned* iterator, char* buffer, std::size_t* size,
                                           unsigned /*flags*/) {
-  static const Function function{"cuLogsDumpToMemory", InChild::kNotInitialised, false, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kNotInitialised, false, false}, [&]() -> Result {
     State& s = state();
     if (buffer == nullptr || size == nullptr) return kInvalidValue;
     if (*size == 0) return kSuccess;

@@ -128,41 +128,36 @@ Result release_in_order(State& s, DevicePtr address, Handle handle, const char* 
 }  // namespace
 
 FAKECUDA_EXPORT Result cuMemAlloc_v2(DevicePtr* out, std::size_t size) {
-  static const Function function{"cuMemAlloc_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     std::uintptr_t address = 0;
     if (out == nullptr) return kInvalidValue;
-    const Result answer = allocate(state(), size, false, function.symbol, address);
+    const Result answer = allocate(state(), size, false, function, address);
     if (answer == kSuccess) *out = address;
     return answer;
   });
 }
 
 FAKECUDA_EXPORT Result cuMemFree_v2(DevicePtr address) {
-  static const Function function{"cuMemFree_v2"};
-  return call_destroying(function, address, [&] { return release(state(), address, false); });
+  return call_destroying({__func__}, address, [&] { return release(state(), address, false); });
 }
 
 FAKECUDA_EXPORT Result cuMemHostAlloc(void** out, std::size_t size, unsigned /*flags*/) {
-  static const Function function{"cuMemHostAlloc"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     std::uintptr_t address = 0;
     if (out == nullptr) return kInvalidValue;
-    const Result answer = allocate(state(), size, true, function.symbol, address);
+    const Result answer = allocate(state(), size, true, function, address);
     if (answer == kSuccess) *out = reinterpret_cast<void*>(address);
     return answer;
   });
 }
 
 FAKECUDA_EXPORT Result cuMemFreeHost(void* block) {
-  static const Function function{"cuMemFreeHost"};
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  return call_destroying(function, address, [&] { return release(state(), address, true); });
+  return call_destroying({__func__}, address, [&] { return release(state(), address, true); });
 }
 
 FAKECUDA_EXPORT Result cuMemHostGetDevicePointer_v2(DevicePtr* out, void* block, unsigned flags) {
-  static const Function function{"cuMemHostGetDevicePointer_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     Context* context = nullptr;
     const Result answer = current_context(state(), context);
@@ -174,8 +169,7 @@ FAKECUDA_EXPORT Result cuMemHostGetDevicePointer_v2(DevicePtr* out, void* block,
 }
 
 FAKECUDA_EXPORT Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
-  static const Function function{"cuMemGetInfo_v2"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&]() -> Result {
     State& s = state();
     Context* context = nullptr;
     if (free == nullptr || total == nullptr) return kInvalidValue;
@@ -187,14 +181,13 @@ FAKECUDA_EXPORT Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 }
 
 FAKECUDA_EXPORT Result cuMemAllocAsync(DevicePtr* out, std::size_t size, Handle stream) {
-  static const Function function{"cuMemAllocAsync"};
-  return call(function,
-              [&] { return allocate_in_order(state(), out, size, stream, function.symbol); });
+  return call({__func__}, [&](const char* function) {
+    return allocate_in_order(state(), out, size, stream, function);
+  });
 }
 
 FAKECUDA_EXPORT Result cuMemFreeAsync(DevicePtr address, Handle stream) {
-  static const Function function{"cuMemFreeAsync"};
-  return call_destroying(function, address, [&] {
-    return release_in_order(state(), address, stream, function.symbol);
+  return call_destroying({__func__}, address, [&](const char* function) {
+    return release_in_order(state(), address, stream, function);
   });
 }

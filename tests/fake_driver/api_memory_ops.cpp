@@ -80,81 +80,77 @@ Result copy(State& s, const char* function, Op op, Handle handle) {
 
 FAKECUDA_EXPORT Result cuMemsetD8Async(DevicePtr address, unsigned char value, std::size_t count,
                                        Handle stream) {
-  static const Function function{"cuMemsetD8Async", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return set(state(), function.symbol, address, value, count, 1, stream); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return set(state(), function, address, value, count, 1, stream);
+  });
 }
 
 FAKECUDA_EXPORT Result cuMemsetD16Async(DevicePtr address, unsigned short value, std::size_t count,
                                         Handle stream) {
-  static const Function function{"cuMemsetD16Async", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return set(state(), function.symbol, address, value, count, 2, stream); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return set(state(), function, address, value, count, 2, stream);
+  });
 }
 
 FAKECUDA_EXPORT Result cuMemsetD32Async(DevicePtr address, unsigned value, std::size_t count,
                                         Handle stream) {
-  static const Function function{"cuMemsetD32Async", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return set(state(), function.symbol, address, value, count, 4, stream); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return set(state(), function, address, value, count, 4, stream);
+  });
 }
 
 // A copy to memory that is not pinned returns when it is done; one from such memory takes the data
 // along.
 FAKECUDA_EXPORT Result cuMemcpyDtoHAsync_v2(void* target, DevicePtr source, std::size_t size,
                                             Handle stream) {
-  static const Function function{"cuMemcpyDtoHAsync_v2"};
-  return call(function, [&] {
+  return call({__func__}, [&](const char* function) {
     Op op = copy_op(reinterpret_cast<std::uintptr_t>(target), static_cast<std::uintptr_t>(source),
                     size);
     op.to_host = true;
-    return copy(state(), function.symbol, std::move(op), stream);
+    return copy(state(), function, std::move(op), stream);
   });
 }
 
 FAKECUDA_EXPORT Result cuMemcpyHtoDAsync_v2(DevicePtr target, const void* source, std::size_t size,
                                             Handle stream) {
-  static const Function function{"cuMemcpyHtoDAsync_v2"};
-  return call(function, [&] {
+  return call({__func__}, [&](const char* function) {
     Op op = copy_op(static_cast<std::uintptr_t>(target), reinterpret_cast<std::uintptr_t>(source),
                     size);
     op.from_host = true;
-    return copy(state(), function.symbol, std::move(op), stream);
+    return copy(state(), function, std::move(op), stream);
   });
 }
 
 FAKECUDA_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr target, DevicePtr source, std::size_t size,
                                             Handle stream) {
-  static const Function function{"cuMemcpyDtoDAsync_v2"};
-  return call(function, [&] {
+  return call({__func__}, [&](const char* function) {
     Op op = copy_op(static_cast<std::uintptr_t>(target), static_cast<std::uintptr_t>(source), size);
-    return copy(state(), function.symbol, std::move(op), stream);
+    return copy(state(), function, std::move(op), stream);
   });
 }
 
 FAKECUDA_EXPORT Result cuStreamWaitValue32_v2(Handle stream, DevicePtr address, std::uint32_t value,
                                               unsigned flags) {
-  static const Function function{"cuStreamWaitValue32_v2"};
-  return call(function, [&] {
+  return call({__func__}, [&](const char* function) {
     Op op;
     op.kind = OpKind::kWaitValue;
     op.address = address;
     op.value = value;
     op.flags = flags;
-    return word_op(state(), function.symbol, stream, std::move(op));
+    return word_op(state(), function, stream, std::move(op));
   });
 }
 
 FAKECUDA_EXPORT Result cuStreamWriteValue32_v2(Handle stream, DevicePtr address,
                                                std::uint32_t value, unsigned /*flags*/) {
-  static const Function function{"cuStreamWriteValue32_v2", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return write_value(state(), function.symbol, stream, address, value, 4); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return write_value(state(), function, stream, address, value, 4);
+  });
 }
 
 FAKECUDA_EXPORT Result cuStreamWriteValue64_v2(Handle stream, DevicePtr address,
                                                std::uint64_t value, unsigned /*flags*/) {
-  static const Function function{"cuStreamWriteValue64_v2", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return write_value(state(), function.symbol, stream, address, value, 8); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return write_value(state(), function, stream, address, value, 8);
+  });
 }

@@ -152,34 +152,32 @@ Result full_capture_info(State& s, const char* function, Handle handle, CaptureS
 }  // namespace
 
 FAKECUDA_EXPORT Result cuStreamCreate(Handle* out, unsigned flags) {
-  static const Function function{"cuStreamCreate"};
-  return call(function, [&] { return create(state(), out, flags, function.symbol); });
+  return call({__func__},
+              [&](const char* function) { return create(state(), out, flags, function); });
 }
 
 FAKECUDA_EXPORT Result cuStreamCreateWithPriority(Handle* out, unsigned flags, int /*priority*/) {
-  static const Function function{"cuStreamCreateWithPriority"};
-  return call(function, [&] { return create(state(), out, flags, function.symbol); });
+  return call({__func__},
+              [&](const char* function) { return create(state(), out, flags, function); });
 }
 
 FAKECUDA_EXPORT Result cuStreamDestroy_v2(Handle stream) {
-  static const Function function{"cuStreamDestroy_v2", InChild::kCrashes};
-  return call_destroying(function, stream,
-                         [&] { return destroy(state(), function.symbol, stream); });
+  return call_destroying({__func__, InChild::kCrashes}, stream,
+                         [&](const char* function) { return destroy(state(), function, stream); });
 }
 
 FAKECUDA_EXPORT Result cuStreamQuery(Handle stream) {
   // When gpuprof asks depends on real time, so what it asks of an idle stream takes no virtual
   // time.
-  static const Function function{"cuStreamQuery", InChild::kAnswersSuccess, true, false};
-  return call(function, [&] { return query(state(), function.symbol, stream); });
+  return call({__func__, InChild::kAnswersSuccess, true, false},
+              [&](const char* function) { return query(state(), function, stream); });
 }
 
 FAKECUDA_EXPORT Result cuStreamSynchronize(Handle handle) {
-  static const Function function{"cuStreamSynchronize", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     State& s = state();
     std::shared_ptr<Stream> stream;
-    const Result refused = refuse_touching(s, function.symbol, handle, stream);
+    const Result refused = refuse_touching(s, function, handle, stream);
     if (refused != kSuccess) return refused;
     wait_until_idle(s, waited_for(s, stream));
     return meet_fault(s, *stream->context);
@@ -187,17 +185,16 @@ FAKECUDA_EXPORT Result cuStreamSynchronize(Handle handle) {
 }
 
 FAKECUDA_EXPORT Result cuStreamWaitEvent(Handle stream, Handle event, unsigned flags) {
-  static const Function function{"cuStreamWaitEvent", InChild::kAnswersSuccess};
-  return call(function,
-              [&] { return wait_for_event(state(), function.symbol, stream, event, flags); });
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return wait_for_event(state(), function, stream, event, flags);
+  });
 }
 
 FAKECUDA_EXPORT Result cuStreamGetCtx(Handle handle, Handle* context) {
-  static const Function function{"cuStreamGetCtx", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     std::shared_ptr<Stream> stream;
     if (context == nullptr) return kInvalidValue;
-    const Result answer = find_stream(state(), function.symbol, handle, stream);
+    const Result answer = find_stream(state(), function, handle, stream);
     if (answer != kSuccess) return answer;
     if (stream->session && stream->session->invalidated) return kCaptureInvalidated;
     *context = stream->context->handle;
@@ -206,11 +203,10 @@ FAKECUDA_EXPORT Result cuStreamGetCtx(Handle handle, Handle* context) {
 }
 
 FAKECUDA_EXPORT Result cuStreamGetId(Handle handle, unsigned long long* id) {
-  static const Function function{"cuStreamGetId"};
-  return call(function, [&]() -> Result {
+  return call({__func__}, [&](const char* function) -> Result {
     std::shared_ptr<Stream> stream;
     if (id == nullptr) return kInvalidValue;
-    Result answer = find_stream(state(), function.symbol, handle, stream);
+    Result answer = find_stream(state(), function, handle, stream);
     if (answer == kSuccess) answer = refuse_capturing(*stream);
     if (answer == kSuccess) *id = stream->id;
     return answer;
@@ -218,28 +214,24 @@ FAKECUDA_EXPORT Result cuStreamGetId(Handle handle, unsigned long long* id) {
 }
 
 FAKECUDA_EXPORT Result cuStreamIsCapturing(Handle handle, CaptureStatus* status) {
-  static const Function function{"cuStreamIsCapturing", InChild::kAnswersSuccess, true, false};
-  return call(function, [&] {
+  return call({__func__, InChild::kAnswersSuccess, true, false}, [&](const char* function) {
     std::shared_ptr<Stream> stream;
-    return capture_info(state(), function.symbol, handle, status, stream);
+    return capture_info(state(), function, handle, status, stream);
   });
 }
 
 FAKECUDA_EXPORT Result cuStreamGetCaptureInfo(Handle handle, CaptureStatus* status,
                                               std::uint64_t* id) {
-  static const Function function{"cuStreamGetCaptureInfo", InChild::kAnswersSuccess};
-  return call(function, [&] {
-    return full_capture_info(state(), function.symbol, handle, status, id, nullptr, nullptr,
-                             nullptr);
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return full_capture_info(state(), function, handle, status, id, nullptr, nullptr, nullptr);
   });
 }
 
 FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Handle handle, CaptureStatus* status,
                                                  std::uint64_t* id, Handle* graph,
                                                  const Handle** tips, std::size_t* count) {
-  static const Function function{"cuStreamGetCaptureInfo_v2", InChild::kAnswersSuccess};
-  return call(function, [&] {
-    return full_capture_info(state(), function.symbol, handle, status, id, graph, tips, count);
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
+    return full_capture_info(state(), function, handle, status, id, graph, tips, count);
   });
 }
 
@@ -247,19 +239,17 @@ FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Handle handle, CaptureStatus* s
                                                  std::uint64_t* id, Handle* graph,
                                                  const Handle** tips, const void** edges,
                                                  std::size_t* count) {
-  static const Function function{"cuStreamGetCaptureInfo_v3", InChild::kAnswersSuccess};
-  return call(function, [&] {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
     if (edges != nullptr) *edges = nullptr;
-    return full_capture_info(state(), function.symbol, handle, status, id, graph, tips, count);
+    return full_capture_info(state(), function, handle, status, id, graph, tips, count);
   });
 }
 
 FAKECUDA_EXPORT Result cuStreamBeginCapture_v2(Handle handle, int mode) {
-  static const Function function{"cuStreamBeginCapture_v2", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     State& s = state();
     std::shared_ptr<Stream> stream;
-    const Result answer = find_stream(s, function.symbol, handle, stream);
+    const Result answer = find_stream(s, function, handle, stream);
     if (answer != kSuccess) return answer;
     if (mode < kModeGlobal || mode > kModeRelaxed) return kInvalidValue;
     if (stream->legacy) return kCaptureUnsupported;
@@ -270,13 +260,12 @@ FAKECUDA_EXPORT Result cuStreamBeginCapture_v2(Handle handle, int mode) {
 }
 
 FAKECUDA_EXPORT Result cuStreamEndCapture(Handle handle, Handle* graph) {
-  static const Function function{"cuStreamEndCapture", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     State& s = state();
     std::shared_ptr<Stream> stream;
     if (graph == nullptr) return kInvalidValue;
     *graph = 0;
-    const Result answer = find_stream(s, function.symbol, handle, stream);
+    const Result answer = find_stream(s, function, handle, stream);
     if (answer == kSuccess) return end_capture(s, stream, graph);
     if (stream && stream->session) close_capture(s, stream->session, false);
     return answer;
@@ -284,9 +273,7 @@ FAKECUDA_EXPORT Result cuStreamEndCapture(Handle handle, Handle* graph) {
 }
 
 FAKECUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
-  static const Function function{"cuThreadExchangeStreamCaptureMode", InChild::kAnswersSuccess,
-                                 true, false};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess, true, false}, [&]() -> Result {
     if (mode == nullptr) return kInvalidValue;
     Thread& thread = this_thread();
     const CaptureMode before = thread.mode;

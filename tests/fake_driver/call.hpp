@@ -5,6 +5,7 @@
 // so. A body returns the driver's answer; it runs with the lock held.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "state.hpp"
@@ -44,11 +45,21 @@ class Call {
   Result fault_ = kSuccess;
 };
 
+// A body may take the symbol, for what it says of a misuse and for the labels of what it makes.
+template <typename Body>
+Result answer_of(const Function& function, Body&& body) {
+  if constexpr (std::is_invocable_v<Body, const char*>) {
+    return std::forward<Body>(body)(function.symbol);
+  } else {
+    return std::forward<Body>(body)();
+  }
+}
+
 template <typename Body>
 Result call(const Function& function, Body&& body) {
   Call entered(function);
   if (entered.refused()) return entered.finish(kSuccess);
-  return entered.finish(std::forward<Body>(body)());
+  return entered.finish(answer_of(function, std::forward<Body>(body)));
 }
 
 // The same for a call that gives `handle` up. A handle whose destroy was made to fail, by a script
@@ -61,7 +72,7 @@ Result call_destroying(const Function& function, Handle handle, Body&& body) {
     return entered.finish(kSuccess);
   }
   state().abandoned.erase(handle);
-  const Result answer = std::forward<Body>(body)();
+  const Result answer = answer_of(function, std::forward<Body>(body));
   if (answer != kSuccess && answer == state().device_fault) state().abandoned.insert(handle);
   return entered.finish(answer);
 }

@@ -46,10 +46,9 @@ void fakecuda::run_on_host(const std::shared_ptr<HostCall>& call) {
 
 FAKECUDA_EXPORT Result cuLaunchHostFunc(Handle handle, void (*host_function)(void*),
                                         void* argument) {
-  static const Function function{"cuLaunchHostFunc", InChild::kAnswersSuccess};
-  return call(function, [&]() -> Result {
+  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) -> Result {
     std::shared_ptr<Stream> stream;
-    const Result answer = find_stream(state(), function.symbol, handle, stream);
+    const Result answer = find_stream(state(), function, handle, stream);
     if (answer != kSuccess) return answer;
     if (host_function == nullptr) return kInvalidValue;
     Op op;

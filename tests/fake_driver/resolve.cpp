@@ -177,9 +177,8 @@ void check_arguments(const char* function, const char* name, void** out) {
 
 FAKECUDA_EXPORT Result cuGetProcAddress_v2(const char* name, void** out, int version,
                                            std::uint64_t /*flags*/, int* result) {
-  static const Function function{"cuGetProcAddress_v2", InChild::kWorks, false, false};
-  return call(function, [&]() -> Result {
-    check_arguments(function.symbol, name, out);
+  return call({__func__, InChild::kWorks, false, false}, [&](const char* function) -> Result {
+    check_arguments(function, name, out);
     if (version > state().config.driver_version) return kInvalidValue;
     const Lookup found = look_up(state().config, name, version);
     *out = found.entry;
@@ -190,9 +189,8 @@ FAKECUDA_EXPORT Result cuGetProcAddress_v2(const char* name, void** out, int ver
 
 FAKECUDA_EXPORT Result cuGetProcAddress(const char* name, void** out, int version,
                                         std::uint64_t /*flags*/) {
-  static const Function function{"cuGetProcAddress", InChild::kWorks, false, false};
-  return call(function, [&]() -> Result {
-    check_arguments(function.symbol, name, out);
+  return call({__func__, InChild::kWorks, false, false}, [&](const char* function) -> Result {
+    check_arguments(function, name, out);
     if (version > state().config.driver_version) return kInvalidValue;
     const Lookup found = look_up(state().config, name, version);
     if (found.entry == nullptr) return kNotFound;

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from tests.support.processes import environment
 
 DONE = "gpuprof: {} ran for "
-NEEDS_MONITORING = "--scopes needs another Python version"
 
 
 class Ended(NamedTuple):
