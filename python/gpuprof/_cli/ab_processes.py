@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import select
 import shlex
 import signal
 import subprocess
@@ -29,8 +28,7 @@ VARIABLE = "GPUPROF_AB_OUT"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 1, 36, 37  # of prctl
 _GRACE_S = 2.0  # that a process has to end after a signal, before it gets the next one
-_POLL_S = 0.002
-_LOOK_S = 0.05  # between two looks whether a signal has come
+_POLL_S = 0.05  # how often it is seen whether a signal has come
 _TAIL_BYTES = 16 << 10
 _TAIL_LINES = 20
 _libc = ctypes.CDLL(None)
@@ -127,13 +125,15 @@ def run_once(command: Command, out: str, timeout_s: float | None, signals: Seque
             start_new_session=True,
             preexec_fn=die_with_parent,  # noqa: PLW1509 (it imports nothing and takes no lock)
         )
+        ended = _end_of(process.pid)
         try:
-            over = _wait(process.pid, timeout_s, signals)
+            over = _wait(ended, timeout_s, signals)
             seconds = monotonic() - began
             if not over:
-                _end(process.pid, signals)
+                _end(process.pid, ended, signals)
         finally:
             _signal(process.pid, signal.SIGKILL)  # what is left of the group
+            ended.wait()
             status = process.wait()
             _end_orphans(others)
         failed = status != 0 or not over
@@ -142,35 +142,39 @@ def run_once(command: Command, out: str, timeout_s: float | None, signals: Seque
     return Ended(status, seconds, not over, tails)
 
 
-def _wait(pid: int, seconds: float | None, signals: Sequence[int], known: int = 0) -> bool:
-    """Return whether a process has ended; False when its time is up or there are more `signals`.
+def _end_of(pid: int) -> threading.Event:
+    """Return what is set once a process has ended.
 
     It is not reaped: until then its process group is surely its own.
     """
+    ended = threading.Event()
+
+    def watch() -> None:
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored, nobody is left to wait for
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        ended.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
+
+
+def _wait(
+    ended: threading.Event, seconds: float | None, signals: Sequence[int], known: int = 0
+) -> bool:
+    """Return whether a process has ended; False when its time is up or there are more `signals`."""
     until = math.inf if seconds is None else monotonic() + seconds
-    descriptor = None
-    with suppress(AttributeError, OSError):  # a kernel or a Python without it
-        descriptor = os.pidfd_open(pid)
-    try:
-        while len(signals) == known and (left := until - monotonic()) > 0.0:
-            if descriptor is None:
-                sleep(_POLL_S)
-            else:
-                select.select([descriptor], [], [], min(left, _LOOK_S))
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
-                return True
-        return False
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    while len(signals) == known and (left := until - monotonic()) > 0.0:
+        if ended.wait(min(left, _POLL_S)):
+            return True
+    return False
 
 
-def _end(pid: int, signals: Sequence[int]) -> None:
+def _end(pid: int, ended: threading.Event, signals: Sequence[int]) -> None:
     """Ask a process group to end, and insist; a second signal of the user cuts that short."""
     for number in (signal.SIGINT, signal.SIGTERM):
         known = len(signals)
         _signal(pid, number)
-        if _wait(pid, _GRACE_S, signals, known) or len(signals) > known:
+        if _wait(ended, _GRACE_S, signals, known) or len(signals) > known:
             return
 
 
@@ -202,7 +206,7 @@ def _end_orphans(others: set[int]) -> None:
             with suppress(ProcessLookupError, PermissionError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, os.WNOHANG)
-        sleep(_POLL_S)
+        sleep(_POLL_S / 10)
 
 
 def _tail(file: IO[bytes]) -> str:

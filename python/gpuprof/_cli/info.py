@@ -164,46 +164,46 @@ def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _entries(info: dict[str, Any]) -> list[tuple[str, str]]:
+    driver, devices = info["driver"], info["devices"]
+    sections: dict[str, tuple[Any, Callable[[Any], list[tuple[str, str]]]]] = {
+        "gpuprof": (info["gpuprof"], _build_lines),
+        "python": (info["python"], _python_lines),
+        "instructions": (info["instructions"], _instruction_lines),
+        "driver": (driver, _driver_lines),
+        "devices": (devices, _device_lines),
+        "clocks": (info["nvml"], _nvml_lines),
+        "peaks": (info["peaks"], lambda peaks: _peak_lines(peaks, devices)),
+        "backends": (info["backends"], lambda found: _backend_lines(found, driver)),
+    }
+    lines = []
+    for name, (section, lines_of) in sections.items():
+        is_known = not isinstance(section, dict) or "unknown" not in section
+        lines += lines_of(section) if is_known else [(name, f"not known: {section['unknown']}")]
     return [
-        ("gpuprof", _build_line(info["gpuprof"])),
-        ("python", _python_line(info["python"])),
-        ("instructions", _instruction_line(info["instructions"])),
-        *_driver_lines(info["driver"]),
-        *_device_lines(info["devices"]),
-        *_nvml_lines(info["nvml"]),
-        *_peak_lines(info["peaks"], info["devices"]),
-        *_backend_lines(info["backends"], info["driver"]),
+        *lines,
         *((name, version or "not installed") for name, version in info["frameworks"].items()),
         *info["environment"].items(),
         *(("warning", text) for text in info["warnings"]),
     ]
 
 
-def _unknown(section: Any) -> str | None:
-    if isinstance(section, dict) and "unknown" in section:
-        return f"not known: {section['unknown']}"
-    return None
+def _build_lines(build: dict[str, Any]) -> list[tuple[str, str]]:
+    headers = f"CUDA headers {build['cuda_headers']}, compiler {build['compiler']}"
+    return [("gpuprof", f"{build['version']} ({headers})")]
 
 
-def _build_line(build: dict[str, Any]) -> str:
-    headers = f"CUDA headers {build.get('cuda_headers')}, compiler {build.get('compiler')}"
-    return _unknown(build) or f"{build.get('version')} ({headers})"
-
-
-def _python_line(python: dict[str, Any]) -> str:
+def _python_lines(python: dict[str, Any]) -> list[tuple[str, str]]:
     gil = "" if python["gil"] else ", free-threaded"
-    return f"{python['version']} ({python['implementation']}{gil}, {python['platform']})"
+    text = f"{python['version']} ({python['implementation']}{gil}, {python['platform']})"
+    return [("python", text)]
 
 
-def _instruction_line(counter: dict[str, Any]) -> str:
+def _instruction_lines(counter: dict[str, Any]) -> list[tuple[str, str]]:
     text = "counted by benchmarks on the CPU's clock"
-    return _unknown(counter) or (f"not counted: {counter['reason']}" if counter["reason"] else text)
+    return [("instructions", f"not counted: {counter['reason']}" if counter["reason"] else text)]
 
 
 def _driver_lines(driver: dict[str, Any]) -> list[tuple[str, str]]:
-    unknown = _unknown(driver)
-    if unknown:
-        return [("driver", unknown)]
     version = cuda_version(driver["version"])
     loaded = f"{driver['path']}, CUDA {version}" if driver["path"] else "none"
     found = [("driver", loaded)]
@@ -217,10 +217,7 @@ def _driver_lines(driver: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _device_lines(devices: Any) -> list[tuple[str, str]]:
-    unknown = _unknown(devices)
-    if unknown or not devices:
-        return [("devices", unknown or "none")]
+def _device_lines(devices: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [
         (
             f"device {device['index']}",
@@ -229,13 +226,12 @@ def _device_lines(devices: Any) -> list[tuple[str, str]]:
             f"UUID {device['uuid'] or 'not known'}",
         )
         for device in devices
-    ]
+    ] or [("devices", "none")]
 
 
 def _nvml_lines(nvml: dict[str, Any]) -> list[tuple[str, str]]:
-    unknown = _unknown(nvml)
-    if unknown or not nvml["available"]:
-        return [("clocks", unknown or f"not known: {nvml['reason']}")]
+    if not nvml["available"]:
+        return [("clocks", f"not known: {nvml['reason']}")]
     return [
         ("driver release", str(nvml["driver_release"])),
         *((f"clocks {device['index']}", _clock_line(device)) for device in nvml["devices"]),
@@ -255,12 +251,9 @@ def _clock_line(device: dict[str, Any]) -> str:
     )
 
 
-def _peak_lines(peaks: Any, devices: Any) -> list[tuple[str, str]]:
-    unknown = _unknown(peaks)
-    if unknown:
-        return [("peaks", unknown)]
+def _peak_lines(peaks: list[dict[str, Any]], devices: Any) -> list[tuple[str, str]]:
     if not peaks:
-        has_gpu = bool(devices) and _unknown(devices) is None
+        has_gpu = bool(devices) and isinstance(devices, list)
         return [("peaks", "not measured: run `gpuprof info --peaks` once")] if has_gpu else []
     lines = []
     for each in peaks:
@@ -272,9 +265,6 @@ def _peak_lines(peaks: Any, devices: Any) -> list[tuple[str, str]]:
 
 
 def _backend_lines(backends: dict[str, Any], driver: dict[str, Any]) -> list[tuple[str, str]]:
-    unknown = _unknown(backends)
-    if unknown:
-        return [("backends", unknown)]
     lines = []
     for name, entry in backends.items():
         told = not entry["available"] and entry["reason"] == driver.get("reason")

@@ -87,6 +87,7 @@ def _shown_baseline(row: Row) -> dict[str, str]:
     return {name: str(row[name]) for name in row} | counts | {"commit": commit}
 
 
+_MAPPINGS = {"params": "param", "extra_info": "extra_info"}
 _FACTS = ("benchmark", "machine", "run", "saved", "commit", "mode", "clock")
 
 
@@ -119,23 +120,16 @@ def _shown_benchmark(row: Row) -> dict[str, str]:
 
 def _csv(rows: Sequence[Row], is_one_baseline: bool) -> str:
     """Write a line for each row below the names of the columns; mappings get a column a key."""
-    columns = [*_BASELINE_COLUMNS]
-    if is_one_baseline:
-        columns = [
-            name for name in (rows[0] if rows else _FACTS) if name not in {"params", "extra_info"}
-        ]
-    more = [
-        (mapping, key, f"{short}:{key}")
-        for mapping, short in (("params", "param"), ("extra_info", "extra_info"))
-        for key in sorted({key for row in rows for key in row.get(mapping, ())})
-    ]
-    heads = [*columns, *(name for *_, name in more)]
+    columns = dict.fromkeys(_FACTS if is_one_baseline else _BASELINE_COLUMNS)
+    columns |= dict.fromkeys(name for row in rows[:1] for name in row if name not in _MAPPINGS)
+    for mapping, short in _MAPPINGS.items():
+        keys = {key for row in rows for key in row.get(mapping, ())}
+        columns |= {f"{short}:{key}": (mapping, key) for key in sorted(keys)}
     lines = [
-        [_cell(row[name]) for name in columns]
-        + [_cell(row[part].get(key)) for part, key, _ in more]
+        [_cell(row[of[0]].get(of[1]) if of else row[name]) for name, of in columns.items()]
         for row in rows
     ]
-    return Records(heads, lines).csv(printed=True)
+    return Records([*columns], lines).csv(printed=True)
 
 
 def _cell(value: object) -> Cell:

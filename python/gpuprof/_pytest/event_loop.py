@@ -36,7 +36,8 @@ def as_function(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     if not is_coroutine_function(fn):
         yield fn
         return
-    if _a_loop_runs():
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
         message = (
             "gpu_benchmark runs a coroutine function in an event loop of its own, but one is "
             "running in this thread already: make the test a plain function, def and not async "
@@ -70,17 +71,6 @@ def refuse_coroutine(value: Any) -> None:
             "function itself, gpu_benchmark(f, x), not gpu_benchmark(lambda: f(x))"
         )
         raise TypeError(message)
-
-
-def _a_loop_runs() -> bool:
-    module = sys.modules.get("asyncio")
-    if module is None:
-        return False
-    try:
-        module.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 @contextmanager

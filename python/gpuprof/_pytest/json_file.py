@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._core import build_info
-from gpuprof._pytest.options import time_text
-from gpuprof._pytest.settings import REPORTED
+from gpuprof._pytest.options import REPORTED, time_text
 from gpuprof._results.decision import Decision
 from gpuprof._results.export import figures
 from gpuprof._results.result import BenchResult

@@ -45,6 +45,9 @@ NAMES = ("short", "normal", "long")
 UNITS = {"ns": (1e-6, "ns"), "us": (1e-3, "µs"), "ms": (1.0, "ms"), "s": (1e3, "s")}
 AUTO = "auto"
 
+# The attribute of a test's report that carries the measurement from worker to controller.
+REPORTED = "gpuprof_benchmark"
+
 
 def time_text() -> str:
     """Return the time in UTC as part of a name."""

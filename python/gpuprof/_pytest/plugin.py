@@ -18,16 +18,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpuprof._pytest.options import add_options
+from gpuprof._pytest.options import REPORTED, add_options
 from gpuprof._pytest.settings import (
     FIXTURE,
     MARKER_ARGUMENTS,
-    REPORTED,
     WORKER_COMPARE,
     WORKER_STORAGE,
     MarkerError,
@@ -60,15 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read the settings; on the controller, listen to the tests' reports."""
     config.addinivalue_line("markers", _MARKER_HELP)
-    config.stash[SETTINGS] = read_settings(config, _name_of_commit)
+    config.stash[SETTINGS] = read_settings(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Controller(config), "gpuprof-results")
-
-
-def _name_of_commit(folder: Path) -> str:
-    from gpuprof._pytest.json_file import name_of_commit
-
-    return name_of_commit(folder)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -16,7 +16,8 @@ from gpuprof._common import machine, outputs
 from gpuprof._common.files import replace_file
 from gpuprof._pytest import histograms, json_file
 from gpuprof._pytest.json_file import Record
-from gpuprof._pytest.settings import REPORTED, Settings
+from gpuprof._pytest.options import REPORTED
+from gpuprof._pytest.settings import Settings
 from gpuprof._results.baselines import Baselines, Run, check_name, commit_of
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.path import output_path

@@ -6,7 +6,7 @@ Every start of pytest imports it, so it imports little.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from gpuprof._results.baselines import Run
 
 FIXTURE = "gpu_benchmark"
-# The attribute of a test's report that carries the measurement from worker to controller.
-REPORTED = "gpuprof_benchmark"
 # What the controller tells its workers.
 WORKER_STORAGE = "gpuprof_storage"
 WORKER_COMPARE = "gpuprof_compare"
@@ -93,11 +91,8 @@ class Settings:
         return Baselines(self.storage).runs(self.compare) if self.compare else {}
 
 
-def read_settings(config: pytest.Config, name_of_commit: Callable[[Path], str]) -> Settings:
-    """Read options and ini keys; raise a usage error if one has an invalid value.
-
-    `name_of_commit` names a baseline after the commit of a folder.
-    """
+def read_settings(config: pytest.Config) -> Settings:
+    """Read options and ini keys; raise a usage error if one has an invalid value."""
     refuse(config)
     worker = getattr(config, "workerinput", {})
     folder = worker.get(WORKER_STORAGE) or value(config, "storage")
@@ -106,6 +101,8 @@ def read_settings(config: pytest.Config, name_of_commit: Callable[[Path], str]) 
     save = value(config, "save")
     # Only the controller saves, and only at the end: workers need no name.
     if save is None and value(config, "autosave") and not worker and not disabled:
+        from gpuprof._pytest.json_file import name_of_commit
+
         save = name_of_commit(config.rootpath)
     expressions = _expressions(value(config, "compare-fail") or "")
     # Those who name a figure mean that figure; a verdict fails besides if it is named, too.
