@@ -48,7 +48,8 @@ def decided_beside_time(memory: str, launches: str, **changes: Any) -> Decision:
 
 def saved(name: str, created: str, *results: BenchResult) -> None:
     """Append a run to a baseline in the working folder, as --gpu-benchmark-save does."""
-    run = Run(created, {}, {result.name: result for result in results})
+    by_name = {result.name: result for result in results}
+    run = Run(created, dict(results[0].machine), by_name)
     Baselines(".gpuprof").append(name, run)
 
 

@@ -53,15 +53,13 @@ class Runs:
 def run(options: argparse.Namespace) -> Answer:
     """Run both commands in turns, and return what to print; Refused says why a command failed."""
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    of_side = (
+        (options.command_a, options.cwd_a, options.env_a),
+        (options.command_b, options.cwd_b, options.env_b),
+    )
     commands = {
-        side: Command(
-            side,
-            options.command_a if side == "A" else options.command_b,
-            options.cwd_a if side == "A" else options.cwd_b,
-            dict([*options.env, *(options.env_a if side == "A" else options.env_b)]),
-            options.shell,
-        )
-        for side in SIDES
+        side: Command(side, text, folder, dict([*options.env, *variables]), options.shell)
+        for side, (text, folder, variables) in zip(SIDES, of_side, strict=True)
     }
     for command in commands.values():
         try:
@@ -127,7 +125,7 @@ def _run(command: Command, out: Path, timeout_s: float | None, signals: Sequence
 
 
 def _reading(command: Command, out: Path, measure: str | None, ended: Ended) -> Reading:
-    if ended.failed:
+    if ended.status or ended.timed_out:
         if ended.timed_out:
             how = f"was ended after {duration(1e3 * ended.seconds)}, when its time was up"
         elif ended.status < 0:
@@ -175,12 +173,11 @@ def compare(
     decisions: dict[str, Decision] = {}
     times: dict[str, list[tuple[Time, Time]]] = {}
     for name in shared:
-        both = [
+        both = times[name] = [
             (old.times[name], now.times[name])
             for old, now in zip(base, new, strict=True)
             if name in old.times and name in now.times
         ]
-        times[name] = both
         differences = (each.difference(both[-1][1]) for pair in both for each in pair)
         if reason := next(filter(None, differences), None):
             decisions[name] = Decision(Verdict.INCOMPARABLE, runs=len(both), rule=reason)
@@ -196,18 +193,12 @@ def compare(
         if old and now:
             decision = beside_time(decision, old, now, memory_threshold=options.memory_threshold)
         lines.append(Line(name, "", decision))
-    notes = []
-    if found.signal is not None:
-        notes = [
-            f"stopped by signal {found.signal} after {found.pairs} of {options.runs} pairs of runs"
-        ]
-    sides = [
-        Side(shown_text(commands[side].label), len(readings))
-        for side, readings in zip(SIDES, (base, new), strict=True)
-    ]
+    done = f"after {found.pairs} of {options.runs} pairs of runs"
+    notes = [] if found.signal is None else [f"stopped by signal {found.signal} {done}"]
+    a, b = (Side(shown_text(commands[side].label), found.pairs) for side in SIDES)
     return Comparison(
-        sides[0],
-        sides[1],
+        a,
+        b,
         tuple(lines),
         tuple(name for name in known[0] if name not in known[1]),
         tuple(name for name in known[1] if name not in known[0]),

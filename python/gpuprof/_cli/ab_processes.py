@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 PLACEHOLDER = "{out}"
 VARIABLE = "GPUPROF_AB_OUT"
@@ -63,19 +63,16 @@ class Command:
         return [word.replace(PLACEHOLDER, out) for word in words]
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How one run ended: its exit status (below 0 the signal), and its wall time."""
+class Ended(NamedTuple):
+    """How one run ended: its exit status (below 0 the signal), and its wall time.
+
+    One that failed has the ends of what it wrote.
+    """
 
     status: int
     seconds: float
-    timed_out: bool = False
-    tails: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def failed(self) -> bool:
-        """Whether there is nothing to read."""
-        return self.status != 0 or self.timed_out
+    timed_out: bool
+    tails: Mapping[str, str]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuprof._common.files import open_regular
 from gpuprof._common.records import format_of
@@ -57,8 +57,7 @@ class Time:
         return None
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """All times of one run."""
 
     measure: str
@@ -67,7 +66,7 @@ class Reading:
 
 def read(path: Path, measure: str | None, seconds: float) -> Reading:
     """Read what a run that took `seconds` left at `path`; None for `measure` finds out what."""
-    there = measure != WALL and _size(path) > 0
+    there = measure != WALL and os.path.lexists(path) and path.lstat().st_size > 0
     if measure == WALL or (measure is None and not there):
         return Reading(WALL, {WALL_NAME: Time(1e3 * seconds, "wall")})
     if not there:
@@ -90,13 +89,6 @@ def read(path: Path, measure: str | None, seconds: float) -> Reading:
     return Reading(found, times)
 
 
-def _size(path: Path) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0
-
-
 def _stats_data(path: Path) -> dict[str, Any] | None:
     """Return the content of a file of statistics; None for any other."""
     try:
@@ -114,17 +106,18 @@ def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"its statistics cannot be read: {error!r}"
         raise ReadingError(message) from error
-    found = {}
-    for key, row in stats.items():
-        if not row.time.count:
-            continue
-        if isinstance(key, str):
-            name = key
-        else:
-            which, clock = key
-            name = f"{which if isinstance(which, str) else ' > '.join(which)} ({clock})"
-        found[name] = Time(row.time.p50_ms, row.clock)
-    return found
+    return {
+        _name_of(key): Time(row.time.p50_ms, row.clock)
+        for key, row in stats.items()
+        if row.time.count
+    }
+
+
+def _name_of(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    which, clock = key
+    return f"{which if isinstance(which, str) else ' > '.join(which)} ({clock})"
 
 
 def _of_results(path: Path) -> dict[str, Time]:
