@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
+from gpuprof import BenchResult, Stats
 from gpuprof._cli import ab, ab_processes
-from gpuprof._results.result import BenchResult
 from gpuprof._timing.rows import EMPTY, Row, Summary
-from gpuprof._timing.stats import Stats
 from gpuprof.results import Instructions, Launches
 from tests.support.benchmark_results import answer, bench
 from tests.support.processes import environment

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
+from gpuprof import BenchResult, Stats
 from gpuprof._results.baselines import Baselines, Run
-from gpuprof._results.result import BenchResult
-from gpuprof._timing.stats import Stats
 from tests.support.benchmark_results import answer
 from tests.support.processes import environment, run_python
 

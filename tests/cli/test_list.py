@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuprof import BenchResult
 from gpuprof._results.baselines import Baselines, Run
-from gpuprof._results.result import BenchResult
 from tests.support.benchmark_results import answer
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 

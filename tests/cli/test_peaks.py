@@ -12,9 +12,8 @@ import pytest
 import gpuprof
 from gpuprof import _core
 from gpuprof._cli import info, peaks
-from gpuprof._cli.main import main
 from tests.fake_driver.control import FakeCuda
-from tests.support.benchmark_results import bench
+from tests.support.benchmark_results import bench, command
 
 FAKE_BYTES_PER_S = 128e9  # the fake driver moves 64 bytes a nanosecond, each read and written
 SMALL = 64  # the side of a matrix
@@ -34,7 +33,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    assert main(["info", *arguments]) == code
+    assert command("info", *arguments) == code
     return capsys.readouterr().out
 
 
@@ -217,7 +216,7 @@ def test_without_a_time_on_the_gpu_it_fails_and_says_so(
     fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(peaks, "benchmark", Runs(*[("host", 1.0)] * peaks.MOST_RUNS))
-    assert main(["info", "--peaks"]) == 1
+    assert command("info", "--peaks") == 1
     assert "no time on the GPU was measured for the memory copy" in capsys.readouterr().err
 
 

@@ -12,18 +12,10 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._cli.main import main
 from tests.report.contents import COMPARED, CPU_ONLY, HISTORY, RESULTS, SHOWN, STATS, TWO_SIDES
+from tests.support.benchmark_results import command
 from tests.support.processes import environment
-from tests.support.pytest_projects import Project
-
-TEST = """
-def test_a(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-
-def test_b(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-"""
+from tests.support.pytest_projects import TWO_TESTS, Project
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +24,12 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def page_of(*arguments: str, output: str = "report.html") -> str:
-    assert main(["report", *arguments]) == 0
+    assert command("report", *arguments) == 0
     return Path(output).read_text(encoding="utf-8")
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["report", *arguments]) == 2
+    assert command("report", *arguments) == 2
     out, error = capsys.readouterr()
     assert not out
     assert not Path("report.html").exists()
@@ -61,7 +53,7 @@ def test_files_of_every_kind_become_one_page(capsys: pytest.CaptureFixture[str])
 
 def test_histories_are_shown_as_the_command_prints_them(project: Project) -> None:
     project.on_gpu(1.0)
-    project.pytester.makepyfile(test_it=TEST)
+    project.pytester.makepyfile(test_it=TWO_TESTS)
     project.save_runs()
     done = project.pytester.run(sys.executable, "-m", "gpuprof", "history", "test_it*", "--json")
     assert done.ret == 0
@@ -83,7 +75,7 @@ def test_files_of_one_name_are_told_apart() -> None:
 
 def test_a_session_of_tests_is_shown_with_its_verdicts(project: Project) -> None:
     project.on_gpu(1.0)
-    project.pytester.makepyfile(test_it=TEST)
+    project.pytester.makepyfile(test_it=TWO_TESTS)
     project.run("--gpu-benchmark-json=out.json").assert_outcomes(passed=2)
     assert ">SLOW<" not in page_of("out.json")
     project.save_runs()
@@ -98,7 +90,7 @@ def test_a_session_of_tests_is_shown_with_its_verdicts(project: Project) -> None
 
 def test_a_comparison_of_saved_runs_or_of_commands_is_shown(project: Project) -> None:
     project.on_gpu(1.0)
-    project.pytester.makepyfile(test_it=TEST)
+    project.pytester.makepyfile(test_it=TWO_TESTS)
     project.save_runs()
     project.times(1.0, fields=project.plan()["fields"], test_b=[1.6, 1.5])
     project.run("--gpu-benchmark-json=new.json")
@@ -199,5 +191,5 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_output_that_cannot_be_written_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     Path("stats.json").write_text(gpuprof.Stats([]).to_json())
-    assert main(["report", "stats.json", "-o", "missing/out.html"]) == 1
+    assert command("report", "stats.json", "-o", "missing/out.html") == 1
     assert "missing/out.html" in capsys.readouterr().err

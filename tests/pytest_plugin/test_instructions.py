@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pytest_projects import Project
+from tests.support.pytest_projects import COMPARE, Project
 
-COMPARE = "--gpu-benchmark-compare=main"
 DECIDE = "--gpu-benchmark-cpu-metric=instructions"
 M = 1e6
 ONE_TEST = "def test_a(gpu_benchmark): gpu_benchmark(sum, [1])\n"

@@ -6,19 +6,11 @@ import json
 
 import pytest
 
-from tests.support.pytest_projects import Project
+from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project
 
-COMPARE = "--gpu-benchmark-compare=main"
 STEP = {"sgemm": 2, "add_k": 12}
 MORE = {**STEP, "add_k": 14}
 GREW = "LAUNCHES: test_b: launches more: +2 add_k, 14 -> 16 kernels"
-TWO_TESTS = """
-def test_a(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-
-def test_b(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-"""
 CHECKS = """
 def test_b(gpu_benchmark):
     assert gpu_benchmark.check_launches(sum, [1]).num_kernels >= 14

@@ -6,17 +6,9 @@ import json
 
 import pytest
 
-from tests.support.pytest_projects import Project
+from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project
 
-COMPARE = "--gpu-benchmark-compare=main"
 GREW = "MEMORY: test_b: peak memory 1.21 GiB -> 1.50 GiB, +24 %, more than 5 %"
-TWO_TESTS = """
-def test_a(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-
-def test_b(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-"""
 MARKED = """
 import pytest
 

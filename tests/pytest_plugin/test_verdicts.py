@@ -12,17 +12,9 @@ import pytest
 
 from gpuprof._results import baselines, verdict
 from gpuprof.errors import BaselineError
-from tests.support.pytest_projects import Project
+from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project
 
 SAVE = "--gpu-benchmark-save=main"
-COMPARE = "--gpu-benchmark-compare=main"
-TWO_TESTS = """
-def test_a(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-
-def test_b(gpu_benchmark):
-    gpu_benchmark(sum, [1])
-"""
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pytest_projects import Project
+from tests.support.pytest_projects import COMPARE, Project
 
 XDIST = ("-p", "xdist.plugin", "-p", "xdist.looponfail")
 SAVE = "--gpu-benchmark-save=main"
-COMPARE = "--gpu-benchmark-compare=main"
 TESTS = """
 import pytest
 

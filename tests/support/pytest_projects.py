@@ -29,6 +29,14 @@ CPU_MACHINE = {"gpu": None, "cpu": "Test CPU", "cpus": 2, "python": "3"}
 GPU_MACHINE = {**CPU_MACHINE, "gpu": "Test GPU", "gpu_uuid": "GPU-1", "sms": 8, "driver": "1.0"}
 TIMES = "times.json"
 CALLS = "calls.jsonl"
+COMPARE = "--gpu-benchmark-compare=main"
+TWO_TESTS = """
+def test_a(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+
+def test_b(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+"""
 
 
 def made_up(median_ms: float, count: int = 45, **fields: Any) -> BenchResult:
