@@ -80,12 +80,10 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "_DeviceScalar.update": (
         f"(self, value: {_NUMBER}, stream: object = None, *, record: bool = False) -> None",
     ),
-    "_TraceEvents.complete": (
-        "(self, name: str, begin_ns: int, dur_ns: int, *, cat: str | None = None, "
-        "tid: int | None = None, args: typing.Mapping[str, object] | None = None) -> None",
-    ),
-    "_TraceEvents.push": (
-        "(self, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",
+    "_TraceEvents.span": (
+        "(self, name: str, duration_ms: float, *, begin_ns: int | None = None, "
+        "cat: str | None = None, tid: int | None = None, "
+        "args: typing.Mapping[str, object] | None = None) -> None",
     ),
     "_array_facts": ("(object: object) -> ArrayDesc | None",),
     "annotate": (
@@ -102,13 +100,16 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "devices": ("() -> list[dict[str, typing.Any]]",),
     "driver_info": ("() -> dict[str, typing.Any]",),
     "mark": (f"(name: str, {_RANGE_OPTIONS}) -> None",),
-    "push": ("(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",),
     "range_end": ("(id: int, /) -> None",),
     "range_start": (f"(name: str, {_RANGE_OPTIONS}) -> int",),
     "stats_snapshot": ("(wait: bool, bins: bool = False) -> dict[str, typing.Any]",),
     "timer": (
         f"(name: str | None = None, {_TIMER_OPTIONS}) -> Scope",
         f"(name: _Function, {_TIMER_OPTIONS}) -> _Function",
+    ),
+    "trace_span": (
+        "(name: str, duration_ms: float, *, cat: str | None = None, "
+        "tid: int | None = None) -> None",
     ),
 }
 

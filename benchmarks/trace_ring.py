@@ -49,7 +49,7 @@ def resident():
 
 folder, count, ring = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 scope = gpuprof.timer("step", backend="cpu")
-with gpuprof.trace(folder + "/last.json", keep_last="1h", keep_bytes=ring) as recorder:
+with gpuprof.flight_recorder(folder + "/last.json", keep_last="1h", keep_bytes=ring) as recorder:
     full = 0
     for part in range(10):
         for _ in range(count // 10):
@@ -128,10 +128,10 @@ def _rows(rounds: int, many: int, notes: list[str]) -> list[Row]:
             return gpuprof.trace(folder / "run.json")
 
         def recorder() -> gpuprof.TraceWriter:
-            return gpuprof.trace(folder / "last.json", keep_last="1h", keep_bytes=_RING)
+            return gpuprof.flight_recorder(folder / "last.json", keep_last="1h", keep_bytes=_RING)
 
         def waiting() -> AbstractContextManager[object]:
-            return gpuprof.trace(folder / "window.json", schedule=(1, 0, 1, 1))
+            return gpuprof.trace_windows(folder / "window.json", schedule=(1, 0, 1, 1))
 
         measured = Rounds()
         measured.measure(

@@ -2,9 +2,9 @@
 
 The writer's figure is the CPU time of the writer thread, from taking the events out of the threads'
 buffers to bytes in a file, while a loop of scopes makes them. The peers dump ready Python objects
-of the same events to a file; theirs is the CPU time of the process. Calls of `complete` and `push`
-are timed in the program's thread. Memory is the highest resident size of a whole process that
-traces ten million scopes. Peers that are not installed are left out and named.
+of the same events to a file; theirs is the CPU time of the process. Calls of `TraceWriter.span` and
+`trace_span` are timed in the program's thread. Memory is the highest resident size of a whole
+process that traces ten million scopes. Peers that are not installed are left out and named.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _EVENTS = 300_000
 _MANY = 10_000_000
 
 _WRITER = "writer thread, per event"
-_COMPLETE = "TraceWriter.complete, per call"
-_PUSH = "gpuprof.push, per call"
+_SPAN = "TraceWriter.span, per call"
+_TRACE_SPAN = "gpuprof.trace_span, per call"
 _ORJSON = "orjson.dumps of ready dicts, per event"
 _JSON = "json.dumps of ready dicts, per event"
 _VIZTRACER = "viztracer save, per event"
@@ -70,20 +70,20 @@ def _write(folder: Path, count: int) -> int:
     return int(stats["writer_cpu_ns"])
 
 
-def _complete(folder: Path, count: int) -> int:
+def _span(folder: Path, count: int) -> int:
     """Write `count` slices and return the nanoseconds that the calls took."""
     with gpuprof.TraceWriter(folder / "own.json") as writer:
         begun = perf_counter_ns()
         for _ in range(count):
-            writer.complete("decode", begun, 1000, cat="engine")
+            writer.span("decode", 0.001, begin_ns=begun, cat="engine")
         return perf_counter_ns() - begun
 
 
-def _push(folder: Path, count: int) -> int:
+def _trace_span(folder: Path, count: int) -> int:
     with gpuprof.trace(folder / "own.json"):
         begun = perf_counter_ns()
         for _ in range(count):
-            gpuprof.push("decode", "engine", 0.001)
+            gpuprof.trace_span("decode", 0.001, cat="engine")
         return perf_counter_ns() - begun
 
 
@@ -195,8 +195,8 @@ def _rows(rounds: int, many: int, notes: list[str]) -> list[Row]:
             rows.append(replace(beside, name=f"{_WRITER}, beside orjson"))
         rows += [measured.row(row) for row in (_ORJSON, _JSON, _VIZTRACER) if row in measured]
         calls = [
-            Contender(_COMPLETE, lambda count: _complete(folder, count), _EVENTS // 3),
-            Contender(_PUSH, lambda count: _push(folder, count), _EVENTS // 3),
+            Contender(_SPAN, lambda count: _span(folder, count), _EVENTS // 3),
+            Contender(_TRACE_SPAN, lambda count: _trace_span(folder, count), _EVENTS // 3),
         ]
         measured.measure(calls, rounds)
         rows += [replace(measured.row(each.name), target=_CALL_NS) for each in calls]

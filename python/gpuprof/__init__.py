@@ -24,7 +24,9 @@ __version__ = "0.1.0"
 # the everyday ones, shown by `dir()`.
 _NAMES = {
     "": "errors exporters nvtx | compat distributed integrations results",
-    "_core": "annotate mark push range_end range_start timer | Annotation GraphNode Sample Scope",
+    "_core": (
+        "annotate mark range_end range_start timer trace_span | Annotation GraphNode Sample Scope"
+    ),
     "errors": (
         "| BaselineError CaptureError CaptureImplicitError CaptureInvalidatedError "
         "CaptureIsolationError CaptureMergeError CaptureUnjoinedError CaptureUnmatchedError "
@@ -44,10 +46,9 @@ _NAMES = {
     "_trace.events": "counter | Counter name_stream",
     "_trace_tools.diff": "trace_diff",
     "_trace_tools.diff_results": "| TraceDiff",
-    "_trace.api": "trace",
-    "_trace.flight_recorder": "| FlightRecorder",
-    "_trace.window": "| TraceWindows",
-    "_trace.writer": "TraceWriter",
+    "_trace.flight_recorder": "flight_recorder",
+    "_trace.window": "trace_windows",
+    "_trace.writer": "TraceWriter trace",
     "_graphs.capture": (
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),

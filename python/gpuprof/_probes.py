@@ -113,5 +113,5 @@ def finish_probe_timer_traced(
     """
     microseconds = finish_probe_timer(timer, stream)
     if microseconds is not None and _core._trace_records():
-        _core.push(name, cat, microseconds / 1000.0, tid)
+        _core.trace_span(name, microseconds / 1000.0, cat=cat, tid=tid)
     return microseconds

@@ -1,4 +1,4 @@
-"""The classes of what gpuprof measured and found. A program reads them and makes none.
+"""The classes of what gpuprof returns. A program reads them and makes none.
 
 `gpuprof.stats()["step"]` is a `Row`, for example. The classes are here for annotations and for
 `isinstance`.
@@ -25,6 +25,8 @@ from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.memory import MemoryUse
 from gpuprof._timing.rows import Row, Summary
 from gpuprof._timing.work import Work
+from gpuprof._trace.flight_recorder import FlightRecorder
+from gpuprof._trace.window import TraceWindows
 from gpuprof._watch.tree import ModuleRow, PassTimes
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "CaptureInfo",
     "CompareRow",
     "Decision",
+    "FlightRecorder",
     "GraphCounts",
     "GraphMemory",
     "GraphSignature",
@@ -55,5 +58,6 @@ __all__ = [
     "SpanTiming",
     "Summary",
     "SweepPoint",
+    "TraceWindows",
     "Work",
 ]

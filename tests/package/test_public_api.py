@@ -371,8 +371,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 }
 
 
-def closed_trace(**options: Any) -> Any:
-    trace = gpuprof.trace("unused.json", **options)
+def closed(trace: Any) -> Any:
     trace.close()
     return trace
 
@@ -418,7 +417,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "CapturePool": lambda _: gpuprof.CapturePool(),
     "CapturedGraph": graph_of,
     "DeviceScalar": lambda _: gpuprof.DeviceScalar(1.0, "float32", PER_THREAD_STREAM),
-    "FlightRecorder": lambda _: closed_trace(keep_last="1s"),
+    "FlightRecorder": lambda _: closed(gpuprof.flight_recorder("unused.json")),
     "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
     "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
@@ -426,7 +425,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "Listener": lambda _: closed_listener(),
     "ModuleWatch": lambda _: object.__new__(gpuprof.ModuleWatch),
     "Timer": lambda _: gpuprof.Timer("cpu"),
-    "TraceWindows": lambda _: closed_trace(schedule=(1, 1, 1, 1)),
+    "TraceWindows": lambda _: closed(gpuprof.trace_windows("unused.json", (1, 1, 1, 1))),
     "TraceWriter": lambda _: closed_writer(),
 }
 # A name of something, which copies as itself but means nothing to another process.

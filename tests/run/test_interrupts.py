@@ -26,7 +26,7 @@ import gpuprof
 with gpuprof.timer("first"):
     pass
 print("now", flush=True)
-with gpuprof.trace("t.json", schedule=(0, 0, 1, 0)) as windows:
+with gpuprof.trace_windows("t.json", schedule=(0, 0, 1, 0)) as windows:
     for _ in range(500):
         with gpuprof.timer("step"):
             pass
@@ -84,7 +84,7 @@ def test_a_trace_that_ends_gets_done(tmp_path: Path, program: str) -> None:
     _interrupted(tmp_path, str(tmp_path / name), count=8, seconds=0.2)
 
 
-@pytest.mark.parametrize("how", ["schedule=(0, 0, 1, 0)", ""])
+@pytest.mark.parametrize("how", ["trace_windows({}, (0, 0, 1, 0))", "trace({})"])
 def test_it_ends_the_wait_for_a_gpu_that_is_never_done(
     tmp_path: Path, fake_path: Path, how: str
 ) -> None:
@@ -92,7 +92,7 @@ def test_it_ends_the_wait_for_a_gpu_that_is_never_done(
     body = f"""
     import signal
     threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
-    trace = gpuprof.trace({str(path)!r}, {how})
+    trace = gpuprof.{how.format(repr(str(path)))}
     try:
         with trace:
             fake.work(stream, 10**15)
@@ -105,6 +105,6 @@ def test_it_ends_the_wait_for_a_gpu_that_is_never_done(
         sys.stdout.flush()
     os._exit(0)  # the gpu is never done
     """
-    name = "t.1.json" if how else "t.json"
+    name = "t.1.json" if "windows" in how else "t.json"
     assert check_cuda(fake_path, body) == f"None ['{name}']\n"
     assert json.loads((tmp_path / name).read_text())["traceEvents"]

@@ -118,7 +118,7 @@ def test_async_functions_and_blocks(tmp_path: Path) -> None:
             with gpuprof.timer("block"):
                 pass
         with pytest.raises(ValueError, match="body"):
-            async with gpuprof.trace(tmp_path / "w.json", schedule=(0, 0, 1, 1)):
+            async with gpuprof.trace_windows(tmp_path / "w.json", schedule=(0, 0, 1, 1)):
                 raise ValueError("body")
 
     assert inspect.iscoroutinefunction(fetch)
@@ -151,6 +151,6 @@ def test_what_is_no_function_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="does not collect is no decorator"):
         gpuprof.TraceWriter(path)(files)
     with pytest.raises(TypeError, match="a flight recorder is for a whole run"):
-        gpuprof.trace(path, keep_last="1s")(files)
-    with pytest.raises(TypeError, match="with schedule= has windows of steps and cannot decorate"):
-        gpuprof.trace(path, schedule=(1, 1, 1, 1))(files)
+        gpuprof.flight_recorder(path, keep_last="1s")(files)
+    with pytest.raises(TypeError, match=r"trace_windows\(\) .* and cannot decorate"):
+        gpuprof.trace_windows(path, schedule=(1, 1, 1, 1))(files)

@@ -92,7 +92,7 @@ def test_a_compression_that_fails_leaves_the_part_and_the_old_file(
     out = tmp_path / "run.json.gz"
     out.write_bytes(OLD.encode())
     writer = gpuprof.TraceWriter(out)
-    writer.push("a", "test", 0.1)
+    writer.span("a", 0.1, cat="test")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.warns(RuntimeWarning, match=r"what there is stays in .*run\.json\.gz\.part"):
         writer.close()

@@ -16,7 +16,8 @@ START = (
 import signal, threading
 from tests.support.recorders import until
 def recorded(number=signal.SIGUSR1, name="last", **options):
-    return gpuprof.trace(f"{folder}/{name}.json", keep_last="30s", dump_on=number, **options)
+    path = f"{folder}/{name}.json"
+    return gpuprof.flight_recorder(path, keep_last="30s", dump_on=number, **options)
 """
 )
 

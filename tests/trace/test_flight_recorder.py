@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_recorder_that_nobody_asks_leaves_no_file(path: Path) -> None:
-    with gpuprof.trace(path, keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
         measured("a")
         recorder.flush()
         assert recorder.stats()["held"] == 1
@@ -39,7 +39,7 @@ def test_a_recorder_that_nobody_asks_leaves_no_file(path: Path) -> None:
 
 
 def test_a_call_writes_what_is_held_and_goes_on(path: Path) -> None:
-    with gpuprof.trace(path, keep_last=30) as recorder:
+    with gpuprof.flight_recorder(path, keep_last=30) as recorder:
         measured("a")
         one = recorder.dump()
         measured("b")
@@ -55,7 +55,7 @@ def test_a_call_writes_what_is_held_and_goes_on(path: Path) -> None:
 def test_a_call_may_name_its_file(path: Path) -> None:
     mine = path.with_name("mine.json.gz")
     mine.write_bytes(OLD.encode())
-    with gpuprof.trace(path, keep_last="1h", max_dumps=1) as recorder:
+    with gpuprof.flight_recorder(path, keep_last="1h", max_dumps=1) as recorder:
         measured("a")
         assert recorder.dump(mine) == str(mine)
         assert recorder.dump(mine) == str(mine)  # these are not counted
@@ -65,12 +65,12 @@ def test_a_call_may_name_its_file(path: Path) -> None:
 
 def test_a_dump_is_a_whole_trace(path: Path) -> None:
     gpuprof.counter("queue").set(1)
-    with gpuprof.trace(path, keep_last="30s", args={"run": "x"}) as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s", args={"run": "x"}) as recorder:
         with cpu_scope("outer"):
             measured("inner")
             gpuprof.counter("queue").set(waiting=2, running=3)
             gpuprof.mark("now", args={"text": 'a"b'})
-        recorder.push("own", "mine", 1.0)
+        recorder.span("own", 1.0, cat="mine")
         thread = threading.Thread(target=lambda: measured("there"), name="worker")
         thread.start()
         thread.join()
@@ -87,7 +87,7 @@ def test_a_dump_is_a_whole_trace(path: Path) -> None:
 
 
 def test_a_dump_has_the_last_values_of_counters_that_are_older(path: Path) -> None:
-    with gpuprof.trace(path, keep_last="30ms") as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30ms") as recorder:
         gpuprof.counter("memory").set(alloc=1, reserved=10)
         gpuprof.counter("memory").set(alloc=2)
         measured("old")
@@ -108,9 +108,9 @@ def test_a_dump_has_the_last_values_of_counters_that_are_older(path: Path) -> No
 def test_what_does_not_fit_drops_the_oldest(path: Path) -> None:
     out = check_python(f"""
     import gpuprof, json
-    with gpuprof.trace({str(path)!r}, keep_bytes=64 << 10) as recorder:
+    with gpuprof.flight_recorder({str(path)!r}, keep_bytes=64 << 10) as recorder:
         for number in range(5000):
-            recorder.push(f"n{{number}}", "test", 0.0)
+            recorder.span(f"n{{number}}", 0.0, cat="test")
         recorder.flush()
         print(json.dumps(recorder.stats()))
         recorder.dump()
@@ -125,7 +125,7 @@ def test_what_does_not_fit_drops_the_oldest(path: Path) -> None:
 
 
 def test_an_event_that_is_larger_than_half_the_ring_is_counted(path: Path) -> None:
-    with gpuprof.trace(path, keep_bytes=64 << 10) as recorder:
+    with gpuprof.flight_recorder(path, keep_bytes=64 << 10) as recorder:
         recorder.instant("small")
         recorder.instant("large", args={"rows": ["x" * 4000] * 20})
         recorder.dump()
@@ -137,12 +137,12 @@ def test_memory_is_flat(path: Path) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    with gpuprof.trace(path, keep_bytes=1 << 20) as recorder:
+    with gpuprof.flight_recorder(path, keep_bytes=1 << 20) as recorder:
         sizes = []
         for _ in range(4):
             for _ in range(50):
                 for _ in range(2000):
-                    gpuprof.push("event", "test", 0.0)
+                    gpuprof.trace_span("event", 0.0, cat="test")
                 recorder.flush()
             sizes.append(resident())
         assert recorder.stats()["events"] + recorder.stats()["dropped"] == 400_000
@@ -152,8 +152,8 @@ def test_memory_is_flat(path: Path) -> None:
 def test_two_rings_of_different_lengths_and_a_trace_see_the_same(path: Path) -> None:
     long = path.with_name("long.json")
     everything = path.with_name("all.json")
-    with gpuprof.trace(everything), gpuprof.trace(long, keep_last="1h") as longer:
-        with gpuprof.trace(path, keep_last="20ms") as recorder:
+    with gpuprof.trace(everything), gpuprof.flight_recorder(long, keep_last="1h") as longer:
+        with gpuprof.flight_recorder(path, keep_last="20ms") as recorder:
             measured("old")
             time.sleep(0.04)
             measured("new")
@@ -170,7 +170,7 @@ def test_a_whole_run_s_trace_overlaps_a_ring(path: Path) -> None:
         SCOPES
         + f"""
 work("before")
-with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
+with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
     work("inside")
     recorder.dump()
 """,
@@ -183,7 +183,7 @@ with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
 def test_no_dump_replaces_a_file(path: Path) -> None:
     path.with_name("last.1.json").write_text("yesterday's")
     path.with_name("last.3.json.part").write_text("somebody's")
-    with gpuprof.trace(path, keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
         made = [recorder.dump() for _ in range(2)]
     assert [Path(each or "").name for each in made] == ["last.2.json", "last.4.json"]
     assert path.with_name("last.1.json").read_text() == "yesterday's"
@@ -191,15 +191,15 @@ def test_no_dump_replaces_a_file(path: Path) -> None:
 
 
 def test_the_number_may_stand_anywhere_in_the_path(tmp_path: Path) -> None:
-    with gpuprof.trace(tmp_path / "%%n-%n-%r.json", keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(tmp_path / "%%n-%n-%r.json", keep_last="30s") as recorder:
         recorder.dump()
     assert files(tmp_path) == {"%n-1-0.json"}
     with pytest.raises(ValueError, match="%n once"):
-        gpuprof.trace(tmp_path / "%n-%n.json", keep_last="30s")
+        gpuprof.flight_recorder(tmp_path / "%n-%n.json", keep_last="30s")
 
 
 def test_enough_dumps_are_one_warning(path: Path) -> None:
-    with gpuprof.trace(path, keep_last="30s", max_dumps=2) as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s", max_dumps=2) as recorder:
         assert [recorder.dump() is None for _ in range(2)] == [False, False]
         with pytest.warns(RuntimeWarning, match=r"written its 2 dumps.*max_dumps=") as warned:
             assert [recorder.dump() for _ in range(3)] == [None, None, None]
@@ -208,7 +208,7 @@ def test_enough_dumps_are_one_warning(path: Path) -> None:
 
 
 def test_a_recorder_that_is_used_again_goes_on_counting(path: Path) -> None:
-    recorder = gpuprof.trace(path, keep_last="30s")
+    recorder = gpuprof.flight_recorder(path, keep_last="30s")
     for name in ("a", "b"):
         with recorder:
             measured(name)
@@ -221,7 +221,9 @@ def test_a_recorder_that_is_used_again_goes_on_counting(path: Path) -> None:
 
 
 def test_a_scope_that_passes_its_limit_is_a_dump(path: Path) -> None:
-    with gpuprof.trace(path, keep_last="30s", when={"outer/slow": 2.0, "never": 0.0}) as recorder:
+    with gpuprof.flight_recorder(
+        path, keep_last="30s", when={"outer/slow": 2.0, "never": 0.0}
+    ) as recorder:
         with cpu_scope("slow"):  # the path is another one
             time.sleep(0.003)
         with cpu_scope("outer"), cpu_scope("slow"):
@@ -235,17 +237,17 @@ def test_a_scope_that_passes_its_limit_is_a_dump(path: Path) -> None:
 
 
 def test_a_limit_by_name_holds_on_every_path_and_only_while_it_is_open(path: Path) -> None:
-    with gpuprof.trace(path, keep_last="30s", when={"slow": 2.0}) as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s", when={"slow": 2.0}) as recorder:
         with cpu_scope("anywhere"), cpu_scope("slow"):
             time.sleep(0.003)
         until(lambda: recorder.stats()["dumps"])
-    with gpuprof.trace(path, keep_last="30s"), cpu_scope("slow"):
+    with gpuprof.flight_recorder(path, keep_last="30s"), cpu_scope("slow"):
         time.sleep(0.003)
     assert files(path.parent) == {"last.1.json"}
 
 
 def test_a_limit_is_of_gpu_time(fake: FakeCuda, stream: int, path: Path) -> None:
-    with gpuprof.trace(path, keep_last="30s", when={"step": 25.0}) as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s", when={"step": 25.0}) as recorder:
         for ms in (20, 30):
             with gpuprof.timer("step", stream=stream):
                 fake.work(stream, ms * MS)
@@ -263,14 +265,14 @@ def test_a_limit_is_of_gpu_time(fake: FakeCuda, stream: int, path: Path) -> None
 
 def test_what_stats_tells_is_complete_from_the_start(path: Path) -> None:
     for _ in range(20):
-        with gpuprof.trace(path, keep_last="30s") as recorder:
+        with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
             stats = recorder.stats()
         assert (stats["open"], stats["held"], stats["dumps"]) == (True, 0, 0)
         assert stats["reaches_back_ns"] >= 0
 
 
 def test_limits_that_are_passed_again_and_again_do_not_fill_the_disk(path: Path) -> None:
-    with gpuprof.trace(path, keep_last="1h", when={"slow": 0.0}) as recorder:
+    with gpuprof.flight_recorder(path, keep_last="1h", when={"slow": 0.0}) as recorder:
         measured("slow")
         until(lambda: recorder.stats()["dumps"])
         for _ in range(50):
@@ -292,7 +294,7 @@ def test_gpu_spans_in_flight_are_in_a_dump_if_they_end_soon(
         fake.complete(stream)
         fake.configure(mode="auto")
 
-    with gpuprof.trace(path, keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
         fake.configure(mode="manual")
         with gpuprof.timer("step", stream=stream):
             fake.work(stream, 2 * MS)
@@ -307,7 +309,7 @@ def test_gpu_spans_in_flight_are_in_a_dump_if_they_end_soon(
 def test_gpu_spans_that_do_not_end_are_left_out_and_said(
     fake: FakeCuda, stream: int, path: Path
 ) -> None:
-    with gpuprof.trace(path, keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
         fake.configure(mode="manual")
         try:
             with gpuprof.timer("hangs", stream=stream):

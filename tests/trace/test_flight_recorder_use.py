@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 def test_an_exception_that_leaves_the_block_is_a_dump(path: Path) -> None:
     error = ValueError("bad \ud800 input")
     with pytest.raises(ValueError, match="bad") as raised:
-        with gpuprof.trace(path, keep_last="30s"):
+        with gpuprof.flight_recorder(path, keep_last="30s"):
             with cpu_scope("step"):
                 raise error
     assert raised.value is error
@@ -46,7 +46,7 @@ def test_an_exception_that_leaves_the_block_is_a_dump(path: Path) -> None:
 )
 def test_a_good_exit_is_no_dump(path: Path, error: SystemExit, dumps: int) -> None:
     with pytest.raises(SystemExit):
-        with gpuprof.trace(path, keep_last="30s"):
+        with gpuprof.flight_recorder(path, keep_last="30s"):
             raise error
     assert len(files(path.parent)) == dumps
 
@@ -60,7 +60,7 @@ def test_the_body_s_exception_wins_over_that_of_its_dump(
 
     error = KeyError("the body's")
     with pytest.raises(KeyError) as raised:
-        with gpuprof.trace(path, keep_last="30s") as recorder:
+        with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
             monkeypatch.setattr(threading, "enumerate", broken)  # which gives threads their names
             raise error
     assert raised.value is error
@@ -78,7 +78,7 @@ def test_a_dump_that_fails_is_one_warning_and_leaves_no_file(path: Path) -> None
         SCOPES
         + f"""
 import resource
-with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
+with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
     work("a", 2000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
     print(recorder.dump(), recorder.dump(), os.listdir({str(path.parent)!r}))
@@ -99,7 +99,7 @@ with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
 
 def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="there is no folder") as warned:
-        recorder = gpuprof.trace(tmp_path / "gone" / "last.json", keep_last="30s").start()
+        recorder = gpuprof.flight_recorder(tmp_path / "gone" / "last.json", keep_last="30s").start()
     assert len(warned) == 1
     with pytest.warns(RuntimeWarning, match="a dump of the flight recorder failed") as warned:
         assert recorder.dump() is None
@@ -117,7 +117,7 @@ def test_a_file_of_one_s_own_that_cannot_be_put_in_place_is_a_warning(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "replace", full)
-    with gpuprof.trace(path, keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
         with pytest.warns(RuntimeWarning, match="No space left"):
             assert recorder.dump(path) is None
     assert files(path.parent) == set()
@@ -136,7 +136,7 @@ def test_dumps_do_not_disturb_threads_that_record(path: Path) -> None:
                 pass
 
     threads = [threading.Thread(target=work) for _ in range(2)]
-    with gpuprof.trace(path, keep_bytes=1 << 20, max_dumps=100) as recorder:
+    with gpuprof.flight_recorder(path, keep_bytes=1 << 20, max_dumps=100) as recorder:
         for thread in threads:
             thread.start()
         dumpers = [threading.Thread(target=recorder.dump) for _ in range(6)]
@@ -157,7 +157,7 @@ def test_a_forked_child_has_a_ring_and_files_of_its_own(path: Path) -> None:
     out = check_python(
         SCOPES
         + f"""
-recorder = gpuprof.trace({str(path)!r}, keep_last="30s").start()
+recorder = gpuprof.flight_recorder({str(path)!r}, keep_last="30s").start()
 work("parent's")
 child = os.fork()
 if child == 0:
@@ -180,7 +180,7 @@ print(child)
 
 
 def test_a_dump_of_a_recorder_that_is_not_open_is_told(path: Path) -> None:
-    recorder = gpuprof.trace(path, keep_last="30s")
+    recorder = gpuprof.flight_recorder(path, keep_last="30s")
     with pytest.raises(InvalidStateError, match="not begun"):
         recorder.dump()
     recorder.start()
@@ -199,33 +199,29 @@ def test_a_dump_of_a_recorder_that_is_not_open_is_told(path: Path) -> None:
         ({"keep_last": 0}, ValueError),
         ({"keep_last": float("nan")}, ValueError),
         ({"keep_last": 10**400}, ValueError),
-        ({"keep_last": 1, "when": {"step": 10**400}}, ValueError),
+        ({"when": {"step": 10**400}}, ValueError),
         ({"keep_last": True}, TypeError),
         ({"keep_last": b"30s"}, TypeError),
         ({"keep_bytes": 100}, ValueError),
         ({"keep_bytes": 1e6}, TypeError),
-        ({"keep_last": 1, "max_dumps": 0}, ValueError),
-        ({"keep_last": 1, "max_dumps": "3"}, TypeError),
-        ({"keep_last": 1, "when": {"step": -1}}, ValueError),
-        ({"keep_last": 1, "when": {"step": "slow"}}, TypeError),
-        ({"keep_last": 1, "when": {"": 1}}, ValueError),
-        ({"keep_last": 1, "when": ["step"]}, TypeError),
-        ({"keep_last": 1, "dump_on": 9}, ValueError),
-        ({"keep_last": 1, "dump_on": 11}, ValueError),
-        ({"keep_last": 1, "dump_on": 0}, ValueError),
-        ({"keep_last": 1, "dump_on": "USR1"}, TypeError),
-        ({"keep_last": 1, "schedule": (1, 1, 1, 1)}, TypeError),
-        ({"max_dumps": 3}, TypeError),
-        ({"when": {"step": 1}}, TypeError),
-        ({"dump_on": 10}, TypeError),
+        ({"max_dumps": 0}, ValueError),
+        ({"max_dumps": "3"}, TypeError),
+        ({"when": {"step": -1}}, ValueError),
+        ({"when": {"step": "slow"}}, TypeError),
+        ({"when": {"": 1}}, ValueError),
+        ({"when": ["step"]}, TypeError),
+        ({"dump_on": 9}, ValueError),
+        ({"dump_on": 11}, ValueError),
+        ({"dump_on": 0}, ValueError),
+        ({"dump_on": "USR1"}, TypeError),
     ],
 )
 def test_what_is_no_setting_is_told(
     path: Path, wrong: dict[str, Any], error: type[Exception]
 ) -> None:
-    name = list(wrong)[-1]
+    (name,) = wrong
     with pytest.raises(error, match=f"{name}: expected"):
-        gpuprof.trace(path, **wrong)
+        gpuprof.flight_recorder(path, **wrong)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +237,6 @@ def test_what_is_no_setting_is_told(
     ],
 )
 def test_a_length_is_a_text_or_seconds(path: Path, given: Any, seconds: float) -> None:
-    with gpuprof.trace(path, keep_last=given) as recorder:
+    with gpuprof.flight_recorder(path, keep_last=given) as recorder:
         recorder.dump()
     assert told(first(path))["keepLastSeconds"] == seconds

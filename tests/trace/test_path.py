@@ -139,7 +139,7 @@ def test_a_part_of_somebody_else_is_left_alone(
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        writer.push("a", "test", 1.0)
+        writer.span("a", 1.0, cat="test")
     assert Path(writer.path).name == f"run.{os.getpid()}.json"
     assert names(Path(writer.path)) == ["a"]
     assert part.read_text() == ""
@@ -150,7 +150,7 @@ def test_a_part_that_is_another_name_of_a_file_is_left_alone(tmp_path: Path) -> 
     (tmp_path / "precious").write_text("")
     (tmp_path / "run.json.part").hardlink_to(tmp_path / "precious")
     with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        writer.push("a", "test", 1.0)
+        writer.span("a", 1.0, cat="test")
     assert (tmp_path / "precious").read_text() == ""
     assert names(Path(writer.path)) == ["a"]
     assert not (tmp_path / "run.json").exists()
@@ -161,7 +161,7 @@ def test_a_part_that_was_swapped_does_not_get_the_trace_s_name(tmp_path: Path, s
     out = tmp_path / f"run.{suffix}"
     part = tmp_path / f"run.{suffix}.part"
     writer = gpuprof.TraceWriter(out).start()
-    writer.push("a", "test", 1.0)
+    writer.span("a", 1.0, cat="test")
     part.rename(tmp_path / "moved")
     part.write_text("another's")
     with pytest.warns(RuntimeWarning, match="another file was put in the place"):
@@ -175,7 +175,7 @@ def test_a_part_that_was_swapped_does_not_get_the_trace_s_name(tmp_path: Path, s
 def test_an_empty_part_of_one_s_own_is_used(tmp_path: Path) -> None:
     (tmp_path / "run.json.part").write_text("")
     with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        writer.push("a", "test", 1.0)
+        writer.span("a", 1.0, cat="test")
     assert files(tmp_path) == {"run.json"}
 
 

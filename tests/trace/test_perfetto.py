@@ -88,9 +88,15 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_writers_events_are_shown_as_given(engine: TraceProcessor, path: Path) -> None:
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
-        writer.complete("inner", now + 10 * US, 50 * US)
-        writer.complete("outer", now, 100 * US, cat="mine", args={"n": 1, "text": "x", "list": [1]})
-        writer.complete("elsewhere", now + 7, 3, tid=77)
+        writer.span("inner", 50 * US / 1e6, begin_ns=now + 10 * US)
+        writer.span(
+            "outer",
+            100 * US / 1e6,
+            begin_ns=now,
+            cat="mine",
+            args={"n": 1, "text": "x", "list": [1]},
+        )
+        writer.span("elsewhere", 3 / 1e6, begin_ns=now + 7, tid=77)
         writer.instant("moment", at_ns=now + 20 * US, args={"why": "now"})
         writer.counter("memory", {"used": 5, "free": 2.5}, at_ns=now)
         writer.counter("queue", 7, at_ns=now)
@@ -99,7 +105,7 @@ def test_a_writers_events_are_shown_as_given(engine: TraceProcessor, path: Path)
         writer.flow("start", 6, at_ns=now)
         writer.flow("step", 6, at_ns=now + 8, tid=77)
         writer.flow("end", 6, at_ns=now + 20 * US)
-        writer.push("pushed", "io", dur_ms=0.001)
+        writer.span("pushed", 0.001, cat="io")
     found = check_closed(engine, path)
     outer, inner = found.one("outer"), found.one("inner")
     assert (outer.duration, outer.category, outer.inside) == (100 * US, "mine", ())
@@ -125,7 +131,9 @@ def test_slices_that_cross_are_all_shown(engine: TraceProcessor, path: Path) -> 
     with gpuprof.TraceWriter(path) as writer:
         for i in range(300):
             begin = start + generator.randrange(2000)
-            writer.complete(f"n{i}", begin, generator.choice([0, 1, generator.randrange(500)]))
+            writer.span(
+                f"n{i}", generator.choice([0, 1, generator.randrange(500)]) / 1e6, begin_ns=begin
+            )
     found = check_closed(engine, path)
     assert {each.name for each in found.slices} == {f"n{i}" for i in range(300)}
 
@@ -134,8 +142,8 @@ def test_equal_slices_are_shown_one_in_the_other(engine: TraceProcessor, path: P
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
         for name, duration in (("first", 50), ("second", 50), ("both", 100), ("outer", 100)):
-            writer.complete(name, now + (50 if name == "second" else 0), duration)
-        writer.complete("next", now + 100, 7)
+            writer.span(name, duration / 1e6, begin_ns=now + (50 if name == "second" else 0))
+        writer.span("next", 7 / 1e6, begin_ns=now + 100)
     found = check_closed(engine, path)
     assert found.one("first").inside == found.one("second").inside == ("outer", "both")
     assert [found.one(name).duration for name in ("both", "outer", "next")] == [100, 100, 7]
@@ -148,8 +156,8 @@ def test_hostile_texts_are_shown_everywhere(
     path = tmp_path / "trace.json"
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
-        writer.complete("inner", now, 1)
-        writer.complete(text, now, 10, cat=text, args={"key": text, text: 1, "after": 2})
+        writer.span("inner", 1 / 1e6, begin_ns=now)
+        writer.span(text, 10 / 1e6, begin_ns=now, cat=text, args={"key": text, text: 1, "after": 2})
         writer.instant(text, cat=text, at_ns=now + 20)
         writer.counter(text, {text: 1})
     found = check_closed(engine, path)
@@ -482,7 +490,7 @@ def test_what_is_cut_has_all_events_before_the_cut(engine: TraceProcessor, path:
     with gpuprof.TraceWriter(path) as writer:
         now = time.monotonic_ns()
         for i in range(100):
-            writer.complete(f"n{i}", now + i * US, 10)
+            writer.span(f"n{i}", 10 / 1e6, begin_ns=now + i * US)
         writer.flush()
         data = Path(f"{path}.part").read_bytes()
     assert len([e for e in complete_events(data) if e["ph"] == "X"]) == 100

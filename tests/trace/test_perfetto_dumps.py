@@ -34,7 +34,7 @@ def step(fake: FakeCuda, stream: int, number: int) -> None:
 def test_a_dump_of_a_ring_that_has_dropped_much_is_read_without_a_complaint(
     engine: TraceProcessor, fake: FakeCuda, stream: int, tmp_path: Path
 ) -> None:
-    with gpuprof.trace(tmp_path / "last.json", keep_bytes=64 << 10) as recorder:
+    with gpuprof.flight_recorder(tmp_path / "last.json", keep_bytes=64 << 10) as recorder:
         for number in range(400):
             step(fake, stream, number)
         recorder.dump()
@@ -47,7 +47,7 @@ def test_a_dump_of_a_ring_that_has_dropped_much_is_read_without_a_complaint(
 def test_a_dump_of_the_last_moment_is_read_without_a_complaint(
     engine: TraceProcessor, fake: FakeCuda, stream: int, tmp_path: Path
 ) -> None:
-    with gpuprof.trace(tmp_path / "last.json", keep_last="500ms") as recorder:
+    with gpuprof.flight_recorder(tmp_path / "last.json", keep_last="500ms") as recorder:
         for number in range(10):
             step(fake, stream, number)
         time.sleep(0.6)
@@ -61,7 +61,7 @@ def test_a_dump_of_the_last_moment_is_read_without_a_complaint(
 def test_a_window_between_others_is_read_without_a_complaint(
     engine: TraceProcessor, fake: FakeCuda, stream: int, tmp_path: Path
 ) -> None:
-    with gpuprof.trace(tmp_path / "run.json", schedule=(2, 1, 3, 2)) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json", schedule=(2, 1, 3, 2)) as windows:
         for number in range(12):
             step(fake, stream, number)
             windows.step()

@@ -147,7 +147,7 @@ def test_two_traces_of_one_path_keep_apart(tmp_path: Path) -> None:
     second = gpuprof.TraceWriter(out).start()
     third = gpuprof.TraceWriter(out).start()
     for writer, name in ((first, "1"), (second, "2"), (third, "3")):
-        writer.push(name, "test", 0.1)
+        writer.span(name, 0.1, cat="test")
         writer.close()
     pid = os.getpid()
     assert Path(second.path).name == f"run.{pid}.json"
@@ -169,7 +169,7 @@ def test_a_later_trace_replaces_an_earlier_one_whole(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     for name in ("first", "second"):
         with gpuprof.TraceWriter(out) as writer:
-            writer.push(name, "test", 0.1)
+            writer.span(name, 0.1, cat="test")
             if name == "second":
                 assert names(out) == ["first"]
     assert names(out) == ["second"]
@@ -229,9 +229,9 @@ def test_a_writer_of_its_own_goes_on_in_a_child(tmp_path: Path) -> None:
         FORK
         + f"""
 writer = gpuprof.TraceWriter({str(out)!r})
-writer.push("before", "test", 0.1)
+writer.span("before", 0.1, cat="test")
 pid = os.fork()
-writer.push("child" if pid == 0 else "parent", "test", 0.1)
+writer.span("child" if pid == 0 else "parent", 0.1, cat="test")
 writer.close()
 if pid != 0:
     assert os.waitpid(pid, 0)[1] == 0
@@ -345,14 +345,14 @@ def test_a_trace_opened_while_another_of_its_path_is_compressed_keeps_apart(
 ) -> None:
     out = tmp_path / "run.json.gz"
     first = gpuprof.TraceWriter(out)
-    first.push("first", "test", 0.1)
+    first.span("first", 0.1, cat="test")
     second: list[gpuprof.TraceWriter] = []
     compress = trace_path._compress
 
     def meanwhile(descriptor: int, path: str) -> None:
         if not second:
             second.append(gpuprof.TraceWriter(out))
-            second[0].push("second", "test", 0.1)
+            second[0].span("second", 0.1, cat="test")
         compress(descriptor, path)
 
     monkeypatch.setattr(trace_path, "_compress", meanwhile)
@@ -373,7 +373,7 @@ def test_the_first_event_of_an_exit_handler_leaves_no_part(tmp_path: Path) -> No
 def test_a_name_that_is_no_utf_8_is_a_file_all_the_same(tmp_path: Path) -> None:
     out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
     with gpuprof.TraceWriter(out) as writer:
-        writer.push("a", "test", 0.1)
+        writer.span("a", 0.1, cat="test")
     assert writer.error is None
     assert names(Path(out)) == ["a"]
 

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -57,7 +58,7 @@ def test_nested_slices_are_written_as_they_were_given(path: Path, order: str) ->
             tree = tiled(randomly, number * 10_000, number * 10_000 + length)
             for name, begin, end in in_order(tree, order, str(number)):
                 given[name] = (tid, begin, end - begin)
-                writer.complete(name, zero + begin, end - begin, tid=tid)
+                writer.span(name, (end - begin) / 1e6, begin_ns=zero + begin, tid=tid)
     exact = json.loads(path.read_text(), parse_float=Decimal)
     found = [event for event in exact["traceEvents"] if event["ph"] == "X"]
     offset = found[0]["ts"] * 1000 - given[found[0]["name"]][1]
@@ -68,9 +69,9 @@ def test_the_outer_one_of_equal_slices_comes_first(path: Path) -> None:
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
         for name, begin, duration in (("inmost", 10, 30), ("inner", 0, 50), ("outer", 0, 50)):
-            writer.complete(name, now + begin, duration, tid=4)
-            writer.complete("elsewhere", now, 1, tid=5)
-        writer.complete("outmost", now, 50, tid=4)
+            writer.span(name, duration / 1e6, begin_ns=now + begin, tid=4)
+            writer.span("elsewhere", 1e-6, begin_ns=now, tid=5)
+        writer.span("outmost", 50e-6, begin_ns=now, tid=4)
     assert [name for name in names(path) if name != "elsewhere"] == [
         "inmost",
         "outmost",
@@ -86,11 +87,12 @@ class Text(str):
 def test_arguments_of_unusual_types_are_written_like_the_usual_ones(path: Path) -> None:
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
-        writer.complete(name="usual", begin_ns=now, dur_ns=5, cat="c", tid=3, args={"n": 1})
-        writer.complete(Text("text"), now, 5, cat=Text("c"), tid=3, args=MappingProxyType({"n": 1}))
-        writer.complete("\ud800", now, 5, cat="", tid=None, args=None)
-        writer.push("pushed", "", 2)
-        writer.push(Text("pushed"), cat="c", dur_ms=0.5, tid=7)
+        writer.span(name="usual", duration_ms=5e-6, begin_ns=now, cat="c", tid=3, args={"n": 1})
+        args = MappingProxyType({"n": 1})
+        writer.span(Text("text"), Fraction(5, 10**6), begin_ns=now, cat=Text("c"), tid=3, args=args)
+        writer.span("\ud800", 5e-6, begin_ns=now, cat="", tid=None, args=None)
+        writer.span("ends now", 2, begin_ns=None)
+        writer.span(Text("ends now"), 0.5, cat="c", tid=7)
     usual, text, lone, whole, half = events(path)
     assert [usual["name"], text["name"], lone["name"]] == ["usual", "text", "\ufffd"]
     for key in ("cat", "tid", "ts", "dur", "args"):
@@ -103,12 +105,13 @@ def test_arguments_of_unusual_types_are_written_like_the_usual_ones(path: Path) 
 def test_a_call_that_does_not_fit_is_told_by_its_name(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
         for call, message in (
-            (lambda: writer.complete("a", 1), r"complete\(\) missing .*'dur_ns'"),
-            (lambda: writer.complete("a", 1, 2, "c"), r"complete\(\) takes .* positional"),
-            (lambda: writer.complete("a", 1, 2, kat="c"), r"complete\(\) got .*'kat'"),
-            (lambda: writer.complete("a", 1, 2, name="b"), r"complete\(\) got multiple .*'name'"),
-            (lambda: writer.push("a", "c"), r"push\(\) missing .*'dur_ms'"),
-            (lambda: gpuprof.push("a", "c"), r"push\(\) missing .*'dur_ms'"),
+            (lambda: writer.span("a"), r"span\(\) missing .*'duration_ms'"),
+            (lambda: writer.span("a", 1, "c"), r"span\(\) takes .* positional"),
+            (lambda: writer.span("a", 1, kat="c"), r"span\(\) got .*'kat'"),
+            (lambda: writer.span("a", 1, name="b"), r"span\(\) got multiple .*'name'"),
+            (lambda: gpuprof.trace_span("a"), r"trace_span\(\) missing .*'duration_ms'"),
+            (lambda: gpuprof.trace_span("a", 1, begin_ns=0), r"trace_span\(\) got .*'begin_ns'"),
+            (lambda: gpuprof.trace_span("a", 1, args=None), r"trace_span\(\) got .*'args'"),
         ):
             with pytest.raises(TypeError, match=message):
                 call()
@@ -118,13 +121,13 @@ def test_a_call_that_does_not_fit_is_told_by_its_name(path: Path) -> None:
 # One's own span into whatever traces are open
 
 
-def test_a_pushed_span_is_in_every_open_trace(tmp_path: Path) -> None:
+def test_a_span_is_in_every_open_trace(tmp_path: Path) -> None:
     first, second, own = (tmp_path / f"{name}.json" for name in ("first", "second", "own"))
-    gpuprof.push("before", "engine", 1.0)
+    gpuprof.trace_span("before", 1.0, cat="engine")
     with gpuprof.trace(first), gpuprof.TraceWriter(own):
-        gpuprof.push("decode", "engine", 2.5, tid=9)
+        gpuprof.trace_span("decode", 2.5, cat="engine", tid=9)
         with gpuprof.trace(second):
-            gpuprof.push("both", "engine", dur_ms=1)
+            gpuprof.trace_span("both", duration_ms=1)
     assert names(first) == ["decode", "both"]
     assert names(second) == ["both"]
     assert names(own) == []
@@ -138,22 +141,22 @@ def test_a_wrong_span_is_told_whether_a_trace_is_open_or_not(path: Path, is_open
     writer = gpuprof.trace(path)
     if is_open:
         writer.start()
-    for arguments, error in (
-        ((3, "c", 1.0), TypeError),
-        (("", "c", 1.0), ValueError),
-        (("n", 5, 1.0), TypeError),
-        (("n", "c", float("nan")), ValueError),
-        (("n", "c", -1), ValueError),
-        (("n", "c", True), TypeError),
-        (("n", "c", 1.0, 2**28), ValueError),
+    for (name, duration_ms, cat, tid), error in (
+        ((3, 1.0, "c", None), TypeError),
+        (("", 1.0, "c", None), ValueError),
+        (("n", 1.0, 5, None), TypeError),
+        (("n", float("nan"), "c", None), ValueError),
+        (("n", -1, "c", None), ValueError),
+        (("n", True, "c", None), TypeError),
+        (("n", 1.0, "c", 2**28), ValueError),
     ):
         with pytest.raises(error):
-            gpuprof.push(*arguments)  # type: ignore[arg-type]
+            gpuprof.trace_span(name, duration_ms, cat=cat, tid=tid)  # type: ignore[arg-type]
     writer.close()
     assert not is_open or names(path) == []
 
 
-def test_a_pushed_span_opens_the_trace_of_the_environment(tmp_path: Path) -> None:
+def test_a_span_opens_the_trace_of_the_environment(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    check_python("import gpuprof; gpuprof.push('a', 'b', 1.0)", GPUPROF_TRACE_OUT=str(out))
+    check_python("import gpuprof; gpuprof.trace_span('a', 1.0)", GPUPROF_TRACE_OUT=str(out))
     assert names(out) == ["a"]

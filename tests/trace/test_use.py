@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,24 +70,24 @@ def test_a_use_whose_pattern_gives_another_path_needs_no_number(
     for step in ("a", "b", "a"):
         monkeypatch.setenv("STEP", step)
         with writer:
-            writer.push(step, "test", 1.0)
+            writer.span(step, 1.0, cat="test")
     assert files(tmp_path) == {"a.json.gz", "b.json.gz", "a.2.json.gz"}
 
 
 def test_a_writer_of_one_s_own_begins_with_its_first_event(path: Path) -> None:
     writer = gpuprof.TraceWriter(path)
     assert (writer.closed, writer.error, files(path.parent)) == (False, None, set())
-    writer.push("first", "test", 1.0)
+    writer.span("first", 1.0, cat="test")
     writer.close()
     assert names(path) == ["first"]
     with pytest.raises(InvalidStateError, match=r"closed.*start\(\)"):
-        writer.push("late", "test", 1.0)
+        writer.span("late", 1.0, cat="test")
 
 
 def test_a_trace_that_was_not_begun_takes_no_event(path: Path) -> None:
     writer = gpuprof.trace(path)
     with pytest.raises(InvalidStateError, match=r"not begun.*start\(\)"):
-        writer.push("early", "test", 1.0)
+        writer.span("early", 1.0, cat="test")
     writer.close()
     assert files(path.parent) == set()
 
@@ -103,15 +104,19 @@ def test_a_trace_in_use_is_not_begun_a_second_time(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "shown"),
-    [({}, "run"), ({"keep_last": "1s"}, "run.%n"), ({"schedule": (0, 0, 1, 1)}, "run")],
+    ("make", "shown"),
+    [
+        (gpuprof.trace, "run"),
+        (gpuprof.flight_recorder, "run.%n"),
+        (partial(gpuprof.trace_windows, schedule=(0, 0, 1, 1)), "run"),
+    ],
 )
 def test_a_trace_that_is_never_begun_is_one_warning(
-    path: Path, options: dict[str, Any], shown: str
+    path: Path, make: Callable[[Path], object], shown: str
 ) -> None:
     expected = rf"{re.escape(shown)}\.json was never begun.*start\(\)"
     with pytest.warns(RuntimeWarning, match=expected) as warned:
-        gpuprof.trace(path, **options)
+        make(path)
         gc.collect()
     assert len(warned) == 1
 

@@ -33,7 +33,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_any_name_is_strict_json_and_itself(path: Path, name: str) -> None:
     with gpuprof.TraceWriter(path) as writer:
-        writer.push(name, name, 0.1)
+        writer.span(name, 0.1, cat=name)
     (slice_,) = events(path)
     if len(name) > 4096:
         assert slice_["name"].startswith("a" * 4000)
@@ -47,7 +47,7 @@ def test_any_name_is_strict_json_and_itself(path: Path, name: str) -> None:
 
 def test_a_name_of_ten_megabytes_is_cut(path: Path) -> None:
     with gpuprof.trace(path) as writer:
-        writer.push("x" * 10_000_000, "y" * 10_000_000, 0.1)
+        writer.span("x" * 10_000_000, 0.1, cat="y" * 10_000_000)
         with cpu_scope("z" * 10_000_000):
             pass
     assert path.stat().st_size < 100_000
@@ -56,7 +56,7 @@ def test_a_name_of_ten_megabytes_is_cut(path: Path) -> None:
 
 def test_lone_surrogates_become_replacement_characters(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
-        writer.push("a\ud800b", "c\udfff", 0.1)
+        writer.span("a\ud800b", 0.1, cat="c\udfff")
     (slice_,) = events(path)
     assert (slice_["name"], slice_["cat"]) == ("a\ufffdb", "c\ufffd")
 
@@ -141,7 +141,7 @@ def test_numbers_of_numpy_are_numbers(path: Path) -> None:
 def test_a_writer_takes_numbers_of_numpy_too(path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     with gpuprof.TraceWriter(path) as writer:
-        writer.push("slice", "c", numpy.float32(0.5), numpy.int64(7))
+        writer.span("slice", numpy.float32(0.5), cat="c", tid=numpy.int64(7))
         writer.counter("queue", {"a": numpy.int32(4)}, at_ns=numpy.int64(10**9))
     (slice_,) = events(path)
     assert (slice_["dur"], slice_["tid"]) == (500, 7)

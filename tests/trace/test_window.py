@@ -18,7 +18,7 @@ from tests.support.trace_events import SCOPES, cpu_scope, events, files, load, n
 MS = 1_000_000
 
 
-def run(windows: gpuprof.TraceWindows, steps: int) -> None:
+def run(windows: gpuprof.results.TraceWindows, steps: int) -> None:
     """Do as many steps, each a scope with the number of the step in its name."""
     for number in range(steps):
         with cpu_scope(f"s{number}"):
@@ -38,7 +38,7 @@ def run(windows: gpuprof.TraceWindows, steps: int) -> None:
 def test_a_file_holds_the_active_steps_of_its_cycle(
     tmp_path: Path, schedule: tuple[int, int, int, int], expected: list[list[str]]
 ) -> None:
-    with gpuprof.trace(tmp_path / "run.json", schedule=schedule) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json", schedule=schedule) as windows:
         run(windows, 9)
     found = [names(tmp_path / f"run.{n + 1}.json") for n in range(len(expected))]
     assert found == expected
@@ -51,7 +51,7 @@ def test_the_phases_are_those_of_torch(tmp_path: Path) -> None:
     of_phase = {"wait": "NONE", "done": "NONE", "warm": "WARMUP", "active": "RECORD"}
     for wait, warm, active, repeat in [(1, 2, 3, 2), (0, 1, 1, 0), (2, 0, 2, 1)]:
         theirs = profiler.schedule(wait=wait, warmup=warm, active=active, repeat=repeat)
-        ours = gpuprof.trace(tmp_path / "run.json", schedule=(wait, warm, active, repeat))
+        ours = gpuprof.trace_windows(tmp_path / "run.json", schedule=(wait, warm, active, repeat))
         for step in range(20):
             action = theirs(step).name.removesuffix("_AND_SAVE")
             assert of_phase[ours.phase_of(step)] == action
@@ -62,7 +62,7 @@ def test_a_window_is_there_as_soon_as_it_is_over_and_nothing_is_written_between(
     tmp_path: Path,
 ) -> None:
     seen = []
-    with gpuprof.trace(tmp_path / "run.json.gz", schedule=(1, 1, 1, 0)) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json.gz", schedule=(1, 1, 1, 0)) as windows:
         for _ in range(6):
             with cpu_scope("step"):
                 pass
@@ -83,7 +83,7 @@ def test_a_window_is_there_as_soon_as_it_is_over_and_nothing_is_written_between(
 def test_there_is_a_thread_that_records_only_where_something_is_recorded(tmp_path: Path) -> None:
     before = native_threads()
     more = []
-    with gpuprof.trace(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
         for expected in (0, 1, 1, 0):
             more.append((windows.phase, native_threads(before + expected) - before))
             windows.step()
@@ -92,7 +92,7 @@ def test_there_is_a_thread_that_records_only_where_something_is_recorded(tmp_pat
 
 def test_the_end_of_the_block_writes_a_window_that_is_not_over(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        with gpuprof.trace(tmp_path / "run.json", schedule=(0, 0, 5, 1)) as windows:
+        with gpuprof.trace_windows(tmp_path / "run.json", schedule=(0, 0, 5, 1)) as windows:
             run(windows, 2)
             raise KeyError
     assert names(tmp_path / "run.1.json") == ["s0", "s1"]
@@ -102,7 +102,7 @@ def test_the_end_of_the_block_writes_a_window_that_is_not_over(tmp_path: Path) -
 def test_gpu_spans_that_end_after_the_last_step_are_in_its_window(
     fake: FakeCuda, stream: int, tmp_path: Path
 ) -> None:
-    with gpuprof.trace(tmp_path / "run.json", schedule=(0, 1, 2, 1)) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json", schedule=(0, 1, 2, 1)) as windows:
         for number in range(4):
             with gpuprof.timer(f"s{number}", stream=stream):
                 fake.work(stream, 5 * MS)
@@ -114,14 +114,14 @@ def test_gpu_spans_that_end_after_the_last_step_are_in_its_window(
 def test_the_number_may_stand_anywhere_in_the_path(tmp_path: Path) -> None:
     (tmp_path / "w1").mkdir()
     (tmp_path / "w2").mkdir()
-    with gpuprof.trace(tmp_path / "w%n" / "%%n-%n.json", schedule=(0, 0, 1, 2)) as windows:
+    with gpuprof.trace_windows(tmp_path / "w%n" / "%%n-%n.json", schedule=(0, 0, 1, 2)) as windows:
         run(windows, 3)
     assert files(tmp_path / "w1") == {"%n-1.json"}
     assert files(tmp_path / "w2") == {"%n-2.json"}
 
 
 def test_windows_that_are_used_again_go_on_counting(tmp_path: Path) -> None:
-    windows = gpuprof.trace(tmp_path / "run.json", schedule=(0, 0, 1, 1))
+    windows = gpuprof.trace_windows(tmp_path / "run.json", schedule=(0, 0, 1, 1))
     for _ in range(2):
         with windows:
             run(windows, 2)
@@ -131,14 +131,14 @@ def test_windows_that_are_used_again_go_on_counting(tmp_path: Path) -> None:
 
 def test_a_window_lies_beside_other_traces(tmp_path: Path) -> None:
     with gpuprof.trace(tmp_path / "all.json"):
-        with gpuprof.trace(tmp_path / "run.json", schedule=(1, 0, 1, 1)) as windows:
+        with gpuprof.trace_windows(tmp_path / "run.json", schedule=(1, 0, 1, 1)) as windows:
             run(windows, 3)
     assert names(tmp_path / "all.json") == ["s0", "s1", "s2"]
     assert names(tmp_path / "run.1.json") == ["s1"]
 
 
 def test_a_wrong_order_is_told(tmp_path: Path) -> None:
-    windows = gpuprof.trace(tmp_path / "run.json", schedule=(0, 0, 1, 1))
+    windows = gpuprof.trace_windows(tmp_path / "run.json", schedule=(0, 0, 1, 1))
     with pytest.raises(InvalidStateError, match=r"not begun.*start\(\)"):
         windows.step()
     with windows:
@@ -163,7 +163,7 @@ def test_a_step_in_the_middle_of_another_one_is_told(
         close(writer)
 
     monkeypatch.setattr(gpuprof.TraceWriter, "close", slow)
-    windows = gpuprof.trace(tmp_path / "run.json", schedule=(0, 0, 1, 1)).start()
+    windows = gpuprof.trace_windows(tmp_path / "run.json", schedule=(0, 0, 1, 1)).start()
     thread = threading.Thread(target=windows.step)
     thread.start()
     assert inside.wait(10)
@@ -191,12 +191,14 @@ def test_a_schedule_that_is_none_is_told(
     tmp_path: Path, wrong: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match="schedule: expected"):
-        gpuprof.trace(tmp_path / "run.json", schedule=wrong)
+        gpuprof.trace_windows(tmp_path / "run.json", schedule=wrong)
 
 
 def test_a_window_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="cannot write the trace") as warned:
-        with gpuprof.trace(tmp_path / "gone" / "run.json", schedule=(0, 0, 1, 1)) as windows:
+        with gpuprof.trace_windows(
+            tmp_path / "gone" / "run.json", schedule=(0, 0, 1, 1)
+        ) as windows:
             run(windows, 2)
     assert len(warned) == 1
     assert windows.error == "No such file or directory"
@@ -206,7 +208,7 @@ def test_a_forked_child_has_windows_of_its_own(tmp_path: Path) -> None:
     check_python(
         SCOPES
         + f"""
-windows = gpuprof.trace({str(tmp_path / "run.json")!r}, schedule=(0, 1, 1, 2)).start()
+windows = gpuprof.trace_windows({str(tmp_path / "run.json")!r}, schedule=(0, 1, 1, 2)).start()
 windows.step()
 work("both")
 child = os.fork()
@@ -235,7 +237,7 @@ def test_a_window_is_strict_json_with_the_names_of_its_threads(tmp_path: Path) -
         with cpu_scope("there"):
             pass
 
-    with gpuprof.trace(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
         windows.step()
         windows.step()
         thread = threading.Thread(target=work, name="worker")

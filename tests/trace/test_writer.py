@@ -69,7 +69,7 @@ def test_a_thread_is_called_what_python_calls_it(path: Path) -> None:
 def test_what_a_writer_is_given_is_there(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
         now = time.monotonic_ns()
-        writer.complete("load", now - 5_000_123, 5_000_000, cat="io", tid=7, args={"rows": 3})
+        writer.span("load", 5, begin_ns=now - 5_000_123, cat="io", tid=7, args={"rows": 3})
         writer.instant("oom", args={"free": None})
         writer.counter("memory", {"alloc": 1.5, "reserved": 2})
         writer.flow("start", 9, "handover", tid=7, at_ns=now - 4_000_000)
@@ -92,7 +92,7 @@ def test_what_a_writer_is_given_is_there(path: Path) -> None:
 
 def test_a_pushed_slice_ends_now(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
-        writer.push("decode", "engine", 2.5)
+        writer.span("decode", 2.5, cat="engine")
         writer.instant("after")
     (slice_,), (after,) = events(path), events(path, "i")
     assert slice_["dur"] == 2500.0
@@ -103,7 +103,7 @@ def test_a_plain_writer_takes_only_what_it_is_given(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
         with cpu_scope("not for it"):
             pass
-        writer.push("mine", "test", 0.1)
+        writer.span("mine", 0.1, cat="test")
     assert names(path) == ["mine"]
 
 
@@ -219,8 +219,8 @@ def test_an_epoch_of_many_steps_stays_on_its_track(path: Path) -> None:
 def test_a_user_s_slices_that_cross_do_not_share_a_track(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
         now = time.monotonic_ns()
-        writer.complete("one", now, 1000, tid=5)
-        writer.complete("two", now + 500, 1000, tid=5)
+        writer.span("one", 0.001, begin_ns=now, tid=5)
+        writer.span("two", 0.001, begin_ns=now + 500, tid=5)
     assert names(path) == ["one"]
     assert names(path, "b") == ["two"]
 
@@ -231,15 +231,15 @@ def test_a_user_s_slices_that_cross_do_not_share_a_track(path: Path) -> None:
 def test_wrong_arguments_are_told_at_the_call(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
         for call, error in (
-            (lambda: writer.push(3, "c", 1), TypeError),
-            (lambda: writer.push("", "c", 1), ValueError),
-            (lambda: writer.push("n", "c", math.nan), ValueError),
-            (lambda: writer.push("n", "c", -1), ValueError),
-            (lambda: writer.push("n", "c", "1"), TypeError),
-            (lambda: writer.push("n", "c", 1, tid=2**40), ValueError),
-            (lambda: writer.push("n", "c", 1, tid=True), TypeError),
-            (lambda: writer.complete("n", 1.5, 1), TypeError),
-            (lambda: writer.complete("n", 1, -1), ValueError),
+            (lambda: writer.span(3, 1, cat="c"), TypeError),
+            (lambda: writer.span("", 1, cat="c"), ValueError),
+            (lambda: writer.span("n", math.nan, cat="c"), ValueError),
+            (lambda: writer.span("n", -1, cat="c"), ValueError),
+            (lambda: writer.span("n", "1", cat="c"), TypeError),
+            (lambda: writer.span("n", 1, cat="c", tid=2**40), ValueError),
+            (lambda: writer.span("n", 1, cat="c", tid=True), TypeError),
+            (lambda: writer.span("n", 1, begin_ns=1.5), TypeError),
+            (lambda: writer.span("n", 1, begin_ns=-1), ValueError),
             (lambda: writer.instant("n", args=[1]), TypeError),
             (lambda: writer.counter("n", {}), ValueError),
             (lambda: writer.counter("n", {"a": "b"}), TypeError),
@@ -267,7 +267,7 @@ def test_a_closed_writer_refuses_and_closes_again_quietly(path: Path) -> None:
     writer.close()
     assert writer.closed
     with pytest.raises(InvalidStateError, match="closed"):
-        writer.push("late", "test", 1)
+        writer.span("late", 1, cat="test")
 
 
 # Threads, and much of everything
@@ -361,7 +361,7 @@ def test_a_writer_that_could_not_open_its_file_writes_nowhere(tmp_path: Path) ->
     with pytest.warns(RuntimeWarning, match="cannot write the trace"):
         broken = gpuprof.TraceWriter(tmp_path / "gone" / "x.json").start()
     with gpuprof.trace(tmp_path / "run.json"):
-        broken.push("mine", "test", 1.0)
+        broken.span("mine", 1.0, cat="test")
         broken.instant("mine")
         broken.counter("mine", 1)
         broken.flow("start", 1)
@@ -374,7 +374,7 @@ def test_closing_from_two_threads_is_closing_once(tmp_path: Path) -> None:
     for number in range(50):
         path = tmp_path / f"{number}.json"
         writer = gpuprof.TraceWriter(path)
-        writer.push("kept", "test", 0.1)
+        writer.span("kept", 0.1, cat="test")
         threads = [threading.Thread(target=writer.close) for _ in range(3)]
         for thread in threads:
             thread.start()

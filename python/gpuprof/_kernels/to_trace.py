@@ -61,9 +61,13 @@ class _Counting:
         self._count = 0
 
     def slice(self, each: Slice, tid: int) -> None:
-        duration = max(0, each.end_ns - each.begin_ns)
-        self._writer.complete(
-            each.name, each.begin_ns, duration, cat=each.category, tid=tid, args=each.args
+        self._writer.span(
+            each.name,
+            max(0, each.end_ns - each.begin_ns) / 1e6,
+            begin_ns=each.begin_ns,
+            cat=each.category,
+            tid=tid,
+            args=each.args,
         )
         self._note()
 

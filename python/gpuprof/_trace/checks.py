@@ -1,7 +1,7 @@
 """What the methods of traces accept.
 
-`complete` and `push` are what `_core` calls for those of a `TraceWriter` where the arguments are
-not of the usual types, or the trace is not open.
+`span` is what `_core` calls for `TraceWriter.span` where the arguments are not of the usual
+types, or the trace is not open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuprof._common import checks
 
 
 class OpenWriter(Protocol):
-    """What `complete` and `push` ask of a `TraceWriter`."""
+    """What `span` asks of a `TraceWriter`."""
 
     def _current(self) -> int: ...
 
@@ -99,37 +99,29 @@ def _value(value: object) -> float:
         return math.inf
 
 
-def complete(
+def span(
     writer: OpenWriter,
     name: str,
-    begin_ns: int,
-    dur_ns: int,
+    duration_ms: float,
     *,
+    begin_ns: int | None = None,
     cat: str | None = None,
     tid: int | None = None,
     args: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a slice as `TraceWriter.complete` does."""
-    begin = _nanoseconds("begin_ns", begin_ns)
-    end = begin + _nanoseconds("dur_ns", dur_ns)
-    text = checks.text("name", name, empty=False)
-    event = (text, checked_category(cat), begin, end, checked_tid(tid))
+    """Write a slice as `TraceWriter.span` does."""
+    event = checked_span(name, duration_ms, begin_ns, cat, tid)
+    members = checked_args(args)
     if number := writer._current():
-        _core._trace_slice(number, *event, checked_args(args))
+        _core._trace_slice(number, *event, members)
 
 
-def push(writer: OpenWriter, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
-    """Write a slice as `TraceWriter.push` does."""
-    event = pushed(name, cat, dur_ms, tid)
-    if number := writer._current():
-        _core._trace_slice(number, *event, None)
-
-
-def pushed(
-    name: object, cat: object, dur_ms: object, tid: object
+def checked_span(
+    name: object, duration_ms: object, begin_ns: object, cat: object, tid: object
 ) -> tuple[str, str | None, int, int, int]:
-    """Return the slice that ends now: name, category, begin, end, track."""
-    duration = round(checks.number("dur_ms", dur_ms, 0, 1e12) * 1e6)
-    end = _core._host_now()
+    """Return a slice's name, category, begin, end and track."""
+    duration = round(checks.number("duration_ms", duration_ms, 0, 1e12) * 1e6)
+    now = _core._host_now()
+    begin = now - duration if begin_ns is None else _nanoseconds("begin_ns", begin_ns)
     text = checks.text("name", name, empty=False)
-    return text, checked_category(cat), end - duration, end, checked_tid(tid)
+    return text, checked_category(cat), begin, begin + duration, checked_tid(tid)

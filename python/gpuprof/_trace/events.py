@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._trace.checks import pushed, series
+from gpuprof._trace.checks import checked_span, series
 
 
 class Counter:
@@ -65,9 +65,11 @@ def counter(name: str) -> Counter:
     return Counter(name)
 
 
-def push(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
-    """Write a slice as `gpuprof.push` does, which calls it for arguments of unusual types."""
-    event = pushed(name, cat, dur_ms, tid)
+def trace_span(
+    name: str, duration_ms: float, *, cat: str | None = None, tid: int | None = None
+) -> None:
+    """Write a slice as `gpuprof.trace_span` does, which calls it for arguments of unusual types."""
+    event = checked_span(name, duration_ms, None, cat, tid)
     if _core._trace_records():
         _core._trace_slice(0, *event, None)
 

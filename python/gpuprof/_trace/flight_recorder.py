@@ -11,29 +11,37 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back
+from gpuprof._common.records import in_results
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
 from gpuprof._trace.base import TraceBlock
-from gpuprof._trace.writer import TraceWriter, process_name
+from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import TraceError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _MOST_REASON = 500
-_KEEP_BYTES = 64 << 20
 _LEAST_BYTES, _MOST_BYTES = 64 << 10, 1 << 40
-_MAX_DUMPS = 10
 
 
-class FlightRecorder(TraceWriter):
-    """The newest events of the process in bounded memory, written to a file when asked.
+def flight_recorder(
+    path: str | os.PathLike[str],
+    *,
+    keep_last: str | float | None = None,
+    keep_bytes: int = 64 << 20,
+    dump_on: int | Iterable[int] | None = None,
+    when: Mapping[str, float] | None = None,
+    max_dumps: int = 10,
+    args: Mapping[str, object] | None = None,
+    buffer_mib: int | None = None,
+) -> FlightRecorder:
+    """Keep the newest events of the process in bounded memory, and write them when asked.
 
-    `gpuprof.trace` makes it of ``keep_last=`` or ``keep_bytes=``. While it is open it takes what a
-    trace takes, and nothing is on the disk. A dump is a complete trace of what it holds, in a
-    file of its own; then it goes on. There is one for an exception that leaves the ``with`` block,
-    for each signal of `dump_on`, for a scope that passes a limit of `when`, and for each call of
-    `dump`. Without any of these there is no file.
+    While it is open it takes what a trace takes, and nothing is on the disk. A dump is a complete
+    trace of what it holds, in a file of its own; then it goes on. There is one for an exception
+    that leaves the ``with`` block, for each signal of `dump_on`, for a scope that passes a limit of
+    `when`, and for each call of `dump`. Without any of these there is no file.
 
     Parameters
     ----------
@@ -44,9 +52,9 @@ class FlightRecorder(TraceWriter):
     keep_last : str or float, optional
         How far it reaches back: "30s", "500ms", "2min", or a number of seconds. None is as far as
         the memory goes.
-    keep_bytes : int, optional
-        How many bytes the events may take, at least 64 KiB; None is 64 MiB. What does not fit
-        drops the oldest. While a dump is written it may be twice as much.
+    keep_bytes : int
+        How many bytes the events may take, at least 64 KiB. What does not fit drops the oldest.
+        While a dump is written it may be twice as much.
     dump_on : int or iterable of int, optional
         Signals that ask for a dump, such as ``signal.SIGUSR1``. A handler that was there before
         still runs; a signal that would have ended the program ends it after the dump.
@@ -54,10 +62,17 @@ class FlightRecorder(TraceWriter):
         Limits in milliseconds by the path or the name of a scope: of GPU time, or of the host's for
         a scope that CUDA does not measure. Their dumps are at least `keep_last` apart, 30 s without
         it, so that they do not show the same twice; a limit that is passed earlier is in the next.
-    max_dumps : int, optional
-        After so many numbered files there is one warning, and no more are written; None is 10.
-    args, buffer_mib
-        As for `TraceWriter`.
+    max_dumps : int
+        After so many numbered files there is one warning, and no more are written.
+    args : Mapping, optional
+        Plain data to keep in each file, as for `TraceWriter`.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be taken in, as for `TraceWriter`.
+
+    Returns
+    -------
+    FlightRecorder
+        A context manager, also for ``async with``, that begins and closes it.
 
     Raises
     ------
@@ -77,7 +92,8 @@ class FlightRecorder(TraceWriter):
     --------
     >>> import gpuprof, os, tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> with gpuprof.trace(os.path.join(folder.name, "last.json"), keep_last="30s") as recorder:
+    >>> path = os.path.join(folder.name, "last.json")
+    >>> with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
     ...     with gpuprof.timer("step"):
     ...         pass
     ...     path = recorder.dump()
@@ -85,27 +101,36 @@ class FlightRecorder(TraceWriter):
     ['last.1.json']
     >>> folder.cleanup()
     """
+    return FlightRecorder(
+        path,
+        keep_last=keep_last,
+        keep_bytes=keep_bytes,
+        dump_on=dump_on,
+        when=when,
+        max_dumps=max_dumps,
+        args=args,
+        buffer_mib=buffer_mib,
+    )
 
-    __module__ = "gpuprof"
+
+@in_results
+class FlightRecorder(TraceWriter):
+    """The newest events of the process in memory, which `gpuprof.flight_recorder` makes."""
+
     _KIND = "a flight recorder is for a whole run"
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        keep_last: str | float | None = None,
-        keep_bytes: int | None = None,
-        dump_on: int | Iterable[int] | None = None,
-        when: Mapping[str, float] | None = None,
-        max_dumps: int | None = None,
-        args: Mapping[str, object] | None = None,
-        buffer_mib: int | None = None,
+        keep_last: str | float | None,
+        keep_bytes: int,
+        dump_on: int | Iterable[int] | None,
+        when: Mapping[str, float] | None,
+        max_dumps: int,
+        args: Mapping[str, object] | None,
+        buffer_mib: int | None,
     ) -> None:
-        if keep_last is None and keep_bytes is None:
-            message = "keep_last: expected it, or keep_bytes=, for a trace that is kept in memory"
-            raise TypeError(message)
-        keep_bytes = _KEEP_BYTES if keep_bytes is None else keep_bytes
-        max_dumps = _MAX_DUMPS if max_dumps is None else max_dumps
         self._keep = settings.checked_length(keep_last)
         self._keep_bytes = checks.whole(
             "keep_bytes", keep_bytes, _LEAST_BYTES, _MOST_BYTES, unit="bytes"
@@ -139,7 +164,7 @@ class FlightRecorder(TraceWriter):
         try:
             self._number = _core._trace_open_recorder(
                 from_start=self._from_start,
-                process=process_name(),
+                process=trace_path.process_name(),
                 rank=trace_path.rank(),
                 world_size=trace_path.world_size(),
                 args=self._args,
@@ -262,7 +287,7 @@ class FlightRecorder(TraceWriter):
         if self._open:
             stats = self.stats()
             state = f"{stats['held']} events, {stats['dumps']} dumps"
-        return f"<gpuprof.FlightRecorder {self._path!r}, {state}>"
+        return f"<gpuprof.results.FlightRecorder {self._path!r}, {state}>"
 
 
 def _is_failure(error: BaseException) -> bool:

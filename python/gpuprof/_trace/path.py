@@ -7,6 +7,7 @@ import gzip
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 from gpuprof._common.files import replacing
@@ -31,6 +32,13 @@ def tell_rank(rank: int, world_size: int) -> None:
     """Say which rank this process is, where more than the environment is known."""
     global _told  # noqa: PLW0603 (a process has one rank)
     _told = rank, world_size
+
+
+def process_name() -> str:
+    script = Path(sys.argv[0] if sys.argv else "")
+    if script.name == "__main__.py":  # python -m PACKAGE
+        return script.parent.name
+    return script.name if script.name not in {"", "-c", "-m"} else "python"
 
 
 def rank() -> int:

@@ -1,4 +1,4 @@
-"""What `gpuprof.trace` accepts for windows and for flight recorders."""
+"""What `trace_windows` and `flight_recorder` accept."""
 
 from __future__ import annotations
 

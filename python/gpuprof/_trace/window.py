@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back
+from gpuprof._common.records import in_results
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
 from gpuprof._trace.base import TraceBlock
@@ -60,14 +61,19 @@ class Window(TraceWriter):
             _core._trace_end(self._number)
 
 
-class TraceWindows(TraceBlock):
-    """Traces of windows of steps, each a file that is there as soon as its window is over.
+def trace_windows(
+    path: str | os.PathLike[str],
+    schedule: tuple[int, int, int, int],
+    *,
+    args: Mapping[str, object] | None = None,
+    buffer_mib: int | None = None,
+) -> TraceWindows:
+    """Trace windows of steps, each to a file that is there as soon as its window is over.
 
-    `gpuprof.trace` makes it of ``schedule=``. The steps go round as in ``torch.profiler.schedule``:
-    `wait` steps in which nothing is recorded and which cost what they do without a trace, `warm`
-    steps that are recorded and forgotten, `active` steps that are recorded. The first step begins
-    with the ``with`` block; each call of `step` ends one and begins the next. The block's end also
-    writes a window that is not over.
+    The steps go round as in ``torch.profiler.schedule``: `wait` steps in which nothing is recorded
+    and which cost what they do without a trace, `warm` steps that are recorded and forgotten,
+    `active` steps that are recorded. The first step begins with the ``with`` block; each call of
+    `step` ends one and begins the next. The block's end also writes a window that is not over.
 
     Parameters
     ----------
@@ -77,8 +83,15 @@ class TraceWindows(TraceBlock):
     schedule : tuple of int
         (wait, warm, active, repeat): the steps of a cycle, and how many cycles there are; 0 is for
         ever.
-    args, buffer_mib
-        As for `TraceWriter`.
+    args : Mapping, optional
+        Plain data to keep in each file, as for `TraceWriter`.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written, as for `TraceWriter`.
+
+    Returns
+    -------
+    TraceWindows
+        A context manager, also for ``async with``, that begins and closes it.
 
     Raises
     ------
@@ -98,7 +111,7 @@ class TraceWindows(TraceBlock):
     >>> import gpuprof, os, tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = os.path.join(folder.name, "run.json")
-    >>> with gpuprof.trace(path, schedule=(1, 1, 2, 2)) as windows:
+    >>> with gpuprof.trace_windows(path, schedule=(1, 1, 2, 2)) as windows:
     ...     for step in range(10):
     ...         with gpuprof.timer("step"):
     ...             pass
@@ -107,17 +120,21 @@ class TraceWindows(TraceBlock):
     ['run.1.json', 'run.2.json']
     >>> folder.cleanup()
     """
+    return TraceWindows(path, schedule, args, buffer_mib)
 
-    __module__ = "gpuprof"
-    _KIND = "a trace with schedule= has windows of steps"
+
+@in_results
+class TraceWindows(TraceBlock):
+    """Traces of windows of steps, which `gpuprof.trace_windows` makes."""
+
+    _KIND = "trace_windows() traces windows of steps"
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         schedule: tuple[int, int, int, int],
-        *,
-        args: Mapping[str, object] | None = None,
-        buffer_mib: int | None = None,
+        args: Mapping[str, object] | None,
+        buffer_mib: int | None,
     ) -> None:
         self._schedule = settings.checked_schedule(schedule)
         given = checks.path("path", path)
@@ -268,4 +285,5 @@ class TraceWindows(TraceBlock):
         return {} if self._last is None else self._last.stats()
 
     def __repr__(self) -> str:
-        return f"<gpuprof.TraceWindows {self._pattern!r}, {self.phase}, {self._windows} windows>"
+        state = f"{self.phase}, {self._windows} windows"
+        return f"<gpuprof.results.TraceWindows {self._pattern!r}, {state}>"

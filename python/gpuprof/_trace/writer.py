@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gpuprof._core as _core
@@ -31,6 +29,57 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def trace(
+    path: str | os.PathLike[str],
+    *,
+    args: Mapping[str, object] | None = None,
+    buffer_mib: int | None = None,
+) -> TraceWriter:
+    """Write a trace of all that gpuprof sees, until the block is left.
+
+    Timer scopes and annotations appear on the track of their thread, and timer scopes also on a
+    track for each stream, at the time when the GPU ran them. Traces may overlap.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where to write, as for `TraceWriter`.
+    args : Mapping, optional
+        Plain data to keep in the file, as for `TraceWriter`.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written, as for `TraceWriter`.
+
+    Returns
+    -------
+    TraceWriter
+        A context manager, also for ``async with``, that begins and closes it; its
+        `~TraceWriter.start` does so too. Used again, it writes another file. It is a decorator as
+        well: each call of the function is such a use, so the second call writes ``step.2.json``.
+
+    Raises
+    ------
+    TypeError, ValueError, TraceError
+        As for `TraceWriter`.
+
+    See Also
+    --------
+    trace_windows : A file for each window of steps.
+    flight_recorder : The newest events in memory, written when something happens.
+
+    Examples
+    --------
+    >>> import gpuprof, os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with gpuprof.trace(os.path.join(folder.name, "step.json.gz")) as writer:
+    ...     with gpuprof.timer("step"):
+    ...         pass
+    >>> writer.stats()["events"]
+    1
+    >>> folder.cleanup()
+    """
+    return TraceWriter(path, collect=True, args=args, buffer_mib=buffer_mib)
 
 
 class TraceWriter(TraceBlock, _core._TraceEvents):
@@ -80,7 +129,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = os.path.join(folder.name, "run.json")
     >>> with gpuprof.TraceWriter(path) as writer:
-    ...     writer.push("load", "io", dur_ms=1.5)
+    ...     writer.span("load", 1.5, cat="io")
     >>> os.listdir(folder.name)
     ['run.json']
     >>> folder.cleanup()
@@ -172,7 +221,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
                 where=f"{self._path}.part",
                 collects=self._collect,
                 from_start=self._from_start,
-                process=process_name(),
+                process=trace_path.process_name(),
                 rank=trace_path.rank(),
                 world_size=trace_path.world_size(),
                 args=self._args,
@@ -257,7 +306,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         at_ns: int | None = None,
         args: Mapping[str, object] | None = None,
     ) -> None:
-        """Write a moment; parameters as for `complete`, and `at_ns` None is now."""
+        """Write a moment; parameters as for `span`, and `at_ns` None is now."""
         text = checks.text("name", name, empty=False)
         event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
         if number := self._current():
@@ -419,13 +468,6 @@ def _flush_scopes() -> None:
         _core.flush()
     except GpuprofError:  # a driver that is gone: the host's part of the trace is still good
         return
-
-
-def process_name() -> str:
-    script = Path(sys.argv[0] if sys.argv else "")
-    if script.name == "__main__.py":  # python -m PACKAGE
-        return script.parent.name
-    return script.name if script.name not in {"", "-c", "-m"} else "python"
 
 
 _environment_read = False

@@ -26,7 +26,7 @@ from gpuprof._run.torch_scopes import Parts, in_whole_program
 from gpuprof._timing import scope as timing
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
-from gpuprof._trace.window import TraceWindows
+from gpuprof._trace.window import TraceWindows, trace_windows
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
@@ -147,7 +147,7 @@ class TrainingLoop:
             if ranks > 1:
                 trace_path.tell_rank(group.get_rank(), ranks)
                 path = trace_path.of_ranks(path)[0]
-            return TraceWindows(path, self._schedule).start()
+            return trace_windows(path, self._schedule).start()
         except (GpuprofError, OSError) as error:
             self._warn(f"{self.what} writes no trace: {error}")
             return None

@@ -114,63 +114,52 @@ PyObject* call_checked(Callback function, PyObject* self, PyObject* const* argum
                              all.size() - static_cast<size_t>(named), keywords);
 }
 
-PyObject* complete(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
-                   PyObject* keywords) {
-  return guarded<PyObject*>(nullptr, [&] {
-    static constexpr const char* kNames[] = {"name", "begin_ns", "dur_ns", "cat", "tid", "args"};
-    const auto& writer = unchecked<TraceEvents>(self);
-    CallArguments<6> given;
-    Slice slice;
-    long long begin = 0;
-    long long duration = 0;
-    if (writer.open() && given.read(kNames, 3, arguments, count, keywords) &&
-        slice.read(given.at[0], given.at[3], given.at[4]) &&
-        read_integer(given.at[1], kEndOfTimes, begin) &&
-        read_integer(given.at[2], kEndOfTimes, duration) &&
-        (is_absent(given.at[5]) || PyDict_CheckExact(given.at[5]))) {
-      slice.args = given.at[5];
-      slice.event.begin = begin;
-      slice.event.end = begin + duration;
-      note(slice, writer.number);
-      return Py_NewRef(Py_None);
-    }
-    return call_checked(Callback::kWriterComplete, self, arguments, count, keywords);
-  });
-}
-
-bool read_push(Slice& slice, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  static constexpr const char* kNames[] = {"name", "cat", "dur_ms", "tid"};
-  CallArguments<4> given;
+// False where the arguments are not of the usual kind.
+bool read_span(Slice& slice, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords,
+               bool of_writer) {
+  static constexpr const char* kNames[] = {"name", "duration_ms", "cat", "tid", "begin_ns", "args"};
+  CallArguments<6> given;
   trace::HostNanoseconds duration = 0;
-  if (!given.read(kNames, 4, arguments, count, keywords) || given.at[1] == nullptr ||
-      !slice.read(given.at[0], given.at[1], given.at[3]) ||
-      !read_milliseconds(given.at[2], duration)) {
+  if (!given.read(kNames, 2, arguments, count, keywords) ||
+      !slice.read(given.at[0], given.at[2], given.at[3]) ||
+      !read_milliseconds(given.at[1], duration)) {
     return false;
   }
-  slice.event.end = timing::host_now();
-  slice.event.begin = slice.event.end - duration;
+  PyObject* const begin_ns = given.at[4];
+  slice.args = given.at[5];
+  if (!of_writer && (begin_ns != nullptr || slice.args != nullptr)) return false;
+  if (!is_absent(slice.args) && !PyDict_CheckExact(slice.args)) return false;
+  if (is_absent(begin_ns)) {
+    slice.event.end = timing::host_now();
+    slice.event.begin = slice.event.end - duration;
+    return true;
+  }
+  long long begin = 0;
+  if (!read_integer(begin_ns, kEndOfTimes, begin)) return false;
+  slice.event.begin = begin;
+  slice.event.end = begin + duration;
   return true;
 }
 
-PyObject* writer_push(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+PyObject* writer_span(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                       PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] {
     const auto& writer = unchecked<TraceEvents>(self);
     Slice slice;
-    if (writer.open() && read_push(slice, arguments, count, keywords)) {
+    if (writer.open() && read_span(slice, arguments, count, keywords, true)) {
       note(slice, writer.number);
       return Py_NewRef(Py_None);
     }
-    return call_checked(Callback::kWriterPush, self, arguments, count, keywords);
+    return call_checked(Callback::kWriterSpan, self, arguments, count, keywords);
   });
 }
 
-PyObject* push(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
-               PyObject* keywords) {
+PyObject* trace_span(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
+                     PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] {
     Slice slice;
-    if (!read_push(slice, arguments, count, keywords)) {
-      return call_checked(Callback::kPush, nullptr, arguments, count, keywords);
+    if (!read_span(slice, arguments, count, keywords, false)) {
+      return call_checked(Callback::kTraceSpan, nullptr, arguments, count, keywords);
     }
     if (listens(kTrace) && trace_records()) {
       if (slice.event.tid == 0) name_this_thread();
@@ -180,12 +169,12 @@ PyObject* push(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
   });
 }
 
-PyMethodDef complete_method{
-    "complete", as_method(&complete), METH_FASTCALL | METH_KEYWORDS,
-    R"(complete($self, name, begin_ns, dur_ns, *, cat=None, tid=None, args=None)
+PyMethodDef writer_span_method{
+    "span", as_method(&writer_span), METH_FASTCALL | METH_KEYWORDS,
+    R"(span($self, name, duration_ms, *, begin_ns=None, cat=None, tid=None, args=None)
 --
 
-Write a slice with given times.
+Write a slice that ends now, or that begins at a given time.
 
 Slices of one track nest if they come in the order of their ends or of their beginnings;
 one that crosses others of its track is shown on a track of its own. What lies before
@@ -195,49 +184,35 @@ Parameters
 ----------
 name : str
     What to show.
-begin_ns, dur_ns : int
-    When it began, by ``time.monotonic_ns()``, and how long it took.
+duration_ms : float
+    How long it took, in milliseconds.
+begin_ns : int, optional
+    When it began, by ``time.monotonic_ns()``; None is `duration_ms` before now.
 cat : str, optional
     Its category.
 tid : int, optional
-    As for `push`.
+    The track: a thread's native id, or any other number below 2**28. None and 0 are the
+    calling thread.
 args : Mapping, optional
     Plain data to show with it.
 )"};
 
-PyMethodDef writer_push_method{"push", as_method(&writer_push), METH_FASTCALL | METH_KEYWORDS,
-                               R"(push($self, name, cat, dur_ms, tid=None)
---
-
-Write a slice that ends now.
-
-Parameters
-----------
-name, cat : str
-    What to show, and its category.
-dur_ms : float
-    How long it took, in milliseconds.
-tid : int, optional
-    The track: a thread's native id, or any other number below 2**28. None and 0 are the
-    calling thread.
-)"};
-
-PyMethodDef push_method{"push", as_method(&push), METH_FASTCALL | METH_KEYWORDS,
-                        R"(push(name, cat, dur_ms, tid=None)
+PyMethodDef trace_span_method{"trace_span", as_method(&trace_span), METH_FASTCALL | METH_KEYWORDS,
+                              R"(trace_span(name, duration_ms, *, cat=None, tid=None)
 --
 
 Write a slice that ends now to every trace that is open.
 
-Without one it does nothing. A `TraceWriter` that collects nothing takes its own `push` alone.
+Without one it does nothing. A `TraceWriter` that collects nothing takes its own `span` alone.
 
 Parameters
 ----------
 name : str
     What to show.
-cat : str
-    Its category; None and an empty text are none.
-dur_ms : float
+duration_ms : float
     How long it took, in milliseconds.
+cat : str, optional
+    Its category.
 tid : int, optional
     The track: a thread's native id, or any other number below 2**28. None and 0 are the calling
     thread.
@@ -254,7 +229,7 @@ TypeError, ValueError
 Examples
 --------
 >>> import gpuprof
->>> gpuprof.push("decode", "engine", 1.5)
+>>> gpuprof.trace_span("decode", 1.5, cat="engine")
 )"};
 
 }  // namespace
@@ -268,10 +243,8 @@ void bind_trace_events(py::module_& module) {
                                 self = {number, driver::fork_generation()};
                               },
                               py::arg("number"));
-  for (PyMethodDef* method : {&complete_method, &writer_push_method}) {
-    add_method(events, *method);
-  }
-  add_function(module, push_method);
+  add_method(events, writer_span_method);
+  add_function(module, trace_span_method);
 }
 
 }  // namespace gpuprof::bindings

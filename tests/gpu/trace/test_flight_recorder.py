@@ -33,7 +33,7 @@ def told(path: Path) -> dict[str, Any]:
 def test_a_window_has_the_gpu_spans_that_end_after_its_last_step(tmp_path: Path) -> None:
     stream = device().stream()
     (spin,) = spins(stream, 5)
-    with gpuprof.trace(tmp_path / "run.json", schedule=(1, 1, 3, 2)) as windows:
+    with gpuprof.trace_windows(tmp_path / "run.json", schedule=(1, 1, 3, 2)) as windows:
         for number in range(10):
             with gpuprof.timer(f"s{number}", stream=stream):
                 spin.launch()
@@ -47,7 +47,7 @@ def test_a_window_has_the_gpu_spans_that_end_after_its_last_step(tmp_path: Path)
 def test_a_dump_waits_for_spans_that_end_soon_and_leaves_out_the_others(tmp_path: Path) -> None:
     stream = device().stream()
     short, long = spins(stream, 20, 1500)
-    with gpuprof.trace(tmp_path / "last.json", keep_last="30s") as recorder:
+    with gpuprof.flight_recorder(tmp_path / "last.json", keep_last="30s") as recorder:
         with gpuprof.timer("short", stream=stream):
             short.launch()
         recorder.dump()
@@ -67,7 +67,9 @@ def test_a_dump_waits_for_spans_that_end_soon_and_leaves_out_the_others(tmp_path
 def test_a_step_that_is_slow_on_the_gpu_is_a_dump_of_what_came_before(tmp_path: Path) -> None:
     stream = device().stream()
     quick, slow = spins(stream, 5, 60)
-    with gpuprof.trace(tmp_path / "last.json", keep_last="30s", when={"step": 25.0}) as recorder:
+    with gpuprof.flight_recorder(
+        tmp_path / "last.json", keep_last="30s", when={"step": 25.0}
+    ) as recorder:
         for spin in (quick, quick, slow, quick):
             with gpuprof.timer("step", stream=stream):
                 spin.launch()
