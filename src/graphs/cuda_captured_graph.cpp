@@ -167,7 +167,8 @@ void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<
 
 void CapturedGraph::release_payload() noexcept {
   if (payload_.what == nullptr) return;
-  deferred_release::add({std::exchange(payload_, {}), completed_, record_failed_, !payload_used_});
+  deferred_release::add(
+      {std::exchange(payload_, {}), completed_, record_failed_, !payload_used_, nullptr});
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {

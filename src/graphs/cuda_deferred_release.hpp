@@ -34,7 +34,7 @@ struct Entry {
   std::shared_ptr<LaunchEvent> completed;
   bool record_failed;   // the event says nothing: kept until the context is gone
   bool never_launched;  // nothing to wait for
-  std::unique_ptr<CapturedGraph> unclosed{};  // to be closed and destroyed first
+  std::unique_ptr<CapturedGraph> unclosed;  // to be closed and destroyed first
   std::uint32_t generation = driver::fork_generation();
 };
 

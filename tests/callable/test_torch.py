@@ -115,7 +115,7 @@ def test_named_results_are_made_anew(torch: Any, arrays: None) -> None:
     assert same(flat(made), flat(kind((Array(3), Array(3)))))
 
 
-def testfacts_by_attributes_are_those_of_dlpack(torch: Any) -> None:
+def test_facts_by_attributes_are_those_of_dlpack(torch: Any) -> None:
     names = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"]
     names += ["float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "uint16"]
     for name in names:

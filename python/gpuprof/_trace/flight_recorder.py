@@ -188,8 +188,8 @@ class FlightRecorder(TraceWriter):
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where, as for `TraceWriter`, also compressed; an earlier trace is replaced. None is
-            the next numbered file.
+            Where, as for `~gpuprof.TraceWriter`, also compressed; an earlier trace is replaced.
+            None is the next numbered file.
 
         Returns
         -------
@@ -248,8 +248,8 @@ class FlightRecorder(TraceWriter):
         Returns
         -------
         dict
-            As `TraceWriter.stats`, where ``bytes`` are those of the ring; and ``held`` (events in
-            it), ``reaches_back_ns``, ``dumps`` (files written).
+            As `~gpuprof.TraceWriter.stats`, where ``bytes`` are those of the ring; and ``held``
+            (events in it), ``reaches_back_ns``, ``dumps`` (files written).
         """
         return super().stats()
 

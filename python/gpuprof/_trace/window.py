@@ -281,7 +281,7 @@ class TraceWindows(TraceBlock):
         return None if self._last is None else self._last.error
 
     def stats(self) -> dict[str, Any]:
-        """Return how the writing of the newest window goes, as `TraceWriter.stats`."""
+        """Return how the writing of the newest window goes, as `~gpuprof.TraceWriter.stats`."""
         return {} if self._last is None else self._last.stats()
 
     def __repr__(self) -> str:

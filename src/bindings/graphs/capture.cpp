@@ -305,7 +305,7 @@ void close_lost_captures() { PyCapture::close_lost(); }
 void bind_graphs_capture(py::module_& module) {
   graphs::own_captured_scopes();
   add_type(module, block_spec);
-  py::class_<EndedCapture>(module, "_EndedCapture");
+  const py::class_<EndedCapture> ended(module, "_EndedCapture");
   bind_capture(module);
   bind_diagnosis(module);
   module.def("_open_captures", [] {
