@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
+from gpuprof import BenchResult, CompareResult, Verdict, compare
 from gpuprof._benchmark import compare as benchmark_compare
-from gpuprof._benchmark.compare import compare, turns
-from gpuprof._results.comparison import CompareResult
-from gpuprof._results.decision import Verdict
-from gpuprof._results.result import BenchResult
+from gpuprof._benchmark.compare import turns
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import bench
 

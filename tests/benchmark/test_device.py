@@ -18,17 +18,11 @@ from gpuprof._common import peaks
 from gpuprof._frameworks import memory
 from gpuprof._frameworks.memory import Figures
 from tests.fake_driver.control import FakeCuda
+from tests.support.benchmark_results import QUICK
 from tests.support.processes import check_python
 from tests.support.stand_in_memory import KIB, hooked, install_torch
 
 KERNEL_US = 10
-QUICK: dict[str, Any] = {
-    "warmup_s": 0.0,
-    "min_time_s": 0.0,
-    "min_samples": 8,
-    "max_time_s": 5.0,
-    "rel_precision": 1.0,
-}
 
 
 @pytest.fixture(autouse=True)

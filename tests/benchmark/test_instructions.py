@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +15,7 @@ from gpuprof import _core
 from gpuprof._benchmark import instructions
 from gpuprof._benchmark.instructions import MAX_READINGS, InstructionReadings
 from gpuprof._common.instructions import reason_of
-
-QUICK: dict[str, Any] = {
-    "warmup_s": 0.0,
-    "min_time_s": 0.0,
-    "min_samples": 8,
-    "max_time_s": 5.0,
-    "rel_precision": 1.0,
-}
+from tests.support.benchmark_results import QUICK
 
 
 class FakeCounter:
@@ -156,3 +150,35 @@ def test_the_call_itself_works_with_a_counter_that_every_machine_has() -> None:
     counter.close()
     with pytest.raises(OSError, match=r"[Bb]ad file"):
         counter.read()
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (errno.ENOSYS, "ENOSYS: this system has no perf_event_open"),
+        (errno.ENOENT, "ENOENT: there is no hardware counter of instructions; a virtual machine"),
+        (errno.EOPNOTSUPP, "there is no hardware counter of instructions"),
+        (errno.ENODEV, "ENODEV: there is no hardware counter"),
+        (errno.EMFILE, "EMFILE: the process has too many open files"),
+        (errno.EINVAL, "EINVAL: perf_event_open failed: Invalid argument"),
+        (99999, "error 99999: perf_event_open failed"),
+    ],
+)
+def test_each_error_says_what_it_means(error: int, part: str) -> None:
+    assert part in reason_of(error)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES])
+def test_what_is_not_permitted_says_what_to_do(error: int, tmp_path: Path) -> None:
+    paranoid = tmp_path / "perf_event_paranoid"
+    paranoid.write_text("4\n")
+    name = errno.errorcode[error]
+    assert reason_of(error, paranoid) == (
+        f"{name}: perf_event_paranoid is 4, and counting in user space takes 2 or less: "
+        "sudo sysctl kernel.perf_event_paranoid=2"
+    )
+    paranoid.write_text("2\n")
+    text = reason_of(error, paranoid)
+    assert text.startswith(f"{name}: perf_event_open is not permitted although")
+    assert "--cap-add PERFMON" in text
+    assert "although" not in reason_of(error, tmp_path / "none")

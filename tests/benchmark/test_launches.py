@@ -12,18 +12,12 @@ import gpuprof
 from gpuprof._benchmark import launches
 from gpuprof._frameworks import gpu_libraries
 from tests.fake_driver.control import FakeCuda
+from tests.support.benchmark_results import QUICK
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 US = 1_000
-QUICK: dict[str, Any] = {
-    "warmup_s": 0.0,
-    "min_time_s": 0.0,
-    "min_samples": 8,
-    "max_time_s": 5.0,
-    "rel_precision": 1.0,
-}
 
 
 class Step:
@@ -129,13 +123,12 @@ def test_what_cannot_be_captured_is_collected_in_a_call(monkeypatch: pytest.Monk
 
 
 def test_where_neither_works_it_is_said(
-    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
+    fake: FakeCuda, stream: int, other: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(_work: object, _synchronize: object) -> None:
         raise gpuprof.CudaUnavailableError("there is no CUPTI")
 
     monkeypatch.setattr(launches, "_collected", refused)
-    other = fake.stream_create()
 
     def strays() -> None:
         fake.kernel(stream, "step_k", US)
@@ -144,7 +137,6 @@ def test_where_neither_works_it_is_said(
     result = measure(strays, stream, launches=True)
     assert result.launches is None
     assert "what a call launches was not counted: there is no CUPTI" in result.warnings
-    fake.stream_destroy(other)
 
 
 def test_on_the_cpus_clock_nothing_is_counted() -> None:

@@ -18,18 +18,12 @@ from gpuprof import _core, errors
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.work import Work
 from tests.fake_driver.control import FakeCuda
+from tests.support.benchmark_results import QUICK
 from tests.support.captures import usable_stream
 from tests.support.processes import check_cuda
 
 US = 1_000
 KERNEL_US = 5
-QUICK: dict[str, Any] = {
-    "warmup_s": 0.0,
-    "min_time_s": 0.0,
-    "min_samples": 8,
-    "max_time_s": 5.0,
-    "rel_precision": 1.0,
-}
 
 
 def kernel(fake: FakeCuda, stream: int, microseconds: int = KERNEL_US) -> Callable[[], object]:
@@ -108,9 +102,8 @@ def test_a_function_that_waits_is_found_and_said(fake: FakeCuda) -> None:
 
 
 def test_work_on_another_stream_is_found_and_timed_with_the_whole_device(
-    fake: FakeCuda, stream: int
+    fake: FakeCuda, stream: int, other: int
 ) -> None:
-    other = fake.stream_create()
 
     def strays() -> None:
         fake.kernel(stream, "step_k", US)
@@ -119,7 +112,6 @@ def test_work_on_another_stream_is_found_and_timed_with_the_whole_device(
     result = measure(strays, stream)
     assert (result.mode, result.clock) == ("synchronized", "host")
     assert any("other streams" in text for text in result.warnings)
-    fake.stream_destroy(other)
 
 
 @pytest.mark.parametrize("mode", ["graph", "batched"])
@@ -133,13 +125,11 @@ def test_a_device_that_is_late_without_work_does_not_mean_other_streams(
 
 
 def test_work_on_another_stream_is_found_on_a_device_that_is_late(
-    fake: FakeCuda, stream: int
+    fake: FakeCuda, stream: int, other: int
 ) -> None:
     fake.configure(call_ns=200 * US)
-    other = fake.stream_create()
     result = measure(lambda: fake.kernel(other, "stray_k", 500 * US), stream)
     assert (result.mode, result.clock) == ("synchronized", "host")
-    fake.stream_destroy(other)
 
 
 def test_streams_that_are_joined_again_are_one_piece_of_work(fake: FakeCuda, stream: int) -> None:
@@ -379,15 +369,13 @@ def test_a_slow_set_up_is_run_a_few_times_only(fake: FakeCuda, stream: int) -> N
 
 
 def test_what_a_set_up_does_on_other_streams_is_not_the_functions(
-    fake: FakeCuda, stream: int
+    fake: FakeCuda, stream: int, other: int
 ) -> None:
-    other = fake.stream_create()
     result = measure(
         kernel(fake, stream), stream, setup=lambda: fake.kernel(other, "copy_k", 500 * US) or None
     )
     assert (result.mode, result.clock) == ("isolated", "cuda")
     assert result.median_ms * 1e3 == pytest.approx(KERNEL_US, abs=0.2)
-    fake.stream_destroy(other)
 
 
 def test_work_on_another_stream_is_found_also_where_scopes_are_switched_off(

@@ -6,9 +6,11 @@ import io
 import sys
 import threading
 import types
+from collections.abc import Callable
 
 import pytest
 
+import gpuprof
 from gpuprof._display import progress as display_progress
 from gpuprof._display.progress import SHOWN_AFTER_S, Progress
 
@@ -220,3 +222,14 @@ def test_a_stream_that_fails_ends_the_bar_and_nothing_else(
         clock.now += 1
         bar.update(0.6)
         assert len(written) == count > 0
+
+
+def test_the_bar_of_a_sweep_tells_which_point_is_being_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def by_size(n: int) -> Callable[[], int]:
+        return lambda: n
+
+    monkeypatch.setattr(display_progress, "SHOWN_AFTER_S", 0.0)
+    gpuprof.sweep(by_size, {"n": [1, 2]}, progress=True, warmup_s=0.0, max_time_s=0.01)
+    assert "gpuprof.sweep by_size" in capsys.readouterr().err

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof._benchmark.sweep import SweepPoint, SweepResult, sweep
-from gpuprof._display import progress as display_progress
-from gpuprof._results.result import BenchResult
+from gpuprof import BenchResult, SweepResult, sweep
+from gpuprof.results import SweepPoint
 
 HOSTILE = "b\x1b[31m\n\u202e|`<b>"
 
@@ -277,11 +276,3 @@ def test_a_point_is_shown_as_its_result_or_its_error() -> None:
     first, second = sweep(by_size, {"n": [1, 200]})
     assert repr(first) == repr(first.result)
     assert repr(second) == "n=200: MemoryError: 200 is too many"
-
-
-def test_a_progress_bar_tells_which_point_is_being_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(display_progress, "SHOWN_AFTER_S", 0.0)
-    sweep(by_size, {"n": [1, 2]}, progress=True)
-    assert "gpuprof.sweep by_size" in capsys.readouterr().err

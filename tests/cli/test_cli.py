@@ -137,11 +137,11 @@ def test_the_demo_leaves_no_statistics(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_info_says_why_there_is_no_gpu(no_driver: Path) -> None:
     found = entries(output("info", driver=no_driver))
-    assert found["driver"] == found["devices"] == "none"
-    assert str(no_driver) in found["driver: why not"]
-    assert str(no_driver) in found["driver: tried"]
-    assert found["backend cpu"].startswith("yes: ")
-    assert found["backend cuda"].startswith("no: ")
+    assert found["devices"] == "none"
+    assert "available: no; reason: " in found["driver"]
+    assert f"; tried: {no_driver}; " in found["driver"]
+    assert found["backends cpu"].startswith("available: yes; ")
+    assert found["backends cuda"].startswith("available: no; ")
 
 
 def test_info_names_driver_and_device(fake_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_info_names_driver_and_device(fake_path: Path) -> None:
     assert found["driver"]["override"] == str(fake_path)
     assert found["devices"][0]["name"] == "Fake GPU"
     text = output("info", driver=fake_path)
-    assert f"GPUPROF_CUDA_DRIVER={fake_path}" in text
+    assert f"override: {fake_path}; " in text
     assert "Fake GPU" in text
 
 
@@ -181,8 +181,8 @@ def test_info_shows_the_other_sections_where_one_fails(monkeypatch: pytest.Monke
     monkeypatch.setattr(_core, "driver_info", fail)
     monkeypatch.setattr(_core, "build_info", fail)
     found = entries(cli_info.run(argparse.Namespace(peaks=False, format="text")).text)
-    assert found["driver"] == found["gpuprof"] == "not known: RuntimeError: no luck"
-    assert found["python"].startswith(platform.python_version())
+    assert found["driver"] == found["gpuprof"] == "unknown: RuntimeError: no luck"
+    assert found["python"].startswith(f"version: {platform.python_version()}; ")
 
 
 class FakeNvml(types.ModuleType):
@@ -244,10 +244,11 @@ def test_clocks_come_from_nvml_where_it_is_there(monkeypatch: pytest.MonkeyPatch
         ],
     }
     assert nvml.is_open == 0
-    ((_, release), (_, line)) = cli_info._nvml_lines(found)
-    assert release == "580.159"
-    assert "SM 1500 MHz of at most not known" in line
-    assert "held back by: software power cap, 0x1000, MIG: not known" in line
+    (whole, device) = cli_info._lines_of("nvml", found)
+    assert whole == ("nvml", "available: yes; driver release: 580.159")
+    assert device[0] == "nvml devices 0"
+    assert "sm mhz: 1500; sm max mhz: not known" in device[1]
+    assert "clock reasons: software power cap, 0x1000; mig: not known" in device[1]
 
 
 def test_a_failure_is_one_line_and_ends_with_1(

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from gpuprof import BenchResult, Stats
-from gpuprof._results.baselines import Baselines, Run
-from tests.support.benchmark_results import answer
-from tests.support.processes import environment, run_python
+from tests.support.benchmark_results import answer, saved
+from tests.support.processes import environment
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
 H100: dict[str, Any] = {"gpu": "NVIDIA H100", "sms": 132, "driver": "580.1"}
@@ -46,9 +45,8 @@ def result(
     )
 
 
-def run_of(*results: BenchResult, day: int = 1) -> Run:
-    machine = dict(results[0].machine)
-    return Run(f"2026-11-{day:02d}T00:00:00+00:00", machine, {each.name: each for each in results})
+def save(name: str, *results: BenchResult, day: int = 1) -> None:
+    saved(name, f"2026-11-{day:02d}T00:00:00+00:00", *results)
 
 
 @pytest.fixture(autouse=True)
@@ -57,19 +55,17 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Baselines:
+def _main() -> None:
     """The baseline 'main': five runs of two benchmarks."""
-    found = Baselines(tmp_path / ".gpuprof")
     for day in range(1, 6):
-        found.append("main", run_of(result("add", 1.0), result("mul", 2.0), day=day))
-    return found
+        save("main", result("add", 1.0), result("mul", 2.0), day=day)
 
 
 Compare = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
+def compare(_main: None, capsys: pytest.CaptureFixture[str]) -> Compare:
     return partial(answer, capsys, "compare")
 
 
@@ -93,19 +89,15 @@ def as_json(compare: Compare, *arguments: object) -> tuple[int, dict[str, Any]]:
     ("ms", "verdict", "code"),
     [(1.0, "SAME", 0), (1.2, "SLOW", 1), (0.8, "FAST", 0), (1.04, "AMBIGUOUS", 0)],
 )
-def test_only_a_slow_down_fails(
-    store: Baselines, compare: Compare, ms: float, verdict: str, code: int
-) -> None:
-    store.append("new", run_of(result("add", ms), result("mul", 2.0)))
+def test_only_a_slow_down_fails(compare: Compare, ms: float, verdict: str, code: int) -> None:
+    save("new", result("add", ms), result("mul", 2.0))
     found, out, err = compare("main", "new")
     assert (found, err) == (code, "")
     assert table(out) == {"add": verdict, "mul": "SAME"}
 
 
-def test_the_table_has_the_figures_and_the_rule_that_decided(
-    store: Baselines, compare: Compare
-) -> None:
-    store.append("new", run_of(result("add", 1.2), result("mul", 2.0)))
+def test_the_table_has_the_figures_and_the_rule_that_decided(compare: Compare) -> None:
+    save("new", result("add", 1.2), result("mul", 2.0))
     _, out, _ = compare("main", "new")
     (line,) = (line for line in out.splitlines() if line.startswith("add"))
     assert line.split()[1:6] == ["1.00", "ms", "1.20", "ms", "1.200"]
@@ -128,18 +120,16 @@ def test_the_table_has_the_figures_and_the_rule_that_decided(
         ("nodata,incomparable", 0),
     ],
 )
-def test_fail_on_names_what_fails(
-    store: Baselines, compare: Compare, fail_on: str, code: int
-) -> None:
-    store.append("new", run_of(result("add", 1.2), result("mul", 2.08)))
+def test_fail_on_names_what_fails(compare: Compare, fail_on: str, code: int) -> None:
+    save("new", result("add", 1.2), result("mul", 2.08))
     assert compare("main", "new", "--fail-on", fail_on)[0] == code
 
 
 @pytest.mark.parametrize("new", [[result("add", 1.0)], [result(n, 2.0) for n in ("mul", "div")]])
 def test_a_name_of_one_side_is_listed_and_fails_as_nodata(
-    store: Baselines, compare: Compare, new: list[BenchResult]
+    compare: Compare, new: list[BenchResult]
 ) -> None:
-    store.append("new", run_of(*new))
+    save("new", *new)
     code, out, _ = compare("main", "new")
     assert code == 0
     missing = {"add", "mul"} - {each.name for each in new}
@@ -148,16 +138,16 @@ def test_a_name_of_one_side_is_listed_and_fails_as_nodata(
     assert compare("main", "new", "--fail-on", "nodata")[0] == 1
 
 
-def test_a_threshold_can_be_given(store: Baselines, compare: Compare) -> None:
-    store.append("new", run_of(result("add", 1.08)))
+def test_a_threshold_can_be_given(compare: Compare) -> None:
+    save("new", result("add", 1.08))
     assert compare("main", "new", "--threshold", "5%")[0] == 1
     assert compare("main", "new", "--threshold", "0.05")[0] == 1
     assert compare("main", "new", "--threshold", "10 %")[0] == 0
 
 
-def test_all_new_runs_count(store: Baselines, compare: Compare) -> None:
+def test_all_new_runs_count(compare: Compare) -> None:
     for ms in (1.00, 1.02, 1.04):
-        store.append("new", run_of(result("add", ms)))
+        save("new", result("add", ms))
     _, found = as_json(compare, "main", "new")
     assert found["new"]["runs"] == 3
     (row,) = found["rows"]
@@ -167,20 +157,19 @@ def test_all_new_runs_count(store: Baselines, compare: Compare) -> None:
 def test_the_test_on_the_samples_is_corrected_for_the_number_of_rows(
     tmp_path: Path, compare: Compare
 ) -> None:
-    store = Baselines(".gpuprof")
-    store.append("old", run_of(result("add", 1.0, spread=0.2)))
-    store.append("new", run_of(result("add", 1.15, spread=0.2)))
+    save("old", result("add", 1.0, spread=0.2))
+    save("new", result("add", 1.15, spread=0.2))
     assert table(compare("old", "new")[1]) == {"add": "SLOW"}
     others = [result(f"other{place}", 1.0) for place in range(20)]
-    store.append("old20", run_of(result("add", 1.0, spread=0.2), *others))
-    store.append("new20", run_of(result("add", 1.15, spread=0.2), *others))
+    save("old20", result("add", 1.0, spread=0.2), *others)
+    save("new20", result("add", 1.15, spread=0.2), *others)
     assert table(compare("old20", "new20")[1])["add"] == "AMBIGUOUS"
 
 
-def test_machines_are_compared_each_with_its_own(store: Baselines, compare: Compare) -> None:
-    store.append("main", run_of(result("add", 3.0, machine=H100)))
-    store.append("new", run_of(result("add", 1.0)))
-    store.append("new", run_of(result("add", 4.0, machine=H100)))
+def test_machines_are_compared_each_with_its_own(compare: Compare) -> None:
+    save("main", result("add", 3.0, machine=H100))
+    save("new", result("add", 1.0))
+    save("new", result("add", 4.0, machine=H100))
     code, found = as_json(compare, "main", "new")
     assert code == 1
     assert {row["machine"]: row["verdict"] for row in found["rows"]} == {
@@ -191,8 +180,8 @@ def test_machines_are_compared_each_with_its_own(store: Baselines, compare: Comp
     assert "SLOW add (NVIDIA-H100): " in out
 
 
-def test_another_gpu_cannot_be_compared_and_ends_with_3(store: Baselines, compare: Compare) -> None:
-    store.append("new", run_of(result("add", 1.0, machine=H100)))
+def test_another_gpu_cannot_be_compared_and_ends_with_3(compare: Compare) -> None:
+    save("new", result("add", 1.0, machine=H100))
     code, out, _ = compare("main", "new")
     assert code == 3
     assert table(out) == {"add": "INCOMPARABLE"}
@@ -200,15 +189,15 @@ def test_another_gpu_cannot_be_compared_and_ends_with_3(store: Baselines, compar
     assert compare("main", "new", "--fail-on", "incomparable")[0] == 1
 
 
-def test_too_few_samples_end_with_3(store: Baselines, compare: Compare) -> None:
-    store.append("new", run_of(result("add", 1.0, count=10)))
+def test_too_few_samples_end_with_3(compare: Compare) -> None:
+    save("new", result("add", 1.0, count=10))
     code, out, _ = compare("main", "new")
     assert code == 3
     assert table(out) == {"add": "NODATA"}
 
 
-def test_nothing_in_common_ends_with_3(store: Baselines, compare: Compare) -> None:
-    store.append("new", run_of(result("div", 1.0)))
+def test_nothing_in_common_ends_with_3(compare: Compare) -> None:
+    save("new", result("div", 1.0))
     code, out, _ = compare("main", "new")
     assert code == 3
     assert "nothing to compare" in out
@@ -221,21 +210,21 @@ def test_nothing_in_common_ends_with_3(store: Baselines, compare: Compare) -> No
     )
 
 
-def test_one_row_that_can_be_compared_is_enough(store: Baselines, compare: Compare) -> None:
-    store.append("new", run_of(result("add", 1.0), result("mul", 2.0, count=10)))
+def test_one_row_that_can_be_compared_is_enough(compare: Compare) -> None:
+    save("new", result("add", 1.0), result("mul", 2.0, count=10))
     assert compare("main", "new")[0] == 0
 
 
-def test_a_changed_driver_is_a_note_once(store: Baselines, compare: Compare) -> None:
+def test_a_changed_driver_is_a_note_once(compare: Compare) -> None:
     machine = {**H200, "driver": "590.2"}
-    store.append("new", run_of(*(result(n, ms, machine=machine) for n, ms in [("add", 1.0)])))
+    save("new", *(result(n, ms, machine=machine) for n, ms in [("add", 1.0)]))
     _, out, _ = compare("main", "new")
     (note,) = (line for line in out.splitlines() if line.startswith("note: driver"))
     assert "580.1" in note
     assert "590.2" in note
 
 
-def test_an_unknown_name_lists_those_that_exist(store: Baselines, compare: Compare) -> None:
+def test_an_unknown_name_lists_those_that_exist(compare: Compare) -> None:
     code, out, err = compare("main", "nwe")
     assert (code, out) == (2, "")
     assert err == (
@@ -243,7 +232,7 @@ def test_an_unknown_name_lists_those_that_exist(store: Baselines, compare: Compa
     )
 
 
-def test_a_name_too_long_for_a_file_ends_with_2(store: Baselines, compare: Compare) -> None:
+def test_a_name_too_long_for_a_file_ends_with_2(compare: Compare) -> None:
     code, _, err = compare("main", "a" * 300)
     assert code == 2
     assert "is neither a file nor a baseline" in err
@@ -271,9 +260,7 @@ def test_without_a_storage_folder_it_says_so(compare: Compare) -> None:
         ("main", "main", "--format", "xml"),
     ],
 )
-def test_wrong_usage_ends_with_2(
-    store: Baselines, compare: Compare, arguments: tuple[str, ...]
-) -> None:
+def test_wrong_usage_ends_with_2(compare: Compare, arguments: tuple[str, ...]) -> None:
     code, out, err = compare(*arguments)
     assert (code, out) == (2, "")
     assert "usage: gpuprof compare" in err
@@ -288,7 +275,7 @@ def session(*results: BenchResult) -> str:
     return json.dumps({"version": "5", "benchmarks": entries})
 
 
-def test_files_are_read_in_each_form(store: Baselines, compare: Compare, tmp_path: Path) -> None:
+def test_files_are_read_in_each_form(compare: Compare, tmp_path: Path) -> None:
     (baseline,) = (tmp_path / ".gpuprof" / "baselines" / "main").glob("*.json")
     Path("session.json").write_text(session(result("add", 1.3), result("mul", 2.0)))
     Path("add.json").write_text(result("add", 1.3).to_json())
@@ -298,7 +285,7 @@ def test_files_are_read_in_each_form(store: Baselines, compare: Compare, tmp_pat
         assert table(out)["add"] == "SLOW"
 
 
-def test_a_saved_name_wins_over_a_file_of_that_name(store: Baselines, compare: Compare) -> None:
+def test_a_saved_name_wins_over_a_file_of_that_name(compare: Compare) -> None:
     Path("main").write_text("no JSON")
     assert compare("main", "main")[0] == 0
     assert compare("main", "./main")[0] == 2
@@ -313,7 +300,7 @@ def test_two_single_results_are_compared_whatever_they_are_called(compare: Compa
     assert "only in" not in out
 
 
-def test_of_saved_statistics_it_says_to_save_benchmarks(store: Baselines, compare: Compare) -> None:
+def test_of_saved_statistics_it_says_to_save_benchmarks(compare: Compare) -> None:
     Path("stats.json").write_text(Stats([]).to_json())
     for sides in (("main", "stats.json"), ("stats.json", "stats.json")):
         code, out, err = compare(*sides)
@@ -338,9 +325,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_file_that_is_none_of_ours_is_named_and_left_alone(
-    store: Baselines, compare: Compare, what: str
-) -> None:
+def test_a_file_that_is_none_of_ours_is_named_and_left_alone(compare: Compare, what: str) -> None:
     path = Path(f"{what}.json")
     path.write_text(HOSTILE[what])
     for arguments in (("main", path), (path, "main"), (path, path)):
@@ -352,7 +337,7 @@ def test_a_file_that_is_none_of_ours_is_named_and_left_alone(
     assert path.read_text() == HOSTILE[what]
 
 
-def test_what_is_no_readable_file_ends_with_2(store: Baselines, compare: Compare) -> None:
+def test_what_is_no_readable_file_ends_with_2(compare: Compare) -> None:
     Path("folder.json").mkdir()
     os.mkfifo("fifo.json")
     Path("bytes.json").write_bytes(b"\xff\xfe{")
@@ -362,7 +347,7 @@ def test_what_is_no_readable_file_ends_with_2(store: Baselines, compare: Compare
         assert len(err.splitlines()) == 1
 
 
-def test_a_damaged_baseline_ends_with_2(store: Baselines, compare: Compare, tmp_path: Path) -> None:
+def test_a_damaged_baseline_ends_with_2(compare: Compare, tmp_path: Path) -> None:
     (path,) = (tmp_path / ".gpuprof" / "baselines" / "main").glob("*.json")
     path.write_text("{")
     code, _, err = compare("main", "main")
@@ -374,9 +359,9 @@ NASTY = "a|b <script>\x1b[31m\nx\u202e`*`"
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
-def test_names_cannot_steer_the_output(store: Baselines, compare: Compare, form: str) -> None:
-    store.append("old", run_of(result(NASTY, 1.0), result(f"{NASTY}1", 1.0)))
-    store.append("new", run_of(result(NASTY, 1.3), result(f"{NASTY}2", 1.0)))
+def test_names_cannot_steer_the_output(compare: Compare, form: str) -> None:
+    save("old", result(NASTY, 1.0), result(f"{NASTY}1", 1.0))
+    save("new", result(NASTY, 1.3), result(f"{NASTY}2", 1.0))
     code, out, _ = compare("old", "new", "--format", form)
     assert code == 1
     assert "\x1b" not in out
@@ -388,25 +373,26 @@ def test_names_cannot_steer_the_output(store: Baselines, compare: Compare, form:
         assert json.loads(out)["rows"][0]["name"] == NASTY
 
 
-def test_a_long_name_keeps_its_end(store: Baselines, compare: Compare) -> None:
+def test_a_long_name_keeps_its_end(compare: Compare) -> None:
     name = f"tests/{'deep/' * 20}test_kernels.py::test_add[float32]"
-    store.append("old", run_of(result(name, 1.0)))
+    save("old", result(name, 1.0))
     _, out, _ = compare("old", "old")
     assert "test_kernels.py::test_add[float32] " in out
     assert name not in out
     assert name in compare("old", "old", "--format", "json")[1]
 
 
-def test_markdown_is_a_table(store: Baselines, compare: Compare) -> None:
-    store.append("new", run_of(result("add", 1.2), result("mul", 2.0)))
+def test_markdown_is_a_table(compare: Compare) -> None:
+    save("new", result("add", 1.2), result("mul", 2.0))
     code, out, _ = compare("main", "new", "--format", "markdown")
     assert code == 1
     assert "| benchmark | base | new | ratio | 95 % interval | floor | verdict |" in out
     assert "- SLOW add: " in out
 
 
-def test_a_reader_that_goes_away_does_not_hide_a_slow_down(store: Baselines) -> None:
-    store.append("new", run_of(result("add", 1.3)))
+@pytest.mark.usefixtures("_main")
+def test_a_reader_that_goes_away_does_not_hide_a_slow_down() -> None:
+    save("new", result("add", 1.3))
     with subprocess.Popen(
         [sys.executable, "-m", "gpuprof", "compare", "main", "new"],
         env=environment(None),
@@ -418,18 +404,3 @@ def test_a_reader_that_goes_away_does_not_hide_a_slow_down(store: Baselines) -> 
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 1
-
-
-@pytest.mark.parametrize("package", ["numpy", "scipy"])
-def test_without_numpy_or_scipy_nothing_can_be_compared(store: Baselines, package: str) -> None:
-    done = run_python(
-        f"""
-        import sys
-        sys.modules[{package!r}] = None
-        from gpuprof._cli.main import main
-        sys.exit(main(["compare", "main", "main"]))
-        """
-    )
-    assert done.returncode == 3
-    assert f"pip install {package}" in done.stderr
-    assert len(done.stderr.splitlines()) == 1

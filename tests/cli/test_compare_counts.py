@@ -169,6 +169,8 @@ def test_the_json_has_the_decisions(compare: Compare) -> None:
 def test_the_csv_has_the_counts(compare: Compare) -> None:
     _, out = compare(counts(2, 1e6), counts(3, 2e6), "--format=csv")
     (line,) = csv.DictReader(out.splitlines())
-    assert (line["base_launches"], line["new_launches"]) == ("2", "3")
-    assert (float(line["base_instructions"]), float(line["new_instructions"])) == (1e6, 2e6)
-    assert line["verdict"] == "same launches instructions"
+    assert (line["launches_base_total"], line["launches_new_total"]) == ("2", "3")
+    assert float(line["instructions_base_count"]) == 1e6
+    assert float(line["instructions_new_count"]) == 2e6
+    verdicts = [line[f"{kind}verdict"] for kind in ("", "launches_", "instructions_")]
+    assert verdicts == ["same", "launches", "instructions"]

@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuprof._results.baselines import Baselines, Run
-from tests.support.benchmark_results import answer, bench
+from tests.support.benchmark_results import answer, bench, saved
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -33,11 +32,11 @@ def _saved() -> None:
     for day in range(1, 13):
         created = f"2026-11-{day:02d}T08:00:00+00:00"
         step = (1.1 if day > 6 else 1.0) * (1.0 + 0.001 * (day % 4))
-        results = {
-            name: bench(name, [ms] * 40, machine=machine, created=created)
+        results = [
+            bench(name, [ms] * 40, machine=machine, created=created)
             for name, ms in (("test_step", step), ("test_load", 1.0 + 0.001 * (day % 3)))
-        }
-        Baselines(".gpuprof").append("main", Run(created, machine, results, f"{day:02d}" * 20))
+        ]
+        saved("main", created, *results, commit=f"{day:02d}" * 20)
 
 
 @pytest.mark.usefixtures("_saved")
@@ -93,8 +92,8 @@ def test_without_saved_runs_it_says_how_to_save_one(call: Call) -> None:
         (["--svg", "missing/plot.svg"], 1, "No such file or directory: 'missing/plot.svg'"),
         (["--svg", "missing/plot.svg"], 1, "missing"),
         (["--json", "--csv"], 2, "not allowed with"),
-        (["--threshold", "x"], 2, "percentage"),
-        (["--storage", ""], 2, "expected a folder"),
+        (["--threshold", "x"], 2, "expected a number from 0 to 1"),
+        (["--storage", ""], 2, "expected a non-empty str"),
     ],
 )
 def test_wrong_usage(call: Call, arguments: list[str], code: int, said: str) -> None:

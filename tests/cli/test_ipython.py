@@ -165,8 +165,8 @@ def test_the_line_is_not_ipythons_to_fill_in(shell: Shell) -> None:
         ("", None, "nothing to time"),
         ("-c", None, "nothing to time"),
         ("", "# only a comment\n", "nothing to time"),
-        ("-x 1", None, "unknown option -x"),
-        ("-m", None, "-m needs a value"),
+        ("-x 1", None, "option -x not recognized"),
+        ("-m", None, "option -m requires argument"),
         ("-m warp 1", None, "mode: expected one of 'auto', "),
         ("yield 1", None, "yields"),
     ],
@@ -223,5 +223,5 @@ def test_in_ipython_itself(tmp_path: Path) -> None:
     done = run_python(REAL, IPYTHONDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("RESULT") == 2
-    assert done.stderr.startswith("UsageError: unknown option -x; usage: ")
+    assert done.stderr.startswith("UsageError: option -x not recognized; usage: ")
     assert len(done.stderr.splitlines()) == 1

@@ -43,7 +43,7 @@ def test_the_memorys_bandwidth_is_measured_by_the_driver_alone(
     text = printed(capsys, "--peaks")
     assert text.startswith("peaks of Fake GPU, 16.0 GiB, driver ")
     assert "memory copy  128 GB/s  4.0 MiB copied by the driver\n" in text
-    assert "note: no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch and CuPy" in text
+    assert "note: no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch does not use" in text
     assert f"stored in {store}\n" in text
     found = gpuprof.device_peaks()
     assert found is not None
@@ -80,7 +80,7 @@ def test_info_shows_what_is_stored(fake: FakeCuda, capsys: pytest.CaptureFixture
     printed(capsys, "--peaks")
     text = printed(capsys)
     (line,) = [line for line in text.splitlines() if line.startswith("peaks 0 ")]
-    assert "memory 128 GB/s, measured 20" in line
+    assert "bytes per s: 128 GB/s; source: measured; date: 20" in line
     (peak,) = json.loads(printed(capsys, "--json"))["peaks"]
     assert peak["index"] == 0
     assert peak["bytes_per_s"] == pytest.approx(FAKE_BYTES_PER_S, rel=0.01)
@@ -100,35 +100,65 @@ def test_info_says_why_a_damaged_file_is_not_used(
     assert store.read_text() == "{}"
 
 
-def library(*products: tuple[str, Callable[[int], Any]]) -> Callable[[list[str]], Any]:
-    return lambda _notes: ("a library 1.0", [*products])
+class Matrix:
+    """A matrix, or one that is transposed."""
+
+    def __init__(self, buffer: Any, halves: int = 2) -> None:
+        self.buffer, self.halves = buffer, halves
+
+    def t(self) -> Matrix:
+        return Matrix(self.buffer, 1)
 
 
-def filling(_side: int) -> Any:
-    """Fill memory, in place of a product: once with one form of the arguments, then in half."""
-    buffer = _core.DeviceBuffer(FILLED)
-    return buffer.fill, [((2, 2), {}), ((1, 2), {})]
+class Torch:
+    """As much of torch as is asked for: a product fills memory, the half where `b` is transposed.
+
+    `fails` are types that raise.
+    """
+
+    __version__ = "2.0"
+    float32, float16, bfloat16 = "float32", "float16", "bfloat16"
+
+    def __init__(self, fails: dict[str, str], mm: Callable[..., object] | None = None) -> None:
+        self.fails = fails
+        self.mm = mm or (lambda _a, b, **_out: b.buffer.fill(b.halves, 2))
+
+    def randn(self, *_sides: int, dtype: str, **_device: str) -> Matrix:
+        if dtype in self.fails:
+            raise RuntimeError(self.fails[dtype])
+        return Matrix(_core.DeviceBuffer(FILLED))
+
+    def empty_like(self, given: Matrix) -> Matrix:
+        return given
+
+    def set_float32_matmul_precision(self, _precision: str) -> None:
+        pass
+
+
+def use_torch(monkeypatch: pytest.MonkeyPatch, torch: Torch, *dtypes: str) -> None:
+    monkeypatch.setattr(peaks, "_torch", lambda _notes: torch)
+    monkeypatch.setattr(peaks, "_DTYPES", dtypes or ("float32",))
 
 
 def test_each_data_type_counts_with_the_fastest_form_of_the_product(
     fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    use_torch(monkeypatch, Torch({}))
     text = printed(capsys, "--peaks")
     found = gpuprof.device_peaks()
     assert found is not None
     once_s = FILLED / 64e9
     assert found.flops == {"float32": pytest.approx(2 * SMALL**3 / once_s, rel=0.1)}
-    assert "64 x 64 matrices, a library 1.0\n" in text
+    assert "64 x 64 matrices, torch 2.0\n" in text
 
 
 def test_the_size_with_the_most_operations_a_second_counts(
     fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(peaks, "SIDES", (SMALL, 2 * SMALL, SMALL // 2))  # all take as long
-    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    use_torch(monkeypatch, Torch({}))
     text = printed(capsys, "--peaks")
-    assert "128 x 128 matrices, a library 1.0\n" in text
+    assert "128 x 128 matrices, torch 2.0\n" in text
     found = gpuprof.device_peaks()
     assert found is not None
     assert found.flops == {"float32": pytest.approx(2 * 128**3 / (FILLED / 64e9), rel=0.1)}
@@ -137,11 +167,8 @@ def test_the_size_with_the_most_operations_a_second_counts(
 def test_a_data_type_that_fails_is_left_out_by_name(
     fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(_side: int) -> Any:
-        message = "no memory left\nfor it"
-        raise RuntimeError(message)
-
-    monkeypatch.setattr(peaks, "_library", library(("float16", fails), ("float32", filling)))
+    torch = Torch({"float16": "no memory left\nfor it"})
+    use_torch(monkeypatch, torch, "float16", "float32")
     text = printed(capsys, "--peaks")
     assert "note: float16 was left out: no memory left\n" in text
     found = gpuprof.device_peaks()
@@ -150,8 +177,7 @@ def test_a_data_type_that_fails_is_left_out_by_name(
 
 
 def test_work_on_the_cpu_is_no_peak(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_cpu = library(("float32", lambda _side: (sum, [(([1, 2],), {})])))
-    monkeypatch.setattr(peaks, "_library", on_cpu)
+    use_torch(monkeypatch, Torch({}, mm=lambda *_, **_out: sum([1, 2])))
     found = peaks.measured()
     assert found.peaks.flops == {}
     assert found.notes == ["float32 was left out: no time on the GPU was measured for float32"]
@@ -223,7 +249,7 @@ def test_without_a_time_on_the_gpu_it_fails_and_says_so(
 def test_a_gpu_that_is_late_because_others_use_it_is_measured_all_the_same(
     fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    use_torch(monkeypatch, Torch({}))
     fake.configure(call_ns=200_000)
     found = peaks.measured()
     assert found.peaks.bytes_per_s == pytest.approx(FAKE_BYTES_PER_S, rel=0.01)

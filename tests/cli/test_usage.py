@@ -39,8 +39,12 @@ def test_without_the_arguments_that_it_needs_it_shows_its_help(
         ("list --format markdwn", "gpuprof list", "'markdwn': expected one of text, json, csv,"),
         ("list --format markdwn", "gpuprof list", "; did you mean markdown?"),
         ("run --wtch script.py", "gpuprof run", "--wtch; did you mean --watch?"),
-        ("demo --steps many", "gpuprof demo", "'many': expected a whole number from 1 to"),
-        ("demo --steps 0", "gpuprof demo", "'0': expected a whole number from 1 to 100,000"),
+        (
+            "demo --steps many",
+            "gpuprof demo",
+            "expected a whole number from 1 to 100000, got 'many'",
+        ),
+        ("demo --steps 0", "gpuprof demo", "expected a whole number from 1 to 100000, got 0"),
         ("info --zebra", "gpuprof info", "unrecognized arguments: --zebra\n"),
     ],
 )

@@ -10,9 +10,9 @@ import pytest
 
 import gpuprof
 from gpuprof._pytest.settings import MARKER_ARGUMENTS, Settings
-from gpuprof._results.baselines import Baselines, Run
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
+from tests.support.benchmark_results import saved
 
 US = 1_000
 KEY = "test_it.py::test_step"
@@ -49,8 +49,7 @@ def fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 def save(folder: Path, benchmark: gpuprof.GpuBenchmark) -> None:
     assert benchmark.result is not None
     result = benchmark.result
-    run = Run(result.created, dict(result.machine), {KEY: result})
-    Baselines(folder).append("main", run)
+    saved("main", result.created, result, folder=folder)
 
 
 @pytest.fixture

@@ -22,6 +22,10 @@ WRONG_MARKERS = {
     "max_ms=0": "has a wrong argument: max_ms: expected a finite number above 0, got 0",
     "mode='fast'": "has a wrong argument: mode: expected one of 'auto', 'graph', 'batched', 'isol",
     "group=1": "has a wrong argument: group: expected a str, got 1",
+    "launches=1": "has a wrong argument: launches: expected True or False, got 1",
+    "memory_threshold=5": "has a wrong argument: memory_threshold: expected a number from 0 to 1,",
+    "memory_threshold='5%'": "has a wrong argument: memory_threshold: expected a number from 0 to",
+    "memory_threshold=True": "has a wrong argument: memory_threshold: expected a number from 0 to",
 }
 
 
@@ -112,35 +116,6 @@ def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_pat
         "test_measured",
         "fail",
     ]
-
-
-def test_waiting_for_another_process_is_said_while_it_waits(tmp_path: Path) -> None:
-    quick = "from gpuprof._pytest import device_lock\ndevice_lock.SILENT_S = 0.0\n"
-    (tmp_path / "conftest.py").write_text(quick, encoding="utf-8")
-    test = "def test_a(gpu_benchmark):\n    gpu_benchmark.pedantic(sum, ([1],))\n"
-    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
-    holds = """
-        import os, sys
-        from gpuprof._pytest import device_lock
-        with device_lock.measuring(sys.exit, sys.exit):
-            print("held", flush=True)
-            sys.stdin.read()
-    """
-    env = environment(None, TMPDIR=str(tmp_path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", textwrap.dedent(holds)]
-    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        with subprocess.Popen(
-            PYTEST, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=pipe, text=True
-        ) as waiting:
-            assert waiting.stderr is not None
-            said = next((line for line in waiting.stderr if line.strip()), "nothing")
-            holder.stdin.close()
-    assert said.startswith("gpu_benchmark: waiting until another process has measured")
-    assert waiting.returncode == 0
 
 
 @pytest.mark.parametrize("option", ["save", "compare", "storage", "json", "fail-on"])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gpuprof._results.baselines import load_kind
-from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.export import figures
+from gpuprof import BenchResult, Verdict
+from gpuprof.results import Decision
+from tests.support.benchmark_results import answer
 from tests.support.pytest_projects import Project, made_up
 
 TESTS = """
@@ -72,9 +72,20 @@ def test_a_benchmark_has_names_parameters_and_seconds(written: Any) -> None:
     assert last["extra_info"] == {"note": "hello", "bad": None, "nested": {"x": [1, 2]}}
 
 
-def test_the_figures_are_those_of_the_samples() -> None:
+def figures(project: Project, result: BenchResult) -> dict[str, Any]:
+    """Return what the file has of a result under the names of pytest-benchmark."""
+    fields = {"samples_ms": result.samples_ms, "calls_per_sample": result.calls_per_sample}
+    project.times(fields=fields)
+    project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
+    project.run("--gpu-benchmark-json=out.json").assert_outcomes(passed=1)
+    (benchmark,) = project.written()["benchmarks"]
+    found: dict[str, Any] = benchmark["stats"]
+    return found
+
+
+def test_the_figures_are_those_of_the_samples(project: Project) -> None:
     result = made_up(3.0, 45, calls_per_sample=5)
-    stats = figures(result)
+    stats = figures(project, result)
     data = [ms / 1e3 for ms in result.samples_ms]
     assert stats["data"] == data
     assert stats["rounds"] == 45
@@ -87,7 +98,7 @@ def test_the_figures_are_those_of_the_samples() -> None:
     assert stats["ops"] == pytest.approx(1 / stats["mean"])
 
 
-def test_outliers_are_counted_as_pytest_benchmark_does() -> None:
+def test_outliers_are_counted_as_pytest_benchmark_does(project: Project) -> None:
     from dataclasses import replace
 
     from pytest_benchmark.stats import Stats
@@ -97,7 +108,7 @@ def test_outliers_are_counted_as_pytest_benchmark_does() -> None:
     theirs = Stats()
     for ms in result.samples_ms:
         theirs.update(ms / 1e3)
-    ours = figures(result)
+    ours = figures(project, result)
     for name in ("outliers", "ld15iqr", "hd15iqr", "min", "max", "median", "mean", "stddev"):
         expected = getattr(theirs, name)
         assert ours[name] == (expected if name == "outliers" else pytest.approx(expected))
@@ -124,11 +135,16 @@ def test_pytest_benchmarks_compare_reads_it(project: Project, written: Any) -> N
     assert len((project.path / "table.csv").read_text(encoding="utf-8").splitlines()) == 7
 
 
-def test_our_own_reader_reads_it(project: Project, written: Any) -> None:
-    _, (run,) = load_kind(project.path / "out.json")
-    assert set(run.results) == {each["fullname"] for each in written["benchmarks"]}
-    assert run.results["test_it.py::test_b"].extra_info["note"] == "hello"
-    assert run.machine["gpu"] == "Test GPU"
+def test_our_own_reader_reads_it(
+    project: Project, written: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    code, out, err = answer(capsys, "list", project.path / "out.json", "--format", "json")
+    assert (code, err) == (0, "")
+    rows = {row["benchmark"]: row for row in json.loads(out)["rows"]}
+    assert set(rows) == {each["fullname"] for each in written["benchmarks"]}
+    assert rows["test_it.py::test_b"]["extra_info"]["note"] == "hello"
+    assert rows["test_it.py::test_b"]["machine"] == "Test-GPU"
 
 
 def test_it_has_the_whole_result_and_the_decision_also_of_tests_that_fail(
@@ -144,7 +160,7 @@ def test_it_has_the_whole_result_and_the_decision_also_of_tests_that_fail(
     assert own["failure"].startswith("SLOW: ")
     assert Decision.from_dict(own["decision"]).verdict is Verdict.SLOW
     medians = [each["summary"]["median_ms"] for each in (*own["earlier"], own["result"])]
-    assert medians == pytest.approx([1.6, 1.5])
+    assert medians == pytest.approx([1.6, 1.5, 1.5])
 
 
 def test_it_says_the_machine_and_the_commit(project: Project) -> None:

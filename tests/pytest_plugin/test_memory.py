@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project
@@ -130,45 +128,6 @@ def test_a_wrong_threshold_is_a_usage_error(stored: Project, threshold: str) -> 
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     said = ": expected a number from 0 to 1, got *also 5%" if threshold else " is empty*"
     done.stderr.fnmatch_lines([f"*--gpu-benchmark-memory-threshold{said}"])
-
-
-@pytest.mark.parametrize("threshold", ["'5%'", "5", "True", "-0.1"])
-def test_a_wrong_marker_fails_its_test(project: Project, threshold: str) -> None:
-    project.pytester.makepyfile(test_it=MARKED.format(threshold))
-    done = project.run()
-    done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(
-        [f"*memory_threshold: expected a number from 0 to 1, got {threshold}*"]
-    )
-
-
-def test_a_baseline_without_memory_is_no_failure_and_a_note(project: Project) -> None:
-    project.pytester.makepyfile(test_it=TWO_TESTS)
-    project.on_gpu(1.0)
-    project.save_runs()
-    for path in (project.path / ".gpuprof" / "baselines" / "main").glob("*.json"):
-        content = json.loads(path.read_text())
-        for run in content["runs"]:
-            for result in run["results"].values():  # as gpuprof wrote before it measured memory
-                del result["memory"], result["peaks"]
-        path.write_text(json.dumps(content))
-    project.memory(test_a=100, test_b=1536)
-    done = project.run(COMPARE, "--gpu-benchmark-fail-on=memory,nodata")
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(
-        [
-            "note: test_it.py::test_a, test_it.py::test_b: peak memory was not compared: no *",
-            "*: 2 SAME",
-        ]
-    )
-
-
-def test_a_new_test_passes_with_its_memory(stored: Project) -> None:
-    stored.pytester.makepyfile(test_new="def test_c(gpu_benchmark): gpu_benchmark(sum, [1])")
-    stored.memory(test_a=100, test_b=1239, test_c=5000)
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=3)
-    done.stdout.fnmatch_lines(["*: 2 SAME, 1 NODATA"])
 
 
 def test_the_file_has_the_memory_and_its_decision(stored: Project) -> None:

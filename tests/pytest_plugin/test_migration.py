@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._pytest.options import COLUMNS as VIEW_COLUMNS
-from gpuprof._pytest.options import OPTIONS, REFUSED, SORT
-from tests.support.processes import ROOT, environment
+from tests.support.processes import environment
 
 TESTS = '''
 """How long waiting takes."""
@@ -75,7 +73,6 @@ def test_without_a_benchmark():
 '''
 ALL = 5
 COLUMNS = ["min", "max", "mean", "stddev", "median", "iqr", "outliers", "ops", "rounds"]
-PYTEST_BENCHMARKS_COLUMNS = {*COLUMNS, "iterations", "name", "fullname"}
 
 
 @dataclass
@@ -215,7 +212,6 @@ def test_both_run_the_same_tests_and_end_with_the_same_code(
 
 
 def test_both_fail_for_the_same_regression(suites: tuple[Suite, Suite]) -> None:
-    pytest.importorskip("scipy")
     waiting = ("-k", "test_wait", "--benchmark-compare")
     for suite in suites:
         first = suite.run("--benchmark-compare", "--benchmark-autosave")
@@ -227,22 +223,6 @@ def test_both_fail_for_the_same_regression(suites: tuple[Suite, Suite]) -> None:
         assert counted(passes) == ["2 passed", "3 deselected"]
         without = suite.run("--benchmark-compare-fail=min:50%", "-k", "test_sum")
         assert without.returncode == 4
-
-
-def test_each_of_pytest_benchmarks_options_is_taken_or_refused_and_on_the_page(
-    tmp_path: Path,
-) -> None:
-    pytest.importorskip("pytest_benchmark")
-    done = run_pytest(tmp_path, "-p", "pytest_benchmark.plugin", "--help")
-    theirs = set(re.findall(r"--benchmark-([a-z-]+)", done.stdout))
-    assert len(theirs) > 30
-    assert theirs <= {*(option.name for option in OPTIONS), *REFUSED}
-    page = (ROOT / "docs" / "coming_from_pytest_benchmark.md").read_text(encoding="utf-8")
-    table = page.partition("## The options")[2].partition("## The command")[0]
-    for name in theirs:
-        assert f"`{name}" in table or name.startswith("cprofile-"), name
-    for name in (*VIEW_COLUMNS, *SORT):
-        assert f"`{name}`" in table or name in PYTEST_BENCHMARKS_COLUMNS, name
 
 
 def test_both_plugins_work_in_one_session(tmp_path: Path) -> None:

@@ -156,21 +156,6 @@ def test_pedantic_refuses_a_number_of_rounds(project: Project, wrong: str) -> No
     project.run().assert_outcomes(passed=1)
 
 
-def test_the_functions_own_exception_reaches_the_test(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        import pytest
-
-        def test_a(gpu_benchmark):
-            with pytest.raises(ZeroDivisionError):
-                gpu_benchmark(divmod, 1, 0)
-        """
-    )
-    done = project.run()
-    done.assert_outcomes(passed=1)
-    assert project.calls() == []
-
-
 def test_every_test_with_the_fixture_has_the_marker(project: Project) -> None:
     project.pytester.makepyfile(
         """

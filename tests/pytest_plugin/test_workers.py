@@ -58,7 +58,7 @@ def test_workers_measure_and_the_controller_saves_compares_and_writes(workers: P
     assert written["test_b"]["extra_info"] == {"dtype": "<class 'float'>"}
     assert written["test_a[2]"]["params"] == {"size": 2}
     assert written["test_a[2]"]["gpuprof"]["outcome"] == "failed"
-    assert [call["name"] for call in workers.calls()].count("test_it.py::test_a[2]") == 2
+    assert [call["name"] for call in workers.calls()].count("test_it.py::test_a[2]") == 3
 
 
 def test_a_group_of_workers_does_not_change_a_tests_name(workers: Project) -> None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from gpuprof import BenchResult
 from gpuprof._common import machine as common_machine
 from gpuprof._results import baselines
 from gpuprof._results.baselines import Baselines, Run, check_name, load_kind
-from gpuprof._results.result import BenchResult
 from gpuprof.errors import BaselineError
-from tests.support.processes import ROOT, check_python, environment
+from tests.support.processes import ROOT, environment
+from tests.support.threads import in_threads
 
 H200 = {"gpu": "NVIDIA H200", "cpu": "Some CPU", "driver": "580.1"}
 A100 = H200 | {"gpu": "NVIDIA A100"}
@@ -380,14 +380,7 @@ def test_two_processes_that_append_at_once_lose_nothing(store: Baselines) -> Non
 
 
 def test_threads_that_append_at_once_lose_nothing(store: Baselines) -> None:
-    threads = [
-        threading.Thread(target=lambda: [store.append("main", run(n)) for n in range(4)])
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[lambda: [store.append("main", run(n)) for n in range(4)]] * 4)
     assert len(store.runs("main")["NVIDIA-H200"]) == 16
 
 
@@ -489,8 +482,3 @@ def test_a_machine_with_odd_facts_can_be_saved(store: Baselines) -> None:
         "path": "/x",
         "nested": {"list": [1, 2.5, None]},
     }
-
-
-def test_reading_baselines_needs_no_numpy() -> None:
-    code = "import gpuprof._results.baselines; print('numpy' in sys.modules)"
-    assert check_python(code).strip() == "False"

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuprof._results.change_point import MIN_SEGMENT, P_LIMIT, HistoryChange, change_point
+from gpuprof._results.change_point import MIN_SEGMENT, P_LIMIT, change_point
+from gpuprof.results import HistoryChange
 
 Noise = Callable[[random.Random], float]
 NOISES: dict[str, Noise] = {

@@ -7,9 +7,7 @@ import pickle
 
 import pytest
 
-from gpuprof._results.comparison import CompareResult
-from gpuprof._results.decision import Verdict
-from gpuprof._results.result import BenchResult
+from gpuprof import BenchResult, CompareResult, Verdict
 from tests.support.benchmark_results import bench, wavering
 
 HOSTILE = "b\x1b[31m\n\u202e|`<b>"

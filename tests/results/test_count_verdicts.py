@@ -13,13 +13,11 @@ from gpuprof import BenchResult, Verdict
 from gpuprof._results.count_verdicts import (
     THRESHOLD,
     UNCHANGED,
-    fewest,
+    beside_time,
     judge_instructions,
     judge_launches,
     judge_memory,
-    missing_reason,
     notes_of,
-    with_instructions,
 )
 from gpuprof._results.verdict import judge_all
 from gpuprof.results import Decision, Instructions, Launches
@@ -293,7 +291,6 @@ def test_notes_tell_what_is_no_failure() -> None:
 def test_a_decision_on_time_has_the_others_and_comes_back_from_plain_data(
     kind: str, counts: tuple[Any, Any], rule: str
 ) -> None:
-    pytest.importorskip("scipy")
     base, new = (run(kind, each) for each in counts)
     found = judge_all({"grown": ([base], [new]), "same": ([base], [base])})
     assert [each.verdict for each in found.values()] == [SAME, SAME]
@@ -313,15 +310,21 @@ def test_a_decision_on_time_has_the_others_and_comes_back_from_plain_data(
 
 
 def test_the_threshold_of_the_memory_reaches_it() -> None:
-    pytest.importorskip("scipy")
     pair = ([run("memory", GIB)], [run("memory", 2 * GIB)])
     assert judge_all({"a": pair}, memory_threshold=1.0)["a"].grown == []
 
 
 def test_of_two_measurements_the_one_with_fewer_instructions_counts() -> None:
-    runs = [run("instructions", each) for each in (2 * M, M, NO_COUNTER)]
-    assert fewest(runs) is runs[1]
-    assert fewest(runs[2:]) is runs[2]
+    base, *new = (run("instructions", each) for each in (M, 2 * M, M, NO_COUNTER))
+    for repeated, verdict in ((True, SAME), (False, INSTRUCTIONS)):
+        found = beside_time(SLOW, [base], new, repeated=repeated).instructions
+        assert found is not None
+        assert found.verdict is verdict
+
+
+def counted(decision: Decision, base: Any, new: Any, *, decides: bool = False) -> Decision:
+    sides = ([run("instructions", each)] for each in (base, new))
+    return beside_time(decision, *sides, decides=decides)
 
 
 @pytest.mark.parametrize("decides", [False, True])
@@ -330,7 +333,7 @@ def test_unchanged_instructions_excuse_a_slow_time_where_they_decide(
     decides: bool, times: float
 ) -> None:
     count = judged("instructions", [M], times * M)
-    found = with_instructions(SLOW, count, decides=decides)
+    found = counted(SLOW, M, times * M, decides=decides)
     unchanged = times == 1.0
     assert found.verdict is (SAME if decides and unchanged else Verdict.SLOW)
     note = f"by its time it is slow: {SLOW.rule}; {UNCHANGED}" if decides else UNCHANGED
@@ -343,19 +346,17 @@ def test_unchanged_instructions_excuse_a_slow_time_where_they_decide(
 @pytest.mark.parametrize("verdict", [SAME, Verdict.FAST, Verdict.AMBIGUOUS])
 def test_other_verdicts_on_the_time_stay(verdict: Verdict) -> None:
     decision = Decision(verdict, 1.0, 1.0, 1.0)
-    found = with_instructions(decision, judged("instructions", [M], M), decides=True)
-    assert found.verdict is verdict
+    assert counted(decision, M, M, decides=True).verdict is verdict
 
 
 def test_where_they_should_decide_and_cannot_the_time_does_and_it_is_said() -> None:
-    why = missing_reason(run("instructions", NO_COUNTER))
-    found = with_instructions(SLOW, None, decides=True, missing=why)
+    found = counted(SLOW, NO_COUNTER, NO_COUNTER, decides=True)
     assert found.verdict is Verdict.SLOW
     assert found.warnings == (
         f"the time decides, not the instructions: they were not counted: {NO_COUNTER.reason}",
     )
-    found = with_instructions(SLOW, judged("instructions", [None], M), decides=True)
+    found = counted(SLOW, NO_COUNTER, M, decides=True)
     assert found.warnings[0].endswith("no baseline run has them; save new runs")
-    assert with_instructions(SLOW, None) == SLOW
+    assert counted(SLOW, None, None) == SLOW
     nothing = Decision(NODATA)
-    assert with_instructions(nothing, None, decides=True) == nothing
+    assert counted(nothing, None, None, decides=True) == nothing

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprof._common.instructions import amount, reason_of
-from gpuprof._common.launches import MAX_SHOWN, UNNAMED, counted
 from gpuprof.results import Instructions, Launches
 
 TORCH_KERNEL = (
@@ -18,7 +14,6 @@ TORCH_KERNEL = (
     "std::array<char*, 3ul> >(int, at::native::{0}<float>, std::array<char*, 3ul>)"
 )
 ADD, MUL = (TORCH_KERNEL.replace("{0}", f"CUDAFunctor_{name}") for name in ("add", "mul"))
-HOSTILE = "evil\x1b[31m\n\0k"
 NO_COUNTER = Instructions(reason="ENOENT: there is no hardware counter of instructions")
 
 
@@ -64,26 +59,10 @@ def test_long_names_are_short_for_people_and_whole_for_comparisons() -> None:
 
 
 def test_many_differences_are_cut() -> None:
-    base, new = Launches(), Launches({f"k{place}": 1 for place in range(MAX_SHOWN + 3)})
+    base, new = Launches(), Launches({f"k{place}": 1 for place in range(11)})
     words = base.diff(new)
     assert words.endswith("and 3 more names, 0 -> 11 kernels")
-    assert words.count("+1 ") == MAX_SHOWN
-
-
-def test_names_of_any_characters_are_shown_on_a_line_and_survive_json() -> None:
-    found = Launches(counted([HOSTILE, "", "ü", "ü"]))
-    assert found.kernels[UNNAMED] == 1
-    words = Launches().diff(found)
-    assert "\x1b" not in words
-    assert "\n" not in words
-    assert Launches.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-
-
-def test_very_long_names_stay_apart() -> None:
-    long = "k" * 5_000
-    found = counted([f"{long}a", f"{long}b", f"{long}b"])
-    assert sorted(found.values()) == [1, 2]
-    assert all(len(name) < 600 for name in found)
+    assert words.count("+1 ") == 8
 
 
 def test_a_kernel_that_is_called_memset_is_a_kernel() -> None:
@@ -132,36 +111,4 @@ def test_they_are_plain_data() -> None:
     ("count", "text"), [(12.0, "12"), (1234, "1.234 k"), (5.5e6, "5.5 M"), (2e9, "2 G")]
 )
 def test_amounts_are_short(count: float, text: str) -> None:
-    assert amount(count) == text
-
-
-@pytest.mark.parametrize(
-    ("error", "part"),
-    [
-        (errno.ENOSYS, "ENOSYS: this system has no perf_event_open"),
-        (errno.ENOENT, "ENOENT: there is no hardware counter of instructions; a virtual machine"),
-        (errno.EOPNOTSUPP, "there is no hardware counter of instructions"),
-        (errno.ENODEV, "ENODEV: there is no hardware counter"),
-        (errno.EMFILE, "EMFILE: the process has too many open files"),
-        (errno.EINVAL, "EINVAL: perf_event_open failed: Invalid argument"),
-        (99999, "error 99999: perf_event_open failed"),
-    ],
-)
-def test_each_error_says_what_it_means(error: int, part: str) -> None:
-    assert part in reason_of(error)
-
-
-@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES])
-def test_what_is_not_permitted_says_what_to_do(error: int, tmp_path: Path) -> None:
-    paranoid = tmp_path / "perf_event_paranoid"
-    paranoid.write_text("4\n")
-    name = errno.errorcode[error]
-    assert reason_of(error, paranoid) == (
-        f"{name}: perf_event_paranoid is 4, and counting in user space takes 2 or less: "
-        "sudo sysctl kernel.perf_event_paranoid=2"
-    )
-    paranoid.write_text("2\n")
-    text = reason_of(error, paranoid)
-    assert text.startswith(f"{name}: perf_event_open is not permitted although")
-    assert "--cap-add PERFMON" in text
-    assert "although" not in reason_of(error, tmp_path / "none")
+    assert str(Instructions((count,) * 3)).partition(" (")[0] == text

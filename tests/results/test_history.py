@@ -13,9 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 import gpuprof
-from gpuprof._results.baselines import Baselines, Run
 from gpuprof.errors import BaselineError
-from tests.support.benchmark_results import bench
+from tests.support.benchmark_results import bench, saved
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
 H100: dict[str, Any] = {"gpu": "NVIDIA H100", "sms": 132, "driver": "580.1"}
@@ -23,7 +22,7 @@ WAVES = (0.0, 0.004, -0.003, 0.002, -0.004, 0.001, 0.003)
 
 
 def save(
-    store: Baselines,
+    store: Path,
     times_ms: list[float],
     *,
     name: str = "test_step",
@@ -37,7 +36,7 @@ def save(
         created = f"2026-11-{day:02d}T08:00:00+00:00"
         samples = [ms * (1.0 + wave / 10) for wave in WAVES * 6]
         result = bench(name, samples, machine=machine, created=created, **changes)
-        store.append(baseline, Run(created, machine, {name: result}, f"{day:02d}" * 20))
+        saved(baseline, created, result, commit=f"{day:02d}" * 20, folder=store)
 
 
 def steps(count: int, at: int, change: float = 0.1) -> list[float]:
@@ -45,8 +44,8 @@ def steps(count: int, at: int, change: float = 0.1) -> list[float]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Baselines:
-    return Baselines(tmp_path / "kept")
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
 
 
 def only(found: gpuprof.History) -> gpuprof.results.HistorySeries:
@@ -60,9 +59,9 @@ def lines_of(found: gpuprof.History) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
-def test_a_series_has_each_run_with_its_commit_and_machine(store: Baselines) -> None:
+def test_a_series_has_each_run_with_its_commit_and_machine(store: Path) -> None:
     save(store, [1.0, 2.0, 3.0])
-    series = only(gpuprof.history(store.root))
+    series = only(gpuprof.history(store))
     assert (series.name, series.baseline, series.unit) == ("test_step", "main", "ms")
     assert [point.time[:10] for point in series.points] == [f"2026-11-0{n}" for n in (1, 2, 3)]
     assert [point.value for point in series.points] == pytest.approx([1.0, 2.0, 3.0], rel=1e-3)
@@ -73,10 +72,10 @@ def test_a_series_has_each_run_with_its_commit_and_machine(store: Baselines) -> 
     assert series.facts() == ["no change found in 3 runs"]
 
 
-def test_the_run_where_it_changed_is_named_with_its_commit_and_machine(store: Baselines) -> None:
+def test_the_run_where_it_changed_is_named_with_its_commit_and_machine(store: Path) -> None:
     save(store, steps(9, 9))
     save(store, [1.1 * ms for ms in steps(6, 6)], machine={**H200, "driver": "590"}, first=10)
-    series = only(gpuprof.history(store.root))
+    series = only(gpuprof.history(store))
     assert series.change is not None
     assert series.change.index == 9
     assert series.change.p < 0.01
@@ -87,45 +86,45 @@ def test_the_run_where_it_changed_is_named_with_its_commit_and_machine(store: Ba
     assert note == "driver changed in that run: 580.1, then 590"
 
 
-def test_a_change_below_the_threshold_is_none(store: Baselines) -> None:
+def test_a_change_below_the_threshold_is_none(store: Path) -> None:
     save(store, steps(14, 7))
-    assert only(gpuprof.history(store.root, threshold=0.05)).change is not None
-    assert only(gpuprof.history(store.root, threshold=0.2)).change is None
+    assert only(gpuprof.history(store, threshold=0.05)).change is not None
+    assert only(gpuprof.history(store, threshold=0.2)).change is None
     with pytest.raises(ValueError, match=r"threshold: .*, got 5"):
-        gpuprof.history(store.root, threshold=5)
+        gpuprof.history(store, threshold=5)
 
 
-def test_runs_that_were_measured_otherwise_are_shown_but_not_searched(store: Baselines) -> None:
+def test_runs_that_were_measured_otherwise_are_shown_but_not_searched(store: Path) -> None:
     save(store, [9.0] * 6, mode="batched")
     save(store, steps(8, 8), first=7)
-    series = only(gpuprof.history(store.root))
+    series = only(gpuprof.history(store))
     assert [point.compared for point in series.points] == [False] * 6 + [True] * 8
     assert series.change is None
     assert "6 of 14 runs left out of the search for a change" in series.facts()[1]
     assert "another mode: batched, not graph" in series.facts()[1]
 
 
-def test_the_index_counts_all_points_also_those_that_are_not_searched(store: Baselines) -> None:
+def test_the_index_counts_all_points_also_those_that_are_not_searched(store: Path) -> None:
     save(store, [9.0] * 2, mode="batched")
     save(store, steps(14, 7), first=3)
-    series = only(gpuprof.history(store.root))
+    series = only(gpuprof.history(store))
     assert series.change is not None
     assert series.change.index == 9
     assert series.ratio == pytest.approx(1.1, rel=0.01)
 
 
-def test_runs_are_in_the_order_of_time(store: Baselines) -> None:
+def test_runs_are_in_the_order_of_time(store: Path) -> None:
     save(store, [2.0], first=5)
     save(store, [1.0], first=2)
-    assert [point.time[8:10] for point in only(gpuprof.history(store.root)).points] == ["02", "05"]
+    assert [point.time[8:10] for point in only(gpuprof.history(store)).points] == ["02", "05"]
 
 
-def test_a_benchmark_has_a_series_for_each_baseline_and_machine(store: Baselines) -> None:
+def test_a_benchmark_has_a_series_for_each_baseline_and_machine(store: Path) -> None:
     save(store, [1.0])
     save(store, [1.0], machine=H100)
     save(store, [1.0], baseline="branch")
     save(store, [1.0], name="test_load")
-    found = gpuprof.history(store.root)
+    found = gpuprof.history(store)
     assert found.names == ["test_load", "test_step"]
     assert [each.name for each in found.series] == [
         "test_load",
@@ -134,9 +133,9 @@ def test_a_benchmark_has_a_series_for_each_baseline_and_machine(store: Baselines
         "test_step (baseline 'main', NVIDIA-H200)",
     ]
     assert {each.benchmark for each in found.series} == {"test_load", "test_step"}
-    assert only(gpuprof.history(store.root, "test_step", baseline="branch")).name == "test_step"
+    assert only(gpuprof.history(store, "test_step", baseline="branch")).name == "test_step"
     with pytest.raises(BaselineError, match="no baseline is called 'other'"):
-        gpuprof.history(store.root, baseline="other")
+        gpuprof.history(store, baseline="other")
 
 
 @pytest.mark.parametrize(
@@ -150,10 +149,10 @@ def test_a_benchmark_has_a_series_for_each_baseline_and_machine(store: Baselines
         ("", []),
     ],
 )
-def test_names_are_patterns(store: Baselines, pattern: str, names: list[str]) -> None:
+def test_names_are_patterns(store: Path, pattern: str, names: list[str]) -> None:
     save(store, [1.0])
     save(store, [1.0], name="test_sort[1-2]")
-    assert gpuprof.history(store.root, pattern).names == names
+    assert gpuprof.history(store, pattern).names == names
 
 
 def test_nothing_saved_is_an_empty_history(tmp_path: Path) -> None:
@@ -164,25 +163,25 @@ def test_nothing_saved_is_an_empty_history(tmp_path: Path) -> None:
     ElementTree.fromstring(found.to_svg())
 
 
-def test_times_of_zero_are_no_change_and_no_error(store: Baselines) -> None:
+def test_times_of_zero_are_no_change_and_no_error(store: Path) -> None:
     save(store, [0.0] * 8)
-    series = only(gpuprof.history(store.root))
+    series = only(gpuprof.history(store))
     assert series.change is None
     assert series.text()
     ElementTree.fromstring(series.to_svg())
 
 
-def test_a_damaged_baseline_is_named(store: Baselines) -> None:
+def test_a_damaged_baseline_is_named(store: Path) -> None:
     save(store, [1.0])
-    path = store.root / "baselines" / "main" / "NVIDIA-H200.json"
+    path = store / "baselines" / "main" / "NVIDIA-H200.json"
     path.write_text("{", encoding="utf-8")
     with pytest.raises(BaselineError, match=r"NVIDIA-H200\.json cannot be used"):
-        gpuprof.history(store.root)
+        gpuprof.history(store)
 
 
-def test_all_forms_have_the_change(store: Baselines) -> None:
+def test_all_forms_have_the_change(store: Path) -> None:
     save(store, steps(14, 7))
-    found = gpuprof.history(store.root)
+    found = gpuprof.history(store)
     (data,) = json.loads(found.to_json())["series"]
     assert data["change"]["index"] == 7
     assert data["ratio"] == pytest.approx(1.1, rel=0.01)
@@ -200,10 +199,10 @@ def test_all_forms_have_the_change(store: Baselines) -> None:
         found.to_svg("other")
 
 
-def test_odd_names_are_safe_in_every_form(store: Baselines) -> None:
+def test_odd_names_are_safe_in_every_form(store: Path) -> None:
     name = 'test_<b>&\n,"x"\'[\x1b]'
     save(store, [1.0, 2.0], name=name)
-    found = gpuprof.history(store.root, name)
+    found = gpuprof.history(store, name)
     assert [line["benchmark"] for line in lines_of(found)] == [name, name]
     assert "<b>" not in found._repr_html_()
     assert "\x1b" not in str(found)
@@ -211,10 +210,10 @@ def test_odd_names_are_safe_in_every_form(store: Baselines) -> None:
     ElementTree.fromstring(found._repr_html_())
 
 
-def test_it_is_read_back_from_json_as_it_was(store: Baselines) -> None:
+def test_it_is_read_back_from_json_as_it_was(store: Path) -> None:
     save(store, steps(14, 7), name="test_<b>\n")
     save(store, [1.0, 2.0])
-    found = gpuprof.history(store.root)
+    found = gpuprof.history(store)
     again = gpuprof.History.from_json(found.to_json())
     assert again.series == found.series
     assert again.to_svg() == found.to_svg()
@@ -237,10 +236,10 @@ def test_it_is_read_back_from_json_as_it_was(store: Baselines) -> None:
     ],
 )
 def test_a_damaged_form_is_refused_and_the_field_named(
-    change: dict[str, Any], why: str, store: Baselines
+    change: dict[str, Any], why: str, store: Path
 ) -> None:
     save(store, steps(14, 7))
-    data = gpuprof.history(store.root).to_dict()
+    data = gpuprof.history(store).to_dict()
     (series,) = data["series"]
     ((key, value),) = change.items()
     for part in (data, series, series["points"][3]):
@@ -251,9 +250,9 @@ def test_a_damaged_form_is_refused_and_the_field_named(
         gpuprof.History.from_dict(data)
 
 
-def test_it_is_a_file_and_a_data_frame(store: Baselines, tmp_path: Path) -> None:
+def test_it_is_a_file_and_a_data_frame(store: Path, tmp_path: Path) -> None:
     save(store, steps(14, 7))
-    found = gpuprof.history(store.root)
+    found = gpuprof.history(store)
     assert found.to_csv(tmp_path / "runs.csv") is None
     assert (tmp_path / "runs.csv").read_bytes().decode() == found.to_csv()
     frame = pytest.importorskip("pandas") and found.to_frame()

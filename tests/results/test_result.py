@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof._common.instructions import Instructions
-from gpuprof._common.launches import Launches
-from gpuprof._results.result import BenchResult, bins_of
+from gpuprof import BenchResult
+from gpuprof._results.result import bins_of
+from gpuprof.results import Instructions, Launches
 
 HOSTILE = "a\x1b[31m\n\u202e|`<b>&\"'$x$\0\ud800"
 

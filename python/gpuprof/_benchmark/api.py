@@ -140,14 +140,8 @@ def benchmark(
     ('cpu', True)
     """
     given = {name: value for name, value in locals().items() if name not in _CALL}
-    options = checked_options(**given)
-    call = _call(fn, args, kwargs)
-
-    def measured() -> BenchResult:
-        with Harness(*call, options) as harness:
-            return measure(harness)
-
-    return paused(options, measured)
+    with prepare(fn, args, kwargs, **given) as measurer:
+        return measurer.measure()
 
 
 class Measurer(Harness):

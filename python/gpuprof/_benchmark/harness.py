@@ -263,8 +263,9 @@ class Harness:
             most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
             sizes = _whole_rounds(self._sizes(once_ms, most), self.work.clones)
             sizes = self.ranks.decide("calls", sizes)
-            if self.work.clones > 1 and sum(sizes) > most:
-                raise _TooManyCallsError(sum(sizes), self.work.clones)
+            if (clones := self.work.clones) > 1 and (calls := sum(sizes)) > most:
+                message = f"{clones} clones of the arguments take {calls:,} calls, too many for it"
+                raise InvalidStateError(message)
             few = self._captured(where, sizes[0])[0]
             graphs.callback(few.close)
             if self.options.launches is not False:
@@ -350,11 +351,6 @@ def _launch_ms(work: Work, graph: CapturedGraph, held: HeldStream, probed: Probe
     held.synchronize()
     reading = reading_ns(work, held, probed.calibration, lambda: graph.launch(held.handle), _TRIES)
     return max(reading * 1e-6, 1e-4)
-
-
-class _TooManyCallsError(Exception):
-    def __init__(self, calls: int, clones: int) -> None:
-        super().__init__(f"{clones} clones of the arguments take {calls:,} calls, too many for it")
 
 
 def _cpu_calls(work: Work) -> int:

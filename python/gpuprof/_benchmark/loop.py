@@ -31,8 +31,6 @@ BATCH_S = 0.02
 WARMUP_FACTOR = 5  # an unstable function is warmed up for at most this many times as long
 MAX_SAMPLES = 5_000  # with which the interval of the median is a fiftieth of the IQR
 CHUNK_S = 0.02  # between two checks of the clocks and the framework's memory
-MAX_DISCARDED = 0.5  # of the samples, for growing memory
-MIN_DISCARDED = 1000
 NOISY = 0.1  # IQR over median
 DEPENDENT = 0.5  # of the samples
 MIN_INDEPENDENT = 20
@@ -100,12 +98,11 @@ def measure(harness: Harness, least: int = 0) -> BenchResult:
             f"{len(taken.samples):,} of the {options.min_samples:,} samples of min_samples were "
             f"taken in the {options.max_time_s:g} s of max_time_s"
         )
-    for count, fate in ((taken.discarded, "were discarded"), (taken.kept, "may be too long")):
-        if count:
-            harness.work.warn(
-                f"{count} samples {fate}, because the framework took memory from the driver "
-                "meanwhile"
-            )
+    if taken.too_long:
+        harness.work.warn(
+            f"{taken.too_long} samples may be too long, because the framework took memory from the "
+            "driver meanwhile"
+        )
     return report(harness, taken, perf_counter() - begun)
 
 
@@ -116,23 +113,17 @@ class Samples:
         self.samples = list(samples)
         self.mhz: list[float] = []
         self.reasons: set[str] = set()
-        self.discarded = 0
-        self.kept = 0  # although memory grew
+        self.too_long = 0  # perhaps
 
     def add_chunk(self, harness: Harness, clocks: Clocks, deadline: float) -> None:
-        """Take samples for `CHUNK_S`; discard them if the framework's memory grew meanwhile."""
+        """Take samples for `CHUNK_S`; count them if the framework's memory grew meanwhile."""
         on_gpu = harness.sampler.clock != "cpu"
         before = device_allocations() if on_gpu else None
         chunk = harness.samples_until(min(perf_counter() + CHUNK_S, deadline), MAX_SAMPLES)
         now = clocks.sm_mhz()
         self.reasons.update(clocks.throttle_reasons())
         if on_gpu and harness.ranks.decide("memory", device_allocations() != before):
-            most = MAX_DISCARDED * (len(self.samples) + self.discarded + MIN_DISCARDED)
-            in_time = harness.ranks.decide("discarding", perf_counter() < deadline)
-            if self.discarded + len(chunk) <= most and in_time:
-                self.discarded += len(chunk)
-                return
-            self.kept += len(chunk)
+            self.too_long += len(chunk)
         self.samples += chunk
         if now is not None:
             self.mhz += [now] * len(chunk)

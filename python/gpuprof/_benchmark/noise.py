@@ -2,8 +2,9 @@
 
 A thread that shares its CPU is preempted, a virtual machine loses time to its host, and a busy
 neighbour slows down clocks and caches. So the following is recorded beside the samples: how long
-the thread waited for a CPU, how often it was preempted, what the host took, and how long a fixed
-short loop takes. Verdicts take these into account. What the system does not report is left out.
+the thread waited for a CPU, how often it was preempted, how often it gave up the CPU by itself,
+what the host took, and how long a fixed short loop takes. Verdicts take these into account. What
+the system does not report is left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
 
+from gpuprof._common.quantiles import quantile
 from gpuprof._results import statistics
 
 LOOP_EVERY_S = 0.01
@@ -49,14 +51,16 @@ class Noise:
         self._walls.append(wall_ns)
         self._on_cpu.append(on_cpu_ns)
 
-    def found(self) -> dict[str, float]:
-        """Return the figures, as `BenchResult.noise` has them."""
+    def found(self, calls: int) -> dict[str, float]:
+        """Return the figures, as `BenchResult.noise` has them; a sample is of so many calls."""
         seconds = max(perf_counter() - self._begun, 1e-9)
         now = _counters()
         change = {name: now[name] - self._before[name] for name in now if name in self._before}
         found = {}
         if "switches" in change:
             found["switches_per_s"] = change["switches"] / seconds
+        if "sleeps" in change:
+            found["sleeps_per_s"] = change["sleeps"] / seconds
         if "waited_s" in change:
             found["waited"] = change["waited_s"] / seconds
         if change.get("ticks", 0.0) > 0.0:
@@ -66,6 +70,7 @@ class Noise:
         if self._walls:
             wall = statistics.median(self._walls)
             found["off_cpu"] = max(0.0, 1.0 - statistics.median(self._on_cpu) / max(wall, 1))
+            found["cpu_ms"] = quantile(self._on_cpu, 0.1) * 1e-6 / calls
         return found
 
 
@@ -80,7 +85,8 @@ def _counters() -> dict[str, float]:
     found: dict[str, float] = {}
     # Not every system has all of these.
     with suppress(AttributeError, OSError):
-        found["switches"] = float(resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw)
+        usage = resource.getrusage(resource.RUSAGE_THREAD)
+        found |= {"switches": float(usage.ru_nivcsw), "sleeps": float(usage.ru_nvcsw)}
     with suppress(OSError, ValueError, IndexError):
         text = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
         found["waited_s"] = int(text.split()[1]) * 1e-9

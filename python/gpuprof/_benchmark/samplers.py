@@ -278,7 +278,7 @@ class CpuSampler(Sampler):
         self._instructions.restart()
 
     def found(self) -> dict[str, Any]:
-        return {"noise": self._noise.found(), "instructions": self._instructions.found()}
+        return {"noise": self._noise.found(self.calls), "instructions": self._instructions.found()}
 
     def close(self) -> None:
         self._instructions.close()

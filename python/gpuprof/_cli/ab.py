@@ -25,10 +25,10 @@ from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
+from gpuprof._results.count_verdicts import beside_time
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.paired_verdict import judge_processes_all
 from gpuprof._results.two_sides import Comparison, Line, Side
-from gpuprof._results.verdict import beside_time
 
 SIDES = ("A", "B")
 _SIGNALLED = 128

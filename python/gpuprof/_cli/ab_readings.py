@@ -6,16 +6,14 @@ without a file has its wall time. Each name has one time a run.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpuprof._common.files import open_regular
 from gpuprof._common.records import format_of
-from gpuprof._results.baselines import load_kind
+from gpuprof._results.baselines import kind_of, load_data
 from gpuprof._results.eligible import difference
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.stats import Stats
@@ -28,7 +26,6 @@ SAID = {
     JSON: "the median of each benchmark of a run",
     STATS: "the median of each scope of a run",
 }
-_MAX_BYTES = 256 << 20
 
 
 class ReadingError(Exception):
@@ -76,28 +73,21 @@ def read(path: Path, measure: str | None, seconds: float) -> Reading:
             f"{wanted}, or let it write to the path in the variable GPUPROF_AB_OUT"
         )
         raise ReadingError(message)
-    data = _stats_data(path)
-    found = STATS if data is not None else JSON
+    try:
+        data = load_data(path)
+    except BaselineError as error:
+        raise ReadingError(str(error)) from error
+    is_stats = isinstance(data, dict) and data.get("format") == format_of(Stats)
+    found = STATS if is_stats else JSON
     if measure is not None and found != measure:
         what = {STATS: "statistics of scopes", JSON: "results of benchmarks"}
         message = f"it left {what[found]}, where --measure {measure} expects {what[measure]}"
         raise ReadingError(message)
-    times = _of_results(path) if data is None else _of_stats(data)
+    times = _of_stats(data) if is_stats else _of_results(path, data)
     if not times:
         message = "it left a file in which nothing was measured"
         raise ReadingError(message)
     return Reading(found, times)
-
-
-def _stats_data(path: Path) -> dict[str, Any] | None:
-    """Return the content of a file of statistics; None for any other."""
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        data = json.loads(raw) if len(raw) <= _MAX_BYTES else None
-    except (OSError, ValueError, RecursionError):
-        return None  # the reader of results says what is wrong
-    return data if isinstance(data, dict) and data.get("format") == format_of(Stats) else None
 
 
 def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:
@@ -120,9 +110,9 @@ def _name_of(key: Any) -> str:
     return f"{which if isinstance(which, str) else ' > '.join(which)} ({clock})"
 
 
-def _of_results(path: Path) -> dict[str, Time]:
+def _of_results(path: Path, data: Any) -> dict[str, Time]:
     try:
-        _, runs = load_kind(path)
+        _, runs = kind_of(path, data)
     except BaselineError as error:
         raise ReadingError(str(error)) from error
     if len(runs) != 1:

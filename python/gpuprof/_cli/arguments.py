@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
-from typing import NoReturn
+from functools import partial
+from typing import Any
 
 from gpuprof._cli.command import FOLDER
-from gpuprof._common.checks import MOST_S
+from gpuprof._common import checks
+from gpuprof._common.records import Check
 
 STORAGE = ".gpuprof"
 NEVER = "never"
@@ -17,79 +18,56 @@ FAIL_BY_DEFAULT = ("slow", "memory", "launches")
 FORMATS = ("text", "json", "csv", "markdown")
 
 
-def _wrong(text: str, expected: str) -> NoReturn:
-    message = f"{text!r}: expected {expected}"
-    raise argparse.ArgumentTypeError(message)
+def read_as(kind: Callable[[str], Any], check: Check) -> Callable[[str], Any]:
+    """Return a parser of texts whose value passes the check."""
 
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` to `most`."""
-
-    def parse(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        if not least <= number <= most:
-            _wrong(text, f"a whole number from {least} to {most:,}")
-        return number
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = text
+        try:
+            return check("value", value)
+        except (TypeError, ValueError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse
 
 
-def threshold(text: str) -> float:
-    """Return the fraction that `text` gives, as in ``5%`` or ``0.05``."""
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` to `most`."""
+    return read_as(int, partial(checks.whole, least=least, most=most))
+
+
+def _percentage(text: str) -> float:
     number = text.strip()
-    try:
-        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 1:
-        _wrong(text, "a percentage such as 5%, or a fraction below 1 such as 0.05")
-    return value
+    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
 
 
-def seed(text: str) -> int:
-    """Return the whole number that `text` gives."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        _wrong(text, "a whole number of up to 19 digits")
-    return int(text)
+def _not_blank(name: str, text: str) -> str:
+    return checks.text(name, text.strip() and text, empty=False)
 
 
-def seconds(text: str) -> float:
-    """Return the time that `text` gives."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value <= MOST_S:
-        _wrong(text, f"a number of seconds above 0, at most {MOST_S:g}")
-    return value
+def _variable(name: str, text: str) -> tuple[str, str]:
+    variable, equals, value = text.partition("=")
+    if not variable or not equals:
+        raise checks.value_error(text, name, "NAME=VALUE")
+    return variable, value
 
 
-def variable(text: str) -> tuple[str, str]:
-    """Return a variable of an environment, and its value."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        _wrong(text, "NAME=VALUE")
-    return name, value
-
-
-def pattern(text: str) -> str:
-    """Return `text` if it can match a name."""
-    if not text.strip():
-        _wrong(text, "a pattern such as 'mypkg.model.*'")
-    return text
-
-
-def _folder(text: str) -> str:
-    if not text.strip():
-        _wrong(text, "a folder, not an empty text as from a variable that is not set")
-    return text
+seed = whole(0, 2**63 - 1)
+seconds = read_as(float, partial(checks.number, least=0, most=checks.MOST_S, above=True))
+threshold = read_as(_percentage, partial(checks.number, least=0, most=1))  # 5% or 0.05
+variable = read_as(str, _variable)
+not_blank = read_as(str, _not_blank)
 
 
 def fail_on(text: str) -> frozenset[str]:
     """Return the verdicts that `text` names, separated by commas; none for ``never``."""
     names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
     if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
-        _wrong(text, f"{NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas")
+        expected = f"{NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas"
+        raise argparse.ArgumentTypeError(str(checks.value_error(text, "value", expected)))
     return names - {NEVER}
 
 
@@ -97,7 +75,7 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the folder of baselines."""
     parser.add_argument(
         "--storage",
-        type=_folder,
+        type=not_blank,
         default=STORAGE,
         metavar=FOLDER,
         help=f"where baselines are saved (default {STORAGE})",

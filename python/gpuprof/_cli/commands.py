@@ -9,7 +9,7 @@ from gpuprof._cli.arguments import (
     add_storage,
     add_threshold,
     add_verdict_options,
-    pattern,
+    not_blank,
     seconds,
     seed,
     variable,
@@ -35,7 +35,7 @@ _JUDGED = (
 
 def declare(commands: Commands) -> None:
     """Add all commands and their arguments."""
-    for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _history):
+    for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _drop, _history):
         add(commands)
 
 
@@ -196,7 +196,7 @@ def _run(commands: Commands) -> None:
     )
     parser.add_argument(
         "--scopes",
-        type=pattern,
+        type=not_blank,
         action="append",
         default=[],
         metavar="PATTERN",
@@ -312,6 +312,28 @@ def _list(commands: Commands) -> None:
         help="name of a saved baseline, or a file as for compare; all baselines if left out",
     )
     add_format(parser, "; the times of csv and json are seconds")
+    add_storage(parser)
+
+
+def _drop(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "drop",
+        "remove single runs from a baseline",
+        "drop.run",
+        description="Remove runs from a saved baseline, such as one that was disturbed: by their "
+        "numbers, as `gpuprof list NAME` shows them, by date, or all of a commit.",
+    )
+    parser.add_argument("name", metavar="NAME", help="name of a saved baseline")
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="a number, or the beginning of a date or of a commit (7 digits or more)",
+    )
+    parser.add_argument(
+        "--machine", metavar="KEY", help="only runs of this machine, as `gpuprof list` shows it"
+    )
     add_storage(parser)
 
 

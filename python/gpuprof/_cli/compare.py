@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuprof._cli.command import Answer, Refused
-from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
+from gpuprof._cli.comparison import exit_code, text_of
 from gpuprof._common import machine
 from gpuprof._common.records import format_of
 from gpuprof._common.text import output_text
@@ -30,6 +30,7 @@ class Source:
     label: str
     runs: Mapping[str, list[Run]]
     is_one_result: bool = False
+    baseline: str | None = None  # what it is saved as
 
     @property
     def side(self) -> Side:
@@ -49,12 +50,9 @@ class Source:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Compare, and return what to print; Refused says what cannot be read or is not installed."""
+    """Compare, and return what to print; Refused says what cannot be read."""
     base, new = load(options.base, options.storage), load(options.new, options.storage)
-    try:
-        found = compare(base, new, options.threshold, options.memory_threshold)
-    except ModuleNotFoundError as error:
-        raise Refused(str(error), code=INCOMPARABLE) from error
+    found = compare(base, new, options.threshold, options.memory_threshold)
     return Answer(text_of(found, options.format), exit_code(found, options.fail_on))
 
 
@@ -64,7 +62,8 @@ def load(given: str, storage: str) -> Source:
         baselines = Baselines(storage)
         names = baselines.names()
         if given in names:
-            return Source(f"baseline {given!r} in {storage}", baselines.runs(given))
+            label = f"baseline {given!r} in {storage}"
+            return Source(label, baselines.runs(given), baseline=given)
     except BaselineError as error:
         raise Refused(str(error)) from error
     path = Path(given)
@@ -106,8 +105,16 @@ def compare(
             others = [result for runs in old[old_name].values() for result in runs]
             pairs[str(len(groups))] = (old[old_name].get(key, others), results)
             groups.append((name, key))
-    decisions = judge_all(pairs, threshold=threshold, memory_threshold=memory_threshold)
+    decisions = judge_all(
+        pairs,
+        threshold=threshold,
+        memory_threshold=memory_threshold,
+        baseline=base.baseline or "NAME",
+    )
     lines = [Line(*groups[int(place)], decision) for place, decision in decisions.items()]
     only_base = tuple(name for name in old if name not in names.values())
     only_new = tuple(name for name in now if name not in names)
-    return Comparison(base.side, new.side, tuple(lines), only_base, only_new, tuple(notes))
+    return Comparison(
+        *(base.side, new.side, tuple(lines), only_base, only_new, tuple(notes)),
+        baseline=base.baseline,
+    )

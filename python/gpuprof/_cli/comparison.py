@@ -11,31 +11,13 @@ import math
 
 from gpuprof._common.text import MAX_NAME_COLUMNS, shown_text
 from gpuprof._common.units import NOTHING, duration, percent, ratio_text
-from gpuprof._display.records import Cell, Records
+from gpuprof._display.records import Records
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.decision import Verdict
 from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison
 
 OK, SLOWER, INCOMPARABLE = 0, 1, 3
-_CSV_COLUMNS = (
-    "benchmark",
-    "machine",
-    "base_ms",
-    "new_ms",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "floor",
-    "base_bytes",
-    "new_bytes",
-    "base_launches",
-    "new_launches",
-    "base_instructions",
-    "new_instructions",
-    "verdict",
-    "rule",
-)
 _LEFT = frozenset({"benchmark", "machine", "verdict"})
 
 
@@ -72,20 +54,14 @@ def text_of(found: Comparison, form: str) -> str:
 
 def _csv(found: Comparison) -> str:
     """Return a line for each benchmark; what only one side has is a line without times."""
-    lines: list[list[Cell]] = []
+    lines = []
     for line in found.rows:
-        decision = line.decision
-        low, high = decision.interval or (None, None)
-        verdicts = " ".join(verdict.value for verdict in line.verdicts)
-        times = (decision.base, decision.new, decision.ratio, low, high, decision.floor)
-        beside = (decision.memory, decision.launches, decision.instructions)
-        pairs = [(each.base, each.new) if each else (None, None) for each in beside]
-        counts = [count for pair in pairs for count in pair]
-        lines.append([line.name, line.machine, *times, *counts, verdicts, decision.rule])
+        low, high = line.decision.interval or (None, None)
+        lines.append({**line.to_dict(), "interval": {"low": low, "high": high}})
     for side, names in zip(found.names, (found.only_in_base, found.only_in_new), strict=True):
-        empty = [None] * (len(_CSV_COLUMNS) - 3)
-        lines += [[name, *empty, Verdict.NODATA.value, f"only in {side}"] for name in names]
-    return Records(_CSV_COLUMNS, lines).csv(printed=True)
+        nodata = Verdict.NODATA.value
+        lines += [{"name": name, "verdict": nodata, "rule": f"only in {side}"} for name in names]
+    return Records.of_plain(lines).csv(printed=True)
 
 
 def _table(found: Comparison, longest: int | None) -> Table:

@@ -1,8 +1,8 @@
 """``gpuprof demo``: real work under real scopes, on the best clock that this machine has.
 
 The work is a small training step where torch has CUDA, fills of device memory where only the driver
-is there, and text processing on the CPU where neither is. On a GPU many small writes are also run
-eagerly and replayed as a CUDA graph. It uses the process's statistics and empties them.
+is there, and text processing on the CPU where neither is. It uses the process's statistics and
+empties them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,16 @@ from gpuprof._cli.command import FAILED, Answer, Refused
 from gpuprof._common import outputs
 from gpuprof._common.machine import cuda_version
 from gpuprof._common.text import shown_text, write_text
-from gpuprof._common.units import duration
 from gpuprof._core import timer
-from gpuprof._graphs.capture import capture
-from gpuprof._graphs.device_scalar import DeviceScalar
 from gpuprof._timing.scope import flush, reset, stats
 from gpuprof._trace.path import expand
 from gpuprof._trace.writer import TraceWriter
-from gpuprof.errors import GpuprofError
 
 COST_SCOPES = 4000
-GRAPH_STEPS = 50
 ROUNDS = 5  # of a timing by the host's clock; the best one counts
 MIB = 1 << 20
 FILLS = {"load": (4 * MIB, 2), "compute": (16 * MIB, 4), "store": (MIB, 2)}
-WRITES = 64
 Work: TypeAlias = dict[str, Callable[[], object]]
-_STREAM = 2  # the driver's handle of a default stream that can be captured
 
 
 def run(options: argparse.Namespace) -> Answer:
@@ -71,8 +64,7 @@ def run(options: argparse.Namespace) -> Answer:
         return Answer("nothing was measured: timing is off; unset GPUPROF_DISABLE\n", FAILED)
     measured.print(sys.stdout)
     reset()
-    text = compare_graph() if on_gpu else "CUDA graph: left out, because graphs need CUDA\n"
-    text += (
+    text = (
         f"a scope costs {_scope_ns(clock, True):,.0f} ns of host time on the {clock} clock and "
         f"{_scope_ns(clock, False):,.0f} ns when off (best of {ROUNDS} rounds of {COST_SCOPES:,}, "
         'loop and readout included)\nnext: put `with gpuprof.timer("name"):` around your own code, '
@@ -135,45 +127,6 @@ def torch_work(torch: Any) -> Work:
         "backward": backward,
         "optimizer": optimizer.step,
     }
-
-
-def compare_graph() -> str:
-    """Run small writes eagerly and as a graph, and return the report. Empties the statistics."""
-    scalars: dict[str, DeviceScalar] = {}
-
-    def step() -> None:
-        with timer("writes", stream=_STREAM):
-            for name, scalar in scalars.items():
-                with timer(name, stream=_STREAM):
-                    for value in range(WRITES // 2):
-                        scalar.update(value, _STREAM, record=True)
-
-    def step_ms(do: Callable[[], object]) -> float:
-        def steps() -> None:
-            for _ in range(GRAPH_STEPS):
-                do()
-            scalars["first"].get()  # waits
-
-        steps()  # loads kernels, and puts the graph on the device
-        return _best_s(steps) / GRAPH_STEPS * 1e3
-
-    try:
-        scalars |= {name: DeviceScalar(0.0, "float32", _STREAM) for name in ("first", "second")}
-        eager = step_ms(step)
-        with capture(_STREAM, name="demo") as captured:
-            step()
-        with captured.graph as graph:
-            replayed, nodes, inside = step_ms(graph.launch), graph.num_nodes, graph.timings()
-    except GpuprofError as error:
-        return f"CUDA graph: left out: {shown_text(str(error))}\n"
-    finally:
-        reset()
-    return (
-        f"CUDA graph: {WRITES} writes to device memory under 3 timers, {nodes} nodes: "
-        f"{duration(eager)} a step eagerly, {duration(replayed)} replayed: "
-        f"{eager / replayed:.1f} times as fast (best of {ROUNDS} rounds of {GRAPH_STEPS} steps)\n"
-        f"timers inside one replay, in ms of GPU time:\n{inside!r}\n"
-    )
 
 
 def _scope_ns(clock: Any, enabled: bool) -> float:

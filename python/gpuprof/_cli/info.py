@@ -164,110 +164,43 @@ def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _entries(info: dict[str, Any]) -> list[tuple[str, str]]:
-    driver, devices = info["driver"], info["devices"]
-    sections: dict[str, tuple[Any, Callable[[Any], list[tuple[str, str]]]]] = {
-        "gpuprof": (info["gpuprof"], _build_lines),
-        "python": (info["python"], _python_lines),
-        "instructions": (info["instructions"], _instruction_lines),
-        "driver": (driver, _driver_lines),
-        "devices": (devices, _device_lines),
-        "clocks": (info["nvml"], _nvml_lines),
-        "peaks": (info["peaks"], lambda peaks: _peak_lines(peaks, devices)),
-        "backends": (info["backends"], lambda found: _backend_lines(found, driver)),
-    }
-    lines = []
-    for name, (section, lines_of) in sections.items():
-        is_known = not isinstance(section, dict) or "unknown" not in section
-        lines += lines_of(section) if is_known else [(name, f"not known: {section['unknown']}")]
-    return [
-        *lines,
-        *((name, version or "not installed") for name, version in info["frameworks"].items()),
-        *info["environment"].items(),
-        *(("warning", text) for text in info["warnings"]),
-    ]
-
-
-def _build_lines(build: dict[str, Any]) -> list[tuple[str, str]]:
-    headers = f"CUDA headers {build['cuda_headers']}, compiler {build['compiler']}"
-    return [("gpuprof", f"{build['version']} ({headers})")]
-
-
-def _python_lines(python: dict[str, Any]) -> list[tuple[str, str]]:
-    gil = "" if python["gil"] else ", free-threaded"
-    text = f"{python['version']} ({python['implementation']}{gil}, {python['platform']})"
-    return [("python", text)]
-
-
-def _instruction_lines(counter: dict[str, Any]) -> list[tuple[str, str]]:
-    text = "counted by benchmarks on the CPU's clock"
-    return [("instructions", f"not counted: {counter['reason']}" if counter["reason"] else text)]
-
-
-def _driver_lines(driver: dict[str, Any]) -> list[tuple[str, str]]:
-    version = cuda_version(driver["version"])
-    loaded = f"{driver['path']}, CUDA {version}" if driver["path"] else "none"
-    found = [("driver", loaded)]
-    if not driver["available"]:
-        found.append(("driver: why not", driver["reason"]))
-        found.append(("driver: tried", ", ".join(driver["tried"])))
-    if driver["override"]:
-        found.append(("driver: override", f"GPUPROF_CUDA_DRIVER={driver['override']}"))
-    if driver["missing"]:
-        found.append(("driver: missing entries", ", ".join(driver["missing"])))
-    return found
-
-
-def _device_lines(devices: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [
-        (
-            f"device {device['index']}",
-            f"{device['name']}, {byte_size(device['total_memory'])}, compute capability "
-            f"{'.'.join(map(str, device['cc']))}, {device['sms']} multiprocessors, "
-            f"UUID {device['uuid'] or 'not known'}",
-        )
-        for device in devices
-    ] or [("devices", "none")]
-
-
-def _nvml_lines(nvml: dict[str, Any]) -> list[tuple[str, str]]:
-    if not nvml["available"]:
-        return [("clocks", f"not known: {nvml['reason']}")]
-    return [
-        ("driver release", str(nvml["driver_release"])),
-        *((f"clocks {device['index']}", _clock_line(device)) for device in nvml["devices"]),
-    ]
-
-
-def _clock_line(device: dict[str, Any]) -> str:
-    def mhz(key: str) -> str:
-        return "not known" if device[key] is None else f"{device[key]} MHz"
-
-    reasons = device["clock_reasons"]
-    held = "not known" if reasons is None else ", ".join(reasons) or "nothing"
-    mig = {None: "not known", True: "on", False: "off"}[device["mig"]]
-    return (
-        f"SM {mhz('sm_mhz')} of at most {mhz('sm_max_mhz')}, memory {mhz('memory_mhz')}, "
-        f"held back by: {held}, MIG: {mig}"
-    )
-
-
-def _peak_lines(peaks: list[dict[str, Any]], devices: Any) -> list[tuple[str, str]]:
-    if not peaks:
-        has_gpu = bool(devices) and isinstance(devices, list)
-        return [("peaks", "not measured: run `gpuprof info --peaks` once")] if has_gpu else []
-    lines = []
-    for each in peaks:
-        rates = [f"memory {rate(each['bytes_per_s'], 'B')}"] if each["bytes_per_s"] else []
-        rates += [f"{name} {rate(value, 'FLOP')}" for name, value in each["flops"].items()]
-        text = f"{', '.join(rates)}, {each['source']} {each['date']}"
-        lines.append((f"peaks {each['index']}", text))
+    driver = info["driver"]
+    if "version" in driver:
+        info = {**info, "driver": {**driver, "version": cuda_version(driver["version"])}}
+    sections = {name: each for name, each in info.items() if name not in {"format", "version"}}
+    lines = [line for name, section in sections.items() for line in _lines_of(name, section)]
+    if info["devices"] and not info["peaks"]:
+        lines.append(("peaks", "not measured: run `gpuprof info --peaks` once"))
     return lines
 
 
-def _backend_lines(backends: dict[str, Any], driver: dict[str, Any]) -> list[tuple[str, str]]:
-    lines = []
-    for name, entry in backends.items():
-        told = not entry["available"] and entry["reason"] == driver.get("reason")
-        reason = "see the driver above" if told else entry["reason"]
-        lines.append((f"backend {name}", f"{'yes' if entry['available'] else 'no'}: {reason}"))
-    return lines
+def _lines_of(heading: str, found: Any) -> list[tuple[str, str]]:
+    """Return a line with what a section says itself, and one for each of its parts."""
+    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        parts = {str(each["index"]): each for each in found}
+        return _lines_of(heading, parts) if parts else [(heading, "none")]
+    if not isinstance(found, dict):
+        return [(heading, _text(found))]
+    plain, lines = [], []
+    for name, value in found.items():
+        if isinstance(value, dict) or name == "devices":
+            lines += _lines_of(f"{heading} {name}", value)
+        else:
+            written = _WRITTEN.get(name, _text)(value)
+            plain.append(f"{name.replace('_', ' ')}: {written}")
+    return [(heading, "; ".join(plain)), *lines] if plain else lines
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+
+
+_WRITTEN: dict[str, Callable[[Any], str]] = {
+    "total_memory": byte_size,
+    "l2_bytes": byte_size,
+    "bytes_per_s": lambda per_second: rate(per_second, "B"),
+}

@@ -10,9 +10,9 @@ import ast
 import importlib
 import inspect
 import linecache
-import re
 import sys
 from collections.abc import Callable
+from getopt import GetoptError, getopt
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 _FILE = "<gputime>"
 _FUNCTION = "gputime_statement"
-_WORD = re.compile(r"\s*(\S+)")
 _MAX_NAME = 60
-_FLAGS = {"-c": "cold_l2", "-s": "scopes", "-o": "returns"}
-_VALUES = {"-m": "mode", "-n": "name"}
 USAGE = (
     "usage: %gputime [-m MODE] [-c] [-s] [-n NAME] [-o] STATEMENT, or "
     "%%gputime [-m MODE] [-c] [-s] [-n NAME] [-o] [SETUP] above a cell"
@@ -87,28 +84,18 @@ def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
 
 def _options(line: str) -> tuple[dict[str, Any], str]:
     """Split the options off the beginning of the line."""
-    found: dict[str, Any] = {"name": None, "mode": "auto", **dict.fromkeys(_FLAGS.values(), False)}
-    rest = line
-    while (match := _WORD.match(rest)) and match[1].startswith("-"):
-        word, rest = match[1], rest[match.end() :]
-        if word == "--":
-            break
-        if word in _FLAGS:
-            found[_FLAGS[word]] = True
-            continue
-        if word not in _VALUES:
-            message = f"unknown option {word}; {USAGE}; a statement that begins with - needs --"
-            raise _usage_error(message)
-        value = _WORD.match(rest)
-        if value is None:
-            message = f"{word} needs a value; {USAGE}"
-            raise _usage_error(message)
-        found[_VALUES[word]], rest = value[1], rest[value.end() :]
+    words = line.split()
     try:
-        checks.choice("mode", found["mode"], REQUESTED_MODES)
-    except ValueError as error:
-        raise _usage_error(str(error)) from None
-    return found, rest.strip()
+        pairs, left = getopt(words, "m:csn:o")
+        given = dict(pairs)
+        mode = checks.choice("mode", given.get("-m", "auto"), REQUESTED_MODES)
+    except (GetoptError, ValueError) as error:
+        message = f"{error}; {USAGE}; a statement that begins with - needs --"
+        raise _usage_error(message) from None
+    used = len(words) - len(left)
+    options = {"mode": mode, "name": given.get("-n"), "cold_l2": "-c" in given}
+    options |= {"scopes": "-s" in given, "returns": "-o" in given}
+    return options, "".join(line.split(None, used)[used:]).strip()
 
 
 def _transformed(shell: Any, code: str) -> str:

@@ -1,7 +1,7 @@
 """``gpuprof info --peaks``: measures the most that the GPU does, and stores it.
 
 The memory's bandwidth is that of a copy by the driver. The FLOP/s are those of a product of square
-matrices by torch, else by CuPy; without both there are none. Each is the best of several runs of
+matrices by torch; without it there are none. Each is the best of several runs of
 `gpuprof.benchmark`, so that one that was disturbed does not count: there are more runs while the
 best one has no second one near it. A note says where that did not help. The GPU is the first
 visible one.
@@ -45,12 +45,8 @@ COPY_SHARE = 4  # of the GPU's memory that the copy takes at most: a fourth
 # less, so that its clocks may stay higher.
 SIDES = (4096, 8192)
 
-# Takes the side of the matrices; returns a function, and the arguments of its calls.
-Product = Callable[[int], tuple[Callable[..., Any], list[tuple[tuple[Any, ...], dict[str, Any]]]]]
-
 _PER_THREAD_STREAM = 2  # the driver's handle of a default stream
 _DTYPES = ("float32", "tf32", "bfloat16", "float16")
-_CUPY_DTYPES = ("float32", "float16")
 
 
 @dataclass
@@ -111,13 +107,13 @@ def measured() -> Measured:
     """Measure the first visible GPU."""
     _check_driver()
     found = Measured(Peaks(), 0, None, {})
-    library, product_of = _library(found.notes)
+    torch = _torch(found.notes)
     memory = _core.devices()[0]["total_memory"]
     bytes_per_s = _bandwidth(min(COPY_BYTES, memory // COPY_SHARE), found)
     flops = {}
-    for dtype, product in product_of:
+    for dtype in _DTYPES if torch else ():
         try:
-            flops[dtype] = _flops(dtype, product, library, found)
+            flops[dtype] = _flops(dtype, torch, found)
         except Exception as error:  # whatever the library raises; the others still count
             found.notes.append(f"{dtype} was left out: {first_line(error)}")
     described = machine.describe(0)
@@ -156,14 +152,18 @@ def _bandwidth(size: int, found: Measured) -> float:
     return moved / seconds
 
 
-def _flops(dtype: str, product: Product, library: str, found: Measured) -> float:
+def _flops(dtype: str, torch: Any, found: Measured) -> float:
     best = 0.0
+    # A process of the command alone: what is set here disturbs nobody.
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
     for side in SIDES:
-        function, calls = product(side)
-        seconds = min(_best_s(found, dtype, function, *call) for call in calls)
+        a, b = (torch.randn(side, side, device="cuda:0", dtype=kind) for _ in range(2))
+        out = {"out": torch.empty_like(a)}
+        seconds = min(_best_s(found, dtype, torch.mm, (a, each), out) for each in (b, b.t()))
         if (flops := 2 * side**3 / seconds) > best:
             best = flops
-            found.how[dtype] = f"{side:,} x {side:,} matrices, {library}"
+            found.how[dtype] = f"{side:,} x {side:,} matrices, torch {torch.__version__}"
     return best
 
 
@@ -216,55 +216,18 @@ def _spread(timed: list[BenchResult]) -> float:
     return timed[1].median_ms / timed[0].median_ms - 1.0 if len(timed) > 1 else math.inf
 
 
-def _library(notes: list[str]) -> tuple[str, list[tuple[str, Product]]]:
-    """Return the library that multiplies, with a product for each data type."""
-    if _core.driver_info()["override"]:
-        # The libraries would use the system's driver, whose handles mean nothing to this one.
-        notes.append("no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch and CuPy do not use")
-        return "", []
-    torch = _imported("torch", notes)
-    if torch is not None:
-        if torch.cuda.is_available():
-            return f"torch {torch.__version__}", [
-                (name, _torch_product(torch, name)) for name in _DTYPES
-            ]
-        notes.append("torch sees no CUDA device")
-    cupy = _imported("cupy", notes)
-    if cupy is not None:
-        notes.append(f"{' and '.join(sorted({*_DTYPES} - {*_CUPY_DTYPES}))} need torch")
-        return f"CuPy {cupy.__version__}", [
-            (name, _cupy_product(cupy, name)) for name in _CUPY_DTYPES
-        ]
-    notes.append("no FLOP/s: they take torch or CuPy, and neither is there")
-    return "", []
-
-
-def _imported(name: str, notes: list[str]) -> Any:
-    if importlib.util.find_spec(name) is None:
-        return None
-    try:
-        return importlib.import_module(name)
-    except Exception as error:  # a broken library must not end the command
-        notes.append(f"{name} does not work here: {first_line(error)}")
-        return None
-
-
-def _torch_product(torch: Any, name: str) -> Product:
-    def product(side: int) -> Any:
-        # A process of the command alone: what is set here disturbs nobody.
-        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
-        dtype = torch.float32 if name == "tf32" else getattr(torch, name)
-        a, b = (torch.randn(side, side, device="cuda:0", dtype=dtype) for _ in range(2))
-        out = {"out": torch.empty_like(a)}
-        return torch.mm, [((a, b), out), ((a, b.t()), out)]
-
-    return product
-
-
-def _cupy_product(cupy: Any, name: str) -> Product:
-    def product(side: int) -> Any:
-        a, b = (cupy.random.standard_normal((side, side)).astype(name) for _ in range(2))
-        out = {"out": cupy.empty_like(a)}
-        return cupy.matmul, [((a, b), out), ((a, b.T), out)]
-
-    return product
+def _torch(notes: list[str]) -> Any:
+    """Return torch where it multiplies on the GPU; else None, and a note says why."""
+    if _core.driver_info()["override"]:  # torch would use the system's driver
+        notes.append("no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch does not use")
+    elif importlib.util.find_spec("torch") is None:
+        notes.append("no FLOP/s: they take torch, which is not installed")
+    else:
+        try:
+            torch = importlib.import_module("torch")
+            if torch.cuda.is_available():
+                return torch
+            notes.append("no FLOP/s: torch sees no CUDA device")
+        except Exception as error:  # a broken library must not end the command
+            notes.append(f"no FLOP/s: torch does not work here: {first_line(error)}")
+    return None

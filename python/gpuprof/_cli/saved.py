@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from gpuprof._cli.compare import Source, load
 from gpuprof._common import outputs
 from gpuprof._common.text import plain_data, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
-from gpuprof._display.records import Cell, Records
+from gpuprof._display.records import Records
 from gpuprof._display.table import Table
 from gpuprof._results.baselines import Baselines
 from gpuprof._results.export import figures
@@ -49,15 +49,12 @@ def listed(options: argparse.Namespace) -> Answer:
         content = {"format": FORMAT, "version": VERSION, "unit": "s", "rows": plain_data(rows)}
         return Answer(json.dumps(content, indent=2, allow_nan=False) + "\n")
     if options.format == "csv":
-        return Answer(_csv(rows, options.what is not None))
+        return Answer(Records.of_plain(plain_data(rows)).csv(printed=True) if rows else "")
     if not rows:
         return Answer(nothing)
     table = Table([*shown[0]], [[*row.values()] for row in shown], _LEFT).without_empty()
     lines = table.markdown() if options.format == "markdown" else table.plain()
     return Answer("\n".join(lines) + "\n")
-
-
-_BASELINE_COLUMNS = ("baseline", "machine", "runs", "benchmarks", "saved", "commit")
 
 
 def _baselines(baselines: Baselines) -> list[Row]:
@@ -87,21 +84,27 @@ def _shown_baseline(row: Row) -> dict[str, str]:
     return {name: str(row[name]) for name in row} | counts | {"commit": commit}
 
 
-_MAPPINGS = {"params": "param", "extra_info": "extra_info"}
-_FACTS = ("benchmark", "machine", "run", "saved", "commit", "mode", "clock")
-
-
 def _benchmarks(source: Source) -> list[Row]:
     """Return a row for each benchmark of each run, the figures in seconds."""
     rows: list[Row] = []
     for machine, runs in source.runs.items():
         for number, run in enumerate(runs, start=1):
             for name, result in run.results.items():
-                facts = (name, machine, number, run.created, run.commit, result.mode, result.clock)
+                figures_of = figures(result)
+                del figures_of["data"]
                 rows.append(
-                    dict(zip(_FACTS, facts, strict=True))
-                    | {each: value for each, value in figures(result).items() if each != "data"}
-                    | {"params": dict(result.params), "extra_info": dict(result.extra_info)}
+                    {
+                        "benchmark": name,
+                        "machine": machine,
+                        "run": number,
+                        "saved": run.created,
+                        "commit": run.commit,
+                        "mode": result.mode,
+                        "clock": result.clock,
+                        **figures_of,
+                        "params": dict(result.params),
+                        "extra_info": dict(result.extra_info),
+                    }
                 )
     return sorted(rows, key=lambda row: (row["benchmark"], row["machine"], row["run"]))
 
@@ -116,25 +119,6 @@ def _shown_benchmark(row: Row) -> dict[str, str]:
         "saved": row["saved"],
         "commit": (row["commit"] or "")[:_COMMIT_DIGITS],
     }
-
-
-def _csv(rows: Sequence[Row], is_one_baseline: bool) -> str:
-    """Write a line for each row below the names of the columns; mappings get a column a key."""
-    columns = dict.fromkeys(_FACTS if is_one_baseline else _BASELINE_COLUMNS)
-    columns |= dict.fromkeys(name for row in rows[:1] for name in row if name not in _MAPPINGS)
-    for mapping, short in _MAPPINGS.items():
-        keys = {key for row in rows for key in row.get(mapping, ())}
-        columns |= {f"{short}:{key}": (mapping, key) for key in sorted(keys)}
-    lines = [
-        [_cell(row[of[0]].get(of[1]) if of else row[name]) for name, of in columns.items()]
-        for row in rows
-    ]
-    return Records([*columns], lines).csv(printed=True)
-
-
-def _cell(value: object) -> Cell:
-    """Return numbers as they are, so that they are read back exactly, and all else as text."""
-    return value if value is None or isinstance(value, (int, float)) else str(value)
 
 
 def history(options: argparse.Namespace) -> Answer:

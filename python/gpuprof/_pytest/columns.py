@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, interval_text, percent, rate, ratio_text
 from gpuprof._pytest.options import PARAMETER, UNITS
-from gpuprof._pytest.settings import View
+from gpuprof._pytest.settings import Settings
 from gpuprof._results.decision import Verdict
 from gpuprof._results.export import figures
 from gpuprof._results.result import cells
@@ -36,7 +36,7 @@ _USUAL = (
 )
 
 
-def grouped(records: Sequence[Record], view: View) -> list[tuple[str | None, list[Record]]]:
+def grouped(records: Sequence[Record], view: Settings) -> list[tuple[str | None, list[Record]]]:
     """Return the records by group, sorted by its name; tests of no group are first."""
     found: dict[str | None, list[Record]] = {}
     for record in records:
@@ -92,7 +92,7 @@ def names_of(records: Sequence[Record], names: str | None) -> list[str]:
     ]
 
 
-def line(record: Record, view: View, distribution: str) -> dict[str, str]:
+def line(record: Record, view: Settings, distribution: str) -> dict[str, str]:
     """Return a line of a table by heading, without the name."""
     result, decision, unit = record.result, record.decision, view.unit
     times = {label: getattr(result, f"{label}_ms") for label in _TIMES}

@@ -7,6 +7,7 @@ needs the test's context managers and arguments. The test fails only after its b
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -17,18 +18,19 @@ from gpuprof._common import checks
 from gpuprof._pytest import device_lock, event_loop
 from gpuprof._pytest.measurements import (
     DEFAULT_ROUNDS,
+    FixtureStats,
     Steps,
     checked_counts,
     count_launches,
     graph_of,
     measure_rounds,
 )
+from gpuprof._pytest.settings import RESULT_FILE
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._pytest.fixture_stats import FixtureStats
     from gpuprof._pytest.judge import Judge
     from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
@@ -64,6 +66,7 @@ class GpuBenchmark:
         warn: Callable[[Warning], None],
         say: Callable[[str], None],
         refused: str | None = None,
+        fresh_process: Callable[[], BenchResult] | None = None,
         test: Mapping[str, Any] | None = None,
     ) -> None:
         self.result: BenchResult | None = None
@@ -72,7 +75,8 @@ class GpuBenchmark:
         self._group: str | None = arguments["group"]
         self.failure = refused
         self.used = False
-        self._first: BenchResult | None = None
+        self._results: list[BenchResult] = []
+        self._fresh_process = fresh_process
         self._key = key
         self._settings = settings
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -133,8 +137,6 @@ class GpuBenchmark:
         if self.result is None:
             return None
         if self._stats is None:
-            from gpuprof._pytest.fixture_stats import FixtureStats
-
             test = {**self._test, "group": self._group, "extra_info": self._extra_info}
             self._stats = FixtureStats(self.result, test)
         return self._stats
@@ -386,12 +388,13 @@ class GpuBenchmark:
     def _device_lock(self) -> AbstractContextManager[Callable[[], None]]:
         from gpuprof._distributed import lockstep
 
-        if lockstep.follows(self._ranks):  # rank 0 may be on the same device: it locks for all
+        # Rank 0 may be on the same device, and locks for all; so does who has started this process.
+        if lockstep.follows(self._ranks) or RESULT_FILE in os.environ:
             return nullcontext(lambda: None)
         return device_lock.measuring(self._warn_of, self._say)
 
     def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
-        """Judge the result; measure a second time before the test fails."""
+        """Judge the result; measure again before the test fails."""
         from gpuprof._distributed import lockstep
 
         judge = self._judge_of(
@@ -399,11 +402,26 @@ class GpuBenchmark:
             memory_threshold=self._arguments["memory_threshold"],
             max_ms=self._arguments["max_ms"],
         )
-        judgement = judge.decide(result)
-        if lockstep.join(self._ranks).decide("a second measurement", judgement.again):
-            self._first, self.result = result, measure()
-            judgement = judge.decide_again(judgement.decision, result, self.result)
+        self._results = [result]
+        judgement, ranks = judge.decide(self._results), lockstep.join(self._ranks)
+        while ranks.decide("another measurement", judgement.again):
+            again = self._measured_elsewhere() if ranks.is_alone else None
+            self._results.append(measure() if again is None else again)
+            judgement = judge.decide(self._results, same_process=again is None)
+        self.result = self._results[-1]
         self.decision, self.failure = judgement.decision, judgement.failure
+
+    def _measured_elsewhere(self) -> BenchResult | None:
+        """Return what a process of its own measures; None where that cannot be."""
+        from gpuprof._pytest.fresh_process import NotMeasured
+
+        if self._fresh_process is None or not self._settings.reruns:
+            return None
+        try:
+            return _without_idle_gpu(self._fresh_process())
+        except NotMeasured as error:
+            self._warn_of(f"measured again in this process, because {error}")
+            return None
 
     def _judge_of(self, **limits: float | None) -> Judge:
         from gpuprof._pytest.judge import Judge
@@ -418,7 +436,7 @@ class GpuBenchmark:
     def record(self) -> dict[str, Any]:
         """Return everything as plain data for the test's report."""
         assert self.result is not None
-        results = [self.result] if self._first is None else [self._first, self.result]
+        results = self._results or [self.result]
         extra = _plain(self.extra_info)
         return {
             "key": self._key,

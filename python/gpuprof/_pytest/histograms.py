@@ -19,7 +19,7 @@ from gpuprof._display import boxes
 from gpuprof._display.boxes import Box
 from gpuprof._pytest.columns import grouped, names_of
 from gpuprof._pytest.options import UNITS
-from gpuprof._pytest.settings import View
+from gpuprof._pytest.settings import Settings
 from gpuprof._results.export import figures
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NOT_IN_FILES = re.compile(r'[\\/:*?<>|" _]+')
 _MOST_BYTES = 200  # of a group in the name of a file; file systems allow 255 for the whole name
 
 
-def write(prefix: Path, records: Sequence[Record], view: View) -> list[Path]:
+def write(prefix: Path, records: Sequence[Record], view: Settings) -> list[Path]:
     """Write a file for each group and return their paths; folders are made."""
     written: list[Path] = []
     for group, members in grouped(records, view):
@@ -56,7 +56,7 @@ def _in_files(group: str) -> str:
     return plain.encode()[:_MOST_BYTES].decode(errors="ignore")
 
 
-def _drawn(group: str | None, records: Sequence[Record], view: View) -> str:
+def _drawn(group: str | None, records: Sequence[Record], view: Settings) -> str:
     names = names_of(records, view.names)
     rows = [_box(name, record) for name, record in zip(names, records, strict=True)]
     unit = UNITS[view.unit] if view.unit else unit_of(max(row.high for row in rows))

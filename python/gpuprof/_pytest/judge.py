@@ -1,21 +1,25 @@
 """Decides whether a test fails for what it measured, and writes the text of the failure.
 
 A test fails for a verdict that ``--gpu-benchmark-fail-on`` names, or for a median above the
-marker's ``max_ms``. Before a failure that may be chance, the test is measured a second time, and
-fails only if both measurements agree.
+marker's ``max_ms``. Before a failure that may be chance, the test is measured again, up to twice,
+in processes of its own. It fails only if all measurements agree.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpuprof._common import machine
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
+from gpuprof._results import verdict
+from gpuprof._results.advice import advice
+from gpuprof._results.count_verdicts import beside_time, judge_launches
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import cells
 from gpuprof._results.texts import how, peak_text
@@ -34,7 +38,7 @@ _INDENT = 15
 
 @dataclass(frozen=True)
 class Judgement:
-    """`failure` is the text to fail with; `again` asks for a second measurement."""
+    """`failure` is the text to fail with; `again` asks for another measurement."""
 
     decision: Decision | None
     failure: str | None = None
@@ -52,49 +56,25 @@ class Judge:
     memory_threshold: float | None = None
     max_ms: float | None = None
 
-    def decide(self, result: BenchResult) -> Judgement:
-        """Decide on the first measurement."""
-        decision = self._judge([result])
-        regressed = self._regressions(decision, [result])
-        chance = any(each.kind != "launches" for each in self._beside(decision))
-        if regressed or chance or self._may_be_chance(decision, result):
-            return Judgement(decision, again=True)
-        return Judgement(decision, self._failure(decision, [result]))
+    def decide(self, results: Sequence[BenchResult], *, same_process: bool = False) -> Judgement:
+        """Decide on all measurements so far, the first of which was this process's.
 
-    def decide_again(
-        self, before: Decision | None, first: BenchResult, again: BenchResult
-    ) -> Judgement:
-        """Decide on both measurements; `before` is the decision on the first."""
-        both = [first, again]
-        decision = before
-        if before and before.verdict is Verdict.SLOW:
-            from gpuprof._results.verdict import confirm
-
-            time = confirm(
-                self._base(again),
-                first,
-                again,
-                threshold=self.threshold,
-                comparisons=self.comparisons,
-            )
-            decision = self._with_the_rest(time, both)
-        elif before:
-            alone = self._judge([again])
-            assert alone is not None
-            new = [first]
-            if not self._fails(alone):
-                new = [again]
-            elif self._may_be_chance(before, first):
-                new = both
-            decision = self._with_the_rest(self._of_time(new), both)
-        return Judgement(decision, self._failure(decision, both))
+        With `same_process` the others were, too, and no further one would tell more.
+        """
+        decision = self._judge(results, same_process=same_process)
+        if len(results) == 1:
+            chance = any(each.kind != "launches" for each in self._beside(decision))
+            again = chance or bool(self._regressions(decision, results))
+            again = again or self._may_be_chance(decision, results)
+        else:
+            again = len(results) <= self.settings.reruns and not same_process
+            again = again and self._may_be_slow(decision, results)
+        return Judgement(decision, None if again else self._failure(decision, results), again)
 
     def decide_launches(self, result: BenchResult) -> Judgement:
         """Decide on the launches alone; their verdict is the decision's."""
         if self.settings.compare is None:
             return Judgement(None)
-        from gpuprof._results.count_verdicts import judge_launches
-
         base = self._base(result)
         found = judge_launches(base, [result]) if base else None
         decision = self._new()
@@ -110,11 +90,19 @@ class Judge:
         """Return whether a test fails for its time by this decision."""
         return decision.verdict.value in self.settings.fail_on
 
-    def _may_be_chance(self, decision: Decision | None, result: BenchResult) -> bool:
-        """Return whether the test would fail for its time, but may not if measured again."""
-        if self._is_above(result):
+    def _may_be_chance(self, decision: Decision | None, results: Sequence[BenchResult]) -> bool:
+        """Return whether measuring the time again may decide whether the test fails."""
+        if self._is_above(results[0]) or self._may_be_slow(decision, results):
             return True
         return decision is not None and self._fails(decision) and decision.verdict in _BY_CHANCE
+
+    def _may_be_slow(self, decision: Decision | None, results: Sequence[BenchResult]) -> bool:
+        """Return whether the test would fail for being SLOW if more measurements were as these."""
+        if decision is None or decision.verdict not in _BY_CHANCE:
+            return False
+        if Verdict.SLOW.value not in self.settings.fail_on:
+            return False
+        return verdict.may_be_slow(self._base(results[-1]), results, threshold=self.threshold)
 
     def _beside(self, decision: Decision | None) -> list[Decision]:
         """Return what a test fails for besides its time by this decision."""
@@ -130,50 +118,42 @@ class Judge:
         """Return what the expressions say that fail for all the results."""
         if decision is None or not self.settings.fail_expressions:
             return []
-        from gpuprof._results.verdict import compared_runs
-
         # Those that the verdict rests on: times of other GPUs or modes say nothing about the code.
-        base, name = compared_runs(self._base(results[-1]), results[-1]), str(self.settings.compare)
+        base = verdict.compared_runs(self._base(results[-1]), results[-1])
+        name = str(self.settings.compare)
         if not base or decision.verdict is Verdict.INCOMPARABLE:
             return []
         found = [each.failure(base, results, name) for each in self.settings.fail_expressions]
         return [text for text in found if text is not None]
 
-    def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
+    def _judge(self, new: Sequence[BenchResult], *, same_process: bool) -> Decision | None:
         if self.settings.compare is None:
             return None
-        if not self._base(new[-1]):
-            return self._new()
-        return self._with_the_rest(self._of_time(new), new)
-
-    def _of_time(self, new: Sequence[BenchResult]) -> Decision:
-        from gpuprof._results.verdict import judge
-
         base = self._base(new[-1])
-        return judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
+        if not base:
+            return self._new()
+        decide = partial(
+            verdict.confirm,
+            base,
+            threshold=self.threshold,
+            comparisons=self.comparisons,
+            baseline=self.settings.compare,
+        )
+        decision = decide(new, same_process=same_process)
+        if self._fails(decision) and decision.verdict is not Verdict.SLOW and len(new) > 1:
+            last = decide(new[-1:])
+            decision = decision if self._fails(last) else last
+        return self._with_the_rest(decision, new)
 
     def _with_the_rest(self, decision: Decision, new: Sequence[BenchResult]) -> Decision:
-        """Add what is said of the memory, the launches and the CPU's instructions.
-
-        Of two measurements the one with the smaller peak counts, and the one with fewer
-        instructions: what comes on top of that is chance.
-        """
-        from gpuprof._results import count_verdicts
-
-        base = self._base(new[-1])
-        measured = [result for result in new if result.peak_bytes is not None]
-        least = min(measured, key=lambda result: result.peak_bytes or 0, default=new[-1])
-        decision = replace(
+        """Add what is said of the memory, the launches and the CPU's instructions."""
+        return beside_time(
             decision,
-            memory=count_verdicts.judge_memory(base, [least], threshold=self.memory_threshold),
-            launches=count_verdicts.judge_launches(base, new),
-        )
-        fewest = count_verdicts.fewest(new)
-        return count_verdicts.with_instructions(
-            decision,
-            count_verdicts.judge_instructions(base, [fewest]),
-            decides=self.settings.cpu_metric == "instructions" and fewest.clock == "cpu",
-            missing=count_verdicts.missing_reason(fewest),
+            self._base(new[-1]),
+            new,
+            memory_threshold=self.memory_threshold,
+            repeated=True,
+            decides=self.settings.cpu_metric == "instructions",
         )
 
     def _base(self, new: BenchResult) -> list[BenchResult]:
@@ -193,7 +173,7 @@ class Judge:
     def _is_above(self, result: BenchResult) -> bool:
         return self.max_ms is not None and result.median_ms > self.max_ms
 
-    def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
+    def _failure(self, decision: Decision | None, results: Sequence[BenchResult]) -> str | None:
         of_launches = _is_of_launches(decision)
         parts = [] if of_launches else self._regressions(decision, results)
         if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
@@ -217,20 +197,21 @@ class Judge:
             f"{duration(decision.base)}"
         )
 
-    def _grid(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
+    def _grid(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
         lines = []
         if decision and decision.base is not None:
             name = f"baseline {self.settings.compare!r}"
             runs = f"{decision.runs} run{'s' * (decision.runs != 1)}"
             peak = peak_text(decision.memory.base) if decision.memory else ""
             lines.append([name, duration(decision.base), "", "", peak, runs])
-        for label, result in zip(("now", "measured again"), results, strict=False):
+        labels = ["now", *["measured again"] * (len(results) - 1)]
+        for label, result in zip(labels, results, strict=True):
             shown = cells(result)
             lines.append([label, *(shown[column] for column in _COLUMNS)])
         table = Table(["", *_COLUMNS], lines, frozenset({""})).without_empty()
         return [f"  {line}" for line in table.plain()]
 
-    def _facts(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
+    def _facts(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
         last = results[-1]
         facts = []
         warnings = [text for result in results for text in result.warnings]
@@ -244,24 +225,21 @@ class Judge:
                 facts.append(("noise floor", percent(decision.floor)))
             if not _is_of_launches(decision):
                 facts.append(("decided by", decision.rule))
-            memory, launches, instructions = (
-                decision.memory,
-                decision.launches,
-                decision.instructions,
-            )
-            if memory and memory.base is not None:
-                facts.append(("memory", memory.rule))
-            if launches and launches.base is not None:
-                facts.append(("launches", launches.rule))
-            if instructions and instructions.ratio is not None:
-                facts.append(("instructions", instructions.rule))
-            warnings += decision.warnings
+                runs = self._runs(last)
+                commit = runs[-1].commit if runs else None
+                next_step = advice(decision, self.key, str(self.settings.compare), commit)
+                facts += [("try", next_step)] if next_step else []
+            facts += [(each.kind, each.rule) for each in decision.beside if each.base is not None]
+            warnings = [*decision.warnings, *warnings]
             runs = self._runs(last)
             if runs:
                 commit = f", commit {runs[-1].commit[:12]}" if runs[-1].commit else ""
                 facts.append(("last saved", f"{runs[-1].created}{commit}"))
         facts.append(("measured", f"{how(last)}, on {place(last)}"))
-        facts += [("note", text) for text in dict.fromkeys(warnings)]
+        notes = [*dict.fromkeys(warnings)]
+        if len(notes) > 1 and not self.settings.verbose:
+            notes[1:] = [f"{len(notes) - 1} more with -v"]
+        facts += [("note", text) for text in notes]
         return [line for heading, text in facts for line in _fact(heading, text)]
 
 

@@ -1,4 +1,4 @@
-"""What ``gpu_benchmark.pedantic`` and ``.check_launches`` measure.
+"""What ``gpu_benchmark.pedantic`` and ``.check_launches`` measure, and ``gpu_benchmark.stats``.
 
 `pedantic` has steps around each round. The measurement knows a set-up step only, so the teardown of
 a round runs at the beginning of the next set-up, and that of the last round at the end: outside of
@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
+from gpuprof._results.export import figures
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -159,3 +160,40 @@ def count_launches(
         message = f"check_launches: {reason[0]}"
         raise InvalidStateError(message)
     return replace(result, warnings=())  # they are about the time
+
+
+class FixtureStats(dict[str, Any]):
+    """Figures in seconds: ``stats["min"]``, ``stats.stats.min``, ``stats.get("min")``.
+
+    Besides those in `gpuprof._results.export` there are ``data``, the samples, and what the test
+    is called.
+
+    Raises
+    ------
+    KeyError, AttributeError
+        There is no figure of that name; the text lists them.
+    """
+
+    def __init__(self, result: BenchResult, test: Mapping[str, Any]) -> None:
+        super().__init__({**figures(result), **test, **figures(result)})
+        self._test = [name for name in test if name not in figures(result)]
+
+    @property
+    def stats(self) -> FixtureStats:
+        """Itself: pytest-benchmark has the figures one level down, too."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self:
+            raise AttributeError(self._missing(name))
+        return self[name]
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(self._missing(name))
+
+    def _missing(self, name: str) -> str:
+        return f"there is no figure {name!r}; there are {', '.join(self)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures without the samples."""
+        return {name: value for name, value in self.items() if name not in {"data", *self._test}}

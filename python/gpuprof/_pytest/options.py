@@ -1,13 +1,11 @@
 """Options, ini keys and the marker's arguments: one table that says what each of them may be.
 
 Every start of pytest imports it, so it imports little. `settings` says what the values mean.
-Options that pytest-benchmark has are called as there, with ``gpu-`` before; one that cannot mean
-the same here is refused with a text that says what to use.
+Options that pytest-benchmark has are called as there, with ``gpu-`` before.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -202,6 +200,14 @@ DECLARED = (
         _verdicts,
     ),
     Declared(
+        "threshold",
+        _percent,
+        "the smallest change of a time to report; default: 5%, with fewer than 5 stored runs 10%",
+        "5%",
+        _SHARE_ABOVE_0,
+        "threshold",
+    ),
+    Declared(
         "memory-threshold",
         _percent,
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
@@ -258,6 +264,14 @@ DECLARED = (
         implied="on",
     ),
     Declared(
+        "reruns",
+        int,
+        "how many processes of their own measure a test again, one after the other, before it "
+        "fails; 0: this process does; default: 2",
+        "N",
+        partial(checks.whole, least=0),
+    ),
+    Declared(
         "disable-gc",
         bool,
         "keep the garbage collector off during the whole measurement",
@@ -307,7 +321,6 @@ DECLARED = (
         "PREFIX",
         implied=f"benchmark_{time_text()}",
     ),
-    _argument("threshold", _SHARE_ABOVE_0),
     _argument("max_ms", _ABOVE_0),
     _argument("group", checks.text),
     _argument("mode", _one_of("auto", "graph", "batched", "isolated"), "auto"),
@@ -328,49 +341,12 @@ ARGUMENTS = {each.argument: each for each in DECLARED if each.argument is not No
 # The names that pytest-benchmark's marker has for some of them.
 ALIASES = {"max_time": "max_time_s", "warmup": "warmup_s", "precision": "rel_precision"}
 
-_CALLS = "gpuprof chooses how many calls a sample takes, by how long a call is"
-_PROFILE = "a trace says where time goes: gpuprof.trace(), or a timer() around each part"
-# What pytest-benchmark has and gpuprof has not, and what to use. Markers take none of them either.
-REFUSED = {
-    "min-time": f"there it is the least time of a round, and {_CALLS}; leave it out, or set the "
-    "marker's min_time_s, which is the least time of all samples together",
-    "calibration-precision": f"{_CALLS}; leave it out",
-    "timer": "the clock is the GPU's for GPU work and the host's for other work, and the result's "
-    "clock says which; leave it out",
-    "warmup-iterations": "the warm-up ends when times are stable; set the marker's warmup_s, which "
-    "is its least time in seconds",
-    "confidence": "an interval of the median is always one of 95 %; leave it out",
-    "save-data": "baselines always hold all samples; leave it out",
-    "cprofile": _PROFILE,
-    "cprofile-loops": _PROFILE,
-    "cprofile-top": _PROFILE,
-    "cprofile-dump": _PROFILE,
-    "netrc": "baselines are files in a folder; set --gpu-benchmark-storage",
-    "verbose": "use pytest's own -v, which also shows the samples of each test",
-    "quiet": "use pytest's own --no-summary, which leaves the tables out",
-}
-
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare all options, and those that are refused when they are used."""
+    """Declare all options."""
     group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
     for option in OPTIONS:
         option.add(parser, group)
-    for name in REFUSED:
-        group.addoption(
-            f"--gpu-benchmark-{name}", nargs="?", const="", default=None, help=argparse.SUPPRESS
-        )
-
-
-def refuse(config: pytest.Config) -> None:
-    """Raise a usage error if an option was given that only pytest-benchmark has."""
-    for name, why in REFUSED.items():
-        if config.getoption(f"gpu_benchmark_{name.replace('-', '_')}") is not None:
-            message = (
-                f"--gpu-benchmark-{name} cannot mean what pytest-benchmark's --benchmark-{name} "
-                f"does: {why}"
-            )
-            raise pytest.UsageError(message)
 
 
 def value(config: pytest.Config, name: str) -> Any:

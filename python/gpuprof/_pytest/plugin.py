@@ -37,6 +37,7 @@ from gpuprof._pytest.settings import (
 if TYPE_CHECKING:
     from gpuprof._pytest.fixture import GpuBenchmark
     from gpuprof._pytest.session import Results
+    from gpuprof._results.result import BenchResult
 
 _MARKER_HELP = (
     f"{FIXTURE}({', '.join(f'{name}={value!r}' for name, value in MARKER_ARGUMENTS.items())}): "
@@ -145,10 +146,17 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
         warn=item.warn,
         say=partial(_say, request.config),
         refused=refused,
+        fresh_process=partial(_in_fresh_process, item),
         test={"name": item.name, "param": call and call.id, "params": call and dict(call.params)},
     )
     item.stash[BENCHMARK] = benchmark
     return benchmark
+
+
+def _in_fresh_process(item: pytest.Item) -> BenchResult:
+    from gpuprof._pytest.fresh_process import FreshProcess
+
+    return FreshProcess(item.config, item, item.stash.get(KEY, item.nodeid)).measure()
 
 
 def _say(config: pytest.Config, text: str) -> None:

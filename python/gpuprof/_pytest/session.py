@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from contextlib import suppress
@@ -23,20 +22,9 @@ from gpuprof._results.result import BenchResult
 from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
 
-_FOR_VERDICTS = ("numpy", "scipy")
-
 
 def check(settings: Settings) -> None:
     """Raise a usage error before anything is measured, if a baseline cannot be read or written."""
-    if settings.compare:
-        missing = [name for name in _FOR_VERDICTS if importlib.util.find_spec(name) is None]
-        if missing:
-            message = (
-                f"--gpu-benchmark-compare needs {' and '.join(missing)}, which "
-                f"{'is' if len(missing) == 1 else 'are'} not installed: "
-                f"pip install {' '.join(missing)}"
-            )
-            raise pytest.UsageError(message)
     if settings.json is not None:
         path = str(settings.json)
         wanted = outputs.Output("--gpu-benchmark-json", outputs.SESSION, path)
@@ -103,7 +91,7 @@ class Results:
                 self.problems.append(f"the JSON file was not written: {error}")
         if self.settings.histogram and self.records:
             try:
-                drawn = histograms.write(self.settings.histogram, self.records, self.settings.view)
+                drawn = histograms.write(self.settings.histogram, self.records, self.settings)
                 self.notes.append(f"drew {', '.join(map(_shown, drawn))}")
             except (OSError, ValueError) as error:
                 self.problems.append(f"the histograms were not written: {error}")

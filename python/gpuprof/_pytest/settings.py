@@ -23,8 +23,6 @@ from gpuprof._pytest.options import (
     LATEST,
     NEVER,
     OPTIONS,
-    REFUSED,
-    refuse,
     value,
     warm_up,
 )
@@ -37,32 +35,22 @@ FIXTURE = "gpu_benchmark"
 # What the controller tells its workers.
 WORKER_STORAGE = "gpuprof_storage"
 WORKER_COMPARE = "gpuprof_compare"
+# Of a process that measures one test for another pytest: the file for the result.
+RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
+_RERUNS = 2
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
-
-
-@dataclass(frozen=True)
-class View:
-    """What the tables at the end show.
-
-    Without `columns` there are the usual ones; without `sort` the tests are in their order. Without
-    `names` a test has its name, and its whole identity where two have the same name. `unit` is a
-    key of `UNITS`, or None for the one that suits each time.
-    """
-
-    columns: tuple[str, ...] = ()
-    sort: str | None = None
-    group_by: tuple[str, ...] = ("group",)
-    names: str | None = None
-    unit: str | None = None
 
 
 @dataclass(frozen=True)
 class Settings:
     """The values of the options and ini keys. Paths are absolute.
 
-    `compare` is a baseline's name. `measuring` has marker arguments for the tests whose markers do
-    not have them. `notes` are shown at the end.
+    `compare` is a baseline's name, and `reruns` how many processes measure a test again.
+    `measuring` has marker arguments for the tests whose markers do not have them. `notes` are shown
+    at the end. Without `columns` the tables have the usual ones; without `sort` the tests are in
+    their order. Without `names` a test has its name, and its whole identity where two have the same
+    name. `unit` is a key of `UNITS`, or None for the one that suits each time.
     """
 
     save: str | None
@@ -72,11 +60,17 @@ class Settings:
     disabled: bool
     fail_on: frozenset[str]
     cpu_metric: str = "time"
+    reruns: int = _RERUNS
+    verbose: bool = False
     fail_expressions: tuple[FailExpression, ...] = ()
     only: bool = False
     skip: bool = False
     measuring: Mapping[str, Any] = field(default_factory=dict)
-    view: View = field(default_factory=View)
+    columns: tuple[str, ...] = ()
+    sort: str | None = None
+    group_by: tuple[str, ...] = ("group",)
+    names: str | None = None
+    unit: str | None = None
     histogram: Path | None = None
     notes: tuple[str, ...] = ()
 
@@ -93,10 +87,12 @@ class Settings:
 
 def read_settings(config: pytest.Config) -> Settings:
     """Read options and ini keys; raise a usage error if one has an invalid value."""
-    refuse(config)
     worker = getattr(config, "workerinput", {})
     folder = worker.get(WORKER_STORAGE) or value(config, "storage")
     storage = Path(folder or config.rootpath / DEFAULT_STORAGE).absolute()
+    if RESULT_FILE in os.environ:
+        file = Path(os.environ[RESULT_FILE])
+        return Settings(None, None, storage, file, False, frozenset(), measuring=_measuring(config))
     disabled = _is_disabled(config)
     save = value(config, "save")
     # Only the controller saves, and only at the end: workers need no name.
@@ -121,7 +117,7 @@ def read_settings(config: pytest.Config) -> Settings:
         why = notes[0] if notes else "give --gpu-benchmark-compare, too"
         message = f"--gpu-benchmark-compare-fail needs something to compare with: {why}"
         raise pytest.UsageError(message)
-    unit = value(config, "time-unit")
+    unit, reruns = value(config, "time-unit"), value(config, "reruns")
     only = value(config, "only")
     return Settings(
         save=save,
@@ -134,16 +130,16 @@ def read_settings(config: pytest.Config) -> Settings:
         only=only,
         skip=value(config, "skip") and not only,
         measuring=_measuring(config),
-        view=View(
-            columns=value(config, "columns") or (),
-            sort=value(config, "sort"),
-            group_by=value(config, "group-by") or ("group",),
-            names=value(config, "name"),
-            unit=None if unit == AUTO else unit,
-        ),
+        columns=value(config, "columns") or (),
+        sort=value(config, "sort"),
+        group_by=value(config, "group-by") or ("group",),
+        names=value(config, "name"),
+        unit=None if unit == AUTO else unit,
         histogram=value(config, "histogram"),
         notes=notes,
         cpu_metric=cpu_metric,
+        reruns=_RERUNS if reruns is None else reruns,
+        verbose=config.getoption("verbose", 0) > 0,
     )
 
 
@@ -213,10 +209,6 @@ def _own_names(item: pytest.Item, given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, each in given.items():
         own = ALIASES.get(name, name)
-        why = REFUSED.get(name.replace("_", "-"))
-        if why is not None:
-            problem = f"has the argument {name!r} of pytest-benchmark's marker, which cannot mean"
-            raise _marker_error(item, f"{problem} the same here: {why}")
         if own not in ARGUMENTS:
             raise _marker_error(item, f"has the unknown argument {name!r}")
         if own in found:

@@ -12,16 +12,16 @@ from gpuprof._common.text import encodable, shown_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
-from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Verdict
 from gpuprof._results.result import bins_of, warnings_of
+from gpuprof._results.two_sides import reasons_of, remarks_of
 
 if TYPE_CHECKING:
     import pytest
 
     from gpuprof._pytest.json_file import Record
     from gpuprof._pytest.session import Results
-    from gpuprof._pytest.settings import View
+    from gpuprof._pytest.settings import Settings
     from gpuprof._results.result import BenchResult
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -47,17 +47,22 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
     out = _Lines(reporter)
     if records or results.problems or results.notes:
         reporter.section(_title(records), sep="-", yellow=True)
-    view = results.settings.view
+    view = results.settings
     for group, members in columns.grouped(records, view):
         if group is not None:
             out.line(f"group {shown_text(group)}")
         _table(members, out, view)
         out.line("")
     measured = [record.result for record in records]
-    reasons, notes = _remarks(records)
-    warnings = reasons + warnings_of(measured) + notes
+    judged = [(record.data["key"], record.decision) for record in records if record.decision]
+    notes = [f"note: {text}" for text in remarks_of(judged)]
+    warnings = [
+        *reasons_of(judged, _UNDECIDED, results.settings.compare),
+        *warnings_of(measured),
+        *notes,
+    ]
     for text in warnings[:_MAX_WARNINGS]:
-        out.line(text)
+        out.line(shown_text(text))
     if len(warnings) > _MAX_WARNINGS:
         out.line(f"... and {len(warnings) - _MAX_WARNINGS} more warnings")
     if reporter.verbosity > 0:
@@ -93,29 +98,7 @@ def _counts(records: Sequence[Record]) -> str:
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
 
 
-def _remarks(records: Sequence[Record]) -> tuple[list[str], list[str]]:
-    """Return why tests are undecided or take more of a thing, and the warnings of the decisions.
-
-    Each text is there once, with its tests.
-    """
-    reasons: dict[tuple[str, str], list[str]] = {}
-    notes: dict[tuple[str, str], list[str]] = {}
-    for record in records:
-        decision, key = record.decision, record.data["key"]
-        if decision is None:
-            continue
-        told = [decision] if decision.verdict in _UNDECIDED else []
-        for each in (*told, *decision.grown):
-            reasons.setdefault((each.verdict.name, each.rule), []).append(key)
-        for text in notes_of(decision):
-            notes.setdefault(("note:", text), []).append(key)
-    return (
-        [shown_text(f"{head} {', '.join(keys)}: {text}") for (head, text), keys in reasons.items()],
-        [f"{head} {', '.join(keys)}: {text}" for (head, text), keys in notes.items()],
-    )
-
-
-def _table(records: Sequence[Record], out: _Lines, view: View) -> None:
+def _table(records: Sequence[Record], out: _Lines, view: Settings) -> None:
     names = columns.names_of(records, view.names)
     lines = [
         {"benchmark": name, **columns.line(record, view, out.bars(record.result))}

@@ -17,7 +17,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -133,14 +133,26 @@ class Baselines:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / _LOCK) as lock:
                 if not lock.acquire(LOCK_TIMEOUT_S):
-                    held = f"locked by another process for {LOCK_TIMEOUT_S:g} seconds"
-                    message = f"{folder / _LOCK} is {held}"
-                    raise BaselineError(message)
+                    raise _held(folder / _LOCK)
                 runs = read(path) if os.path.lexists(path) else []
                 _write(path, encode(_kept([*runs, run])))
         except OSError as error:
             raise _failed(path, "written", error) from error
         return path
+
+    def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
+        """Remove the runs that were made at these times, and return them; errors as of `append`."""
+        path = self._folder / check_name(name) / f"{machine_key}.json"
+        try:
+            with FileLock(path.parent / _LOCK) as lock:
+                if not lock.acquire(LOCK_TIMEOUT_S):
+                    raise _held(path.parent / _LOCK)
+                runs = read(path)
+                kept = [run for run in runs if run.created not in created]
+                _write(path, encode(kept))
+        except OSError as error:
+            raise _failed(path, "written", error) from error
+        return [run for run in runs if run.created in created]
 
     def runs(self, name: str) -> dict[str, list[Run]]:
         """Return the runs of a baseline by kind of machine, the oldest first.
@@ -193,6 +205,10 @@ def _write(path: Path, data: bytes) -> None:
     replace_file(path, data)
 
 
+def _held(path: Path) -> BaselineError:
+    return BaselineError(f"{path} is locked by another process for {LOCK_TIMEOUT_S:g} seconds")
+
+
 def _failed(path: Path, what: str, error: OSError) -> BaselineError:
     return BaselineError(f"{path} cannot be {what}: {error.strerror or error}")
 
@@ -213,7 +229,11 @@ def load_kind(path: str | Path) -> tuple[str, list[Run]]:
     Anything else is a BaselineError that says what is wrong and where.
     """
     path = Path(path)
-    data = load_data(path)
+    return kind_of(path, load_data(path))
+
+
+def kind_of(path: Path, data: Any) -> tuple[str, list[Run]]:
+    """Do as `load_kind`, with what `load_data` has read of the file."""
     try:
         kind = data.get("format") if isinstance(data, dict) else None
         if kind == FORMAT:

@@ -152,23 +152,39 @@ def judge_instructions(base: _Runs, new: _Runs) -> Decision | None:
     return _INSTRUCTIONS.decide(base, new)
 
 
-def with_instructions(
+def beside_time(
     decision: Decision,
-    found: Decision | None,
+    base: _Runs,
+    new: _Runs,
     *,
+    memory_threshold: float | None = None,
+    repeated: bool = False,
     decides: bool = False,
-    missing: str = "",
 ) -> Decision:
-    """Add what is said of the instructions to a decision on the time.
+    """Add the decisions on the memory, the launches and the instructions to one on the time.
 
-    A SLOW with unchanged instructions gets a note. Where the instructions decide, it is SAME, with
-    the time's sentence as the note; where they cannot, because they are `missing`, that is noted.
+    Where the new runs are a measurement that was `repeated`, the smallest peak and the fewest
+    instructions count: what comes on top of that is chance. A SLOW with unchanged instructions gets
+    a note. Where the instructions decide on the CPU clock, it is SAME then, with the time's
+    sentence as the note; where they cannot, because they are missing, that is noted.
     """
-    decision = replace(decision, instructions=found)
+    least = fewest = new
+    if repeated:
+        peaks = [run for run in new if _peak(run) is not None]
+        least = [min(peaks, key=lambda run: _peak(run) or 0, default=new[-1])]
+        fewest = [min(reversed(new), key=lambda run: _instructions(run) or math.inf)]
+    found = judge_instructions(base, fewest)
+    decision = replace(
+        decision,
+        memory=judge_memory(base, least, threshold=memory_threshold),
+        launches=judge_launches(base, new),
+        instructions=found,
+    )
+    decides = decides and new[-1].clock == "cpu"
     note = ""
     if found is None or found.ratio is None or found.floor is None:
         if decides and decision.base is not None:
-            why = (found and found.rule) or missing or "they were not counted"
+            why = (found and found.rule) or _missing(fewest[-1]) or "they were not counted"
             note = f"the time decides, not the instructions: {why}"
     elif decision.verdict is Verdict.SLOW and abs(found.ratio - 1.0) <= found.floor:
         note = UNCHANGED
@@ -178,13 +194,7 @@ def with_instructions(
     return replace(decision, warnings=(*decision.warnings, note)) if note else decision
 
 
-def fewest(runs: _Runs) -> BenchResult:
-    """Return the run with the fewest instructions; the last one if none has any."""
-    counted = [run for run in runs if _instructions(run)]
-    return min(counted, key=lambda run: _instructions(run) or 0.0, default=runs[-1])
-
-
-def missing_reason(run: BenchResult) -> str:
+def _missing(run: BenchResult) -> str:
     """Say why a run has no instructions; empty if it has them, or is not on the CPU's clock."""
     found = run.instructions
     return "" if found is None or found.per_call else f"they were not counted: {found.reason}"
@@ -277,5 +287,5 @@ _INSTRUCTIONS = _Kind(
     _instructions,
     {"cpu": "CPU", "python": "Python"},
     _more_instructions,
-    reason=missing_reason,
+    reason=_missing,
 )

@@ -1,7 +1,4 @@
-"""What a comparison says: a verdict, and the figures and the sentence that it rests on.
-
-Plain data without NumPy, so that code that only shows or stores decisions imports nothing else.
-"""
+"""What a comparison says: a verdict, and the figures and the sentence that it rests on."""
 
 from __future__ import annotations
 

@@ -1,13 +1,19 @@
-"""Which stored runs can be compared, and what else changed between them."""
+"""Which stored runs can be compared, what changed between them, and what the machine did."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from gpuprof._common.units import percent, percent_change
 from gpuprof._results.result import BenchResult
+from gpuprof._results.statistics import median
 
 MIN_SAMPLES = 30
 MOST_TIMES_AS_MANY_CALLS = 2  # a neighbouring power of 2 may be chosen by chance
+_MOST_LOST = 0.95
+_WORTH_SAYING = 0.05
+_SLEEPS = 0.05  # of the calls, in which a thread that only computes may give up the CPU
 
 
 def difference(base: BenchResult, new: BenchResult) -> str | None:
@@ -68,3 +74,50 @@ def why_unusable(side: str, runs: Sequence[BenchResult]) -> str:
     if most < MIN_SAMPLES:
         return f"the {side} has {most} samples; a verdict needs {MIN_SAMPLES}"
     return f"the {side} has a median that is not above 0: the work is too short for the clock"
+
+
+def took_longer(run: BenchResult, *, of_loop: bool = False) -> float | None:
+    """Return by how much the machine made the run's median longer; None if that is not recorded.
+
+    Waiting for a CPU makes a sample longer by at most the share of time that the thread waited, and
+    at most the share that it was on no CPU: a function that sleeps is on none, and waits for none.
+    Everything else slows down the reference loop too, which is all there is with `of_loop`.
+    """
+    noise = run.noise
+    if noise.get("loop_ms", 0.0) <= 0.0:
+        return None
+    lost = 0.0 if of_loop else min(max(_waited(run), _stolen(run)), _MOST_LOST)
+    return math.log(noise["loop_ms"]) - math.log1p(-lost)
+
+
+def in_words(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> str:
+    """Describe what the machine did in the new runs but not in those of the baseline."""
+    said = []
+    for what, share in (
+        ("the thread waited for a CPU", _waited),
+        ("the host of this virtual machine took the CPU", _stolen),
+    ):
+        old, now = (median([share(run) for run in runs]) for runs in (base, new))
+        if now - old > _WORTH_SAYING:
+            said.append(f"{what} for {percent(now)} of a sample, before for {percent(old)}")
+    old, now = (median([run.noise["loop_ms"] for run in runs]) for runs in (base, new))
+    if abs(now / old - 1.0) > _WORTH_SAYING or not said:
+        said.append(f"a loop that is always the same took {percent_change(now / old)} time")
+    switches = median([run.noise.get("switches_per_s", 0.0) for run in new])
+    if switches >= 1.0:
+        said.append(f"{switches:,.0f} involuntary context switches a second")
+    return ", ".join(said)
+
+
+def gives_up_the_cpu(run: BenchResult) -> bool:
+    """Return whether the function sleeps or waits for something else than a CPU, or may do so."""
+    calls = run.count * run.calls_per_sample
+    return run.noise.get("sleeps_per_s", math.inf) * run.duration_s > _SLEEPS * calls
+
+
+def _waited(run: BenchResult) -> float:
+    return min(run.noise.get("waited", 0.0), run.noise.get("off_cpu", 0.0))
+
+
+def _stolen(run: BenchResult) -> float:
+    return run.noise.get("stolen", 0.0)

@@ -19,14 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from gpuprof._common.text import plural
 from gpuprof._common.units import percent, percent_change, ratio_text
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
-from gpuprof._results.noise_floor import P_LIMIT, TICKS, exp
-from gpuprof._results.statistics import CONFIDENCE
+from gpuprof._results.statistics import CONFIDENCE, P_LIMIT, TICKS, exp
 
 MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
 MIN_PAIRS = 8
@@ -35,14 +33,8 @@ THRESHOLD = 0.02
 _TRIMMED = 0.2  # of the pairs, at each end
 
 
-class _Estimate(NamedTuple):
-    """Of the ratio, as logarithms; the text begins with what it is of."""
-
-    middle: float
-    low: float
-    high: float
-    p_value: float
-    of: str
+# Of the logarithm of the ratio: its middle, its interval, the p value, and a text of what it is.
+_Estimate = tuple[float, float, float, float, str]
 
 
 def judge_paired(
@@ -67,7 +59,7 @@ def judge_paired(
             f"{len(logs)} rounds{as_few if independent < len(logs) else ''} the {confidence:.0%} "
             f"interval of the ratio, {exp(low):.4f} to {exp(high):.4f}"
         )
-        return _Estimate(statistics.median(logs), low, high, statistics.sign_test(logs), of)
+        return statistics.median(logs), low, high, statistics.sign_test(logs), of
 
     few = f"{len(base_ms)} rounds; an interval of the ratio needs {MIN_ROUNDS}"
     few = few if len(base_ms) < MIN_ROUNDS else ""
@@ -100,7 +92,7 @@ def _judge_processes(
             f"{len(logs)} pairs of runs the {CONFIDENCE:.0%} interval of the ratio, "
             f"{ratio_text(exp(low), exp(high))}"
         )
-        return _Estimate(middle, low, high, p_value, of)
+        return middle, low, high, p_value, of
 
     few = f"{plural(len(base_ms), 'pair')} of runs; a verdict needs {MIN_PAIRS}"
     few = few if len(base_ms) < MIN_PAIRS else ""
@@ -133,12 +125,12 @@ def _judge(
     if few:
         ratio = exp(statistics.median(logs))
         return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=few)
-    found = estimate(logs, base, new)
+    middle, low, high, p_value, of = estimate(logs, base, new)
     floor = max(threshold, TICKS * tick / min(base, new))
-    verdict, how = verdict_of_interval(found.low, found.high, math.log1p(floor))
-    ratio, interval = exp(found.middle), (exp(found.low), exp(found.high))
-    rule = f"takes {percent_change(ratio)} time; over {found.of}, is {how} 1 ± {percent(floor)}"
-    return Decision(verdict, base, new, ratio, interval, floor, found.p_value, count, rule)
+    verdict, how = verdict_of_interval(low, high, math.log1p(floor))
+    ratio, interval = exp(middle), (exp(low), exp(high))
+    rule = f"takes {percent_change(ratio)} time; over {of}, is {how} 1 ± {percent(floor)}"
+    return Decision(verdict, base, new, ratio, interval, floor, p_value, count, rule)
 
 
 def judge_processes_all(

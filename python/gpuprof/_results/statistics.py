@@ -6,26 +6,31 @@ k of n fall on one side of it, which has a binomial probability. That holds for 
 and is exact for a continuous one. A clock with a tick makes many samples equal; the interval is
 never narrower than a tick. Successive samples are often correlated, and then say less than
 independent ones: the interval is that of `independent_count` samples.
-
-NumPy and SciPy are imported by the tests that need them, when they are called.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 
-from gpuprof._common.imports import need
 from gpuprof._common.quantiles import quantile
 
 CONFIDENCE = 0.95
+P_LIMIT = 0.01  # of a verdict
+TICKS = 2.0  # of the clock, that a change must be larger than
 # With fewer, not even the smallest and the largest sample hold the median in 95 of 100 cases.
 MIN_FOR_INTERVAL = 6
 _MIN_FOR_CORRELATION = 12
 _LEAST_SHARE = 0.2  # of values above the median, or below
 _BEYOND_CHANCE = 2.5  # standard deviations
+
+
+def exp(power: float) -> float:
+    """Return e to that power, clamped to what a float holds: files may hold any numbers."""
+    return math.exp(min(max(power, -700.0), 700.0))
 
 
 def median(values: Sequence[float]) -> float:
@@ -144,21 +149,19 @@ def median_interval(
 def mann_whitney(base: Sequence[float], new: Sequence[float]) -> float:
     """Return the two-sided p value of the Mann-Whitney test, in its normal approximation.
 
-    It is that of ``scipy.stats.mannwhitneyu``, which takes a second to import and is meant for
-    arrays of tests. Ties are corrected for. With 30 samples on both sides it is close.
+    It is that of ``scipy.stats.mannwhitneyu``. Ties are corrected for. With 30 samples on both
+    sides it is close.
     """
-    numpy, special = (need(each, "a verdict on stored runs") for each in ("numpy", "scipy.special"))
-    old, now = numpy.asarray(base, dtype=float), numpy.asarray(new, dtype=float)
-    ordered = numpy.sort(numpy.concatenate([old, now]))
-    # Twice the rank, so that equal ones in the middle of their ranks stay whole numbers.
-    ranks = ordered.searchsorted(now, "left") + ordered.searchsorted(now, "right") + 1
-    excess = ranks.sum() / 2 - now.size * (ordered.size + 1) / 2
-    ties = numpy.unique(ordered, return_counts=True)[1].astype(float)
-    tied = (ties**3 - ties).sum() / (ordered.size * (ordered.size - 1.0))
-    variance = old.size * now.size / 12 * (ordered.size + 1 - tied)
+    old, now, every = len(base), len(new), sorted([*base, *new])
+    count = len(every)
+    # The middle of the ranks that equal samples share.
+    ranks = (bisect_left(every, each) + bisect_right(every, each) + 1 for each in new)
+    excess = abs(sum(ranks) / 2 - now * (count + 1) / 2)
+    tied = sum(ties**3 - ties for ties in Counter(every).values()) / (count * (count - 1))
+    variance = old * now / 12 * (count + 1 - tied)
     if variance <= 0.0:  # all samples are equal
         return 1.0
-    return min(1.0, 2.0 * float(special.ndtr((0.5 - abs(excess)) / math.sqrt(variance))))
+    return min(1.0, math.erfc((excess - 0.5) / math.sqrt(2 * variance)))
 
 
 def sign_test(logs: Sequence[float]) -> float:
@@ -167,28 +170,6 @@ def sign_test(logs: Sequence[float]) -> float:
     count = above + below
     ways = sum(math.comb(count, k) for k in range(min(above, below) + 1))
     return min(1.0, 2 * ways / (1 << count))
-
-
-def runs_test(flags: Sequence[bool]) -> float:
-    """Return the chance that flags in random order lie together in as few runs, or fewer.
-
-    Exact, one-sided: A. Wald and J. Wolfowitz, "On a test whether two samples are from the same
-    population", Annals of Mathematical Statistics 11 (1940).
-    """
-    count, true = len(flags), sum(flags)
-    false = count - true
-    if not true or not false:
-        return 1.0
-    runs = 1 + sum(one != other for one, other in pairwise(flags))
-    ways = 0
-    for each in range(2, runs + 1):
-        half = each // 2
-        if each % 2:
-            ways += math.comb(true - 1, half) * math.comb(false - 1, half - 1)
-            ways += math.comb(true - 1, half - 1) * math.comb(false - 1, half)
-        else:
-            ways += 2 * math.comb(true - 1, half - 1) * math.comb(false - 1, half - 1)
-    return ways / math.comb(count, true)
 
 
 def student_p(t: float, freedom: int) -> float:

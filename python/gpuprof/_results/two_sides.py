@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
 from gpuprof._common.records import Record, head
 from gpuprof._common.text import output_text, plain_data, plural
+from gpuprof._results.advice import advice
 from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Decision, Verdict
 
@@ -78,12 +79,13 @@ class Comparison(Record):
     only_in_new: tuple[str, ...]
     notes: tuple[str, ...] = ()
     names: tuple[str, str] = ("base", "new")
+    baseline: str | None = None  # what the base is saved as
     facts: tuple[str, ...] = ()  # below the two sides
     data: Mapping[str, Any] = field(default_factory=dict)  # more members for the JSON
 
     _HEAD = head("gpuprof-run-comparison", unit="ms")
     _MEMBERS = (*_HEAD, "base", "new", "verdicts", "only_in_base", "only_in_new", "notes", "rows")
-    _NEWER = frozenset({"names", "facts", "data"})  # which no file has
+    _NEWER = frozenset({"names", "baseline", "facts", "data"})  # which no file has
 
     @property
     def verdicts(self) -> Counter[Verdict]:
@@ -109,44 +111,71 @@ class Comparison(Record):
 
     def reasons(self) -> list[str]:
         """Return why, for each line whose verdict needs a reason."""
-        reasons = []
-        for line in self.rows:
-            decision, name = line.decision, self._called(line)
-            if decision.verdict in _EXPLAINED:
-                reasons.append(f"{decision.verdict} {name}: {decision.rule}")
-            reasons += [f"{each.verdict} {name}: {each.rule}" for each in decision.grown]
-        return reasons
+        return reasons_of(self._decisions(), _EXPLAINED, self.baseline)
 
     def remarks(self) -> list[str]:
         """Return each warning once with the benchmarks it is about, and what was not compared."""
-        concerned: dict[str, list[str]] = {}
-        for line in self.rows:
-            for note in notes_of(line.decision):
-                concerned.setdefault(note, []).append(self._called(line))
-        remarks = []
-        for warning, names in concerned.items():
-            everybody = len(names) == len(self.rows)
-            remarks.append(warning if everybody else f"{_some(names)}: {warning}")
+        remarks = remarks_of(self._decisions())
         for side, only in zip(self.names, (self.only_in_base, self.only_in_new), strict=True):
             if only:
                 remarks.append(f"only in {side}: {_some(only)}")
         return [*remarks, *self.notes]
 
-    def _called(self, line: Line) -> str:
-        others = sum(other.name == line.name for other in self.rows)
-        return line.name if others == 1 else f"{line.name} ({line.machine})"
+    def _decisions(self) -> list[tuple[str, Decision]]:
+        names = Counter(line.name for line in self.rows)
+        return [
+            (line.name if names[line.name] == 1 else f"{line.name} ({line.machine})", line.decision)
+            for line in self.rows
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON. `names` and `facts` are not in it."""
+        """Return it as plain data, for JSON. `names`, `baseline` and `facts` are not in it."""
         counts = {verdict.value: self.verdicts[verdict] for verdict in Verdict}
         more: dict[str, Any] = plain_data(self.data)
         return super().to_dict() | {"verdicts": counts} | more
 
     @classmethod
     def _read(cls, where: str, data: object) -> Self:
-        """Build one without `names`, `facts` and `data`."""
+        """Build one without `names`, `baseline`, `facts` and `data`."""
         found = checks.mapping(where, data)
         return super()._read(where, {name: found[name] for name in cls._MEMBERS if name in found})
+
+
+def reasons_of(
+    decisions: Sequence[tuple[str, Decision]],
+    explained: Collection[Verdict],
+    baseline: str | None = None,
+) -> list[str]:
+    """Return why, for the names whose verdict is to be explained, and what there is more of.
+
+    With the name of the `baseline` each first one has what to type next.
+    """
+    reasons: dict[tuple[str, str], list[str]] = {}
+    said: dict[tuple[str, str], str] = {}
+    for name, decision in decisions:
+        told = [decision] if decision.verdict in explained else []
+        for each in (*told, *decision.grown):
+            key = str(each.verdict), each.rule
+            reasons.setdefault(key, []).append(name)
+            if baseline is not None and each is decision and key not in said:
+                said[key] = advice(decision, name, baseline)
+    return [
+        f"{verdict} {_some(names)}: {rule}" + (f"; {next_}" if (next_ := said.get(key)) else "")
+        for key, names in reasons.items()
+        for verdict, rule in [key]
+    ]
+
+
+def remarks_of(decisions: Sequence[tuple[str, Decision]]) -> list[str]:
+    """Return each warning once, with the names that it is about where these are not all."""
+    concerned: dict[str, list[str]] = {}
+    for name, decision in decisions:
+        for note in notes_of(decision):
+            concerned.setdefault(note, []).append(name)
+    return [
+        note if len(names) == len(decisions) else f"{_some(names)}: {note}"
+        for note, names in concerned.items()
+    ]
 
 
 def _some(names: Sequence[str]) -> str:

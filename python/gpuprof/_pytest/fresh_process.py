@@ -1,0 +1,115 @@
+"""Measures a test once more, in a pytest of its own that runs this one test.
+
+The addresses, the hash seed and often the clock states of a process last as long as it does, so a
+second measurement in the same process repeats what disturbed the first.
+
+The new process gets the arguments of this one, without the files to test and without those that
+write reports. Where it cannot run the test, such as without a second place on the GPU, `measure`
+raises `NotMeasured`, and the caller measures in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpuprof._pytest.settings import RESULT_FILE
+from gpuprof._results.baselines import load_kind
+from gpuprof.errors import BaselineError
+
+if TYPE_CHECKING:
+    from gpuprof._results.result import BenchResult
+
+_LIMIT_S = 600.0
+_SHOWN = 300  # characters of what a process said that failed
+# Options that write files or send results; each takes a value, or none, in the same argument or
+# in the next one.
+_REPORTS = ("--junit", "--report-log", "--html", "--json-report", "--alluredir", "--csv", "--md")
+_OF_THE_PARENT = ("PYTEST_XDIST_", "PYTEST_CURRENT_TEST", "COV_CORE_")
+
+
+class NotMeasured(Exception):
+    """The process gave no result; the text says why."""
+
+
+@dataclass(frozen=True)
+class FreshProcess:
+    """What it takes to run one test in a process of its own."""
+
+    config: pytest.Config
+    item: pytest.Item
+    key: str
+
+    def measure(self) -> BenchResult:
+        """Run the test and return what it measured; raises `NotMeasured`."""
+        with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
+            file = Path(folder) / "result.json"
+            self._run(folder, file)
+            try:
+                (run,) = load_kind(file)[1]
+                return run.results[self.key]
+            except (BaselineError, KeyError, ValueError) as error:
+                message = f"the test measured nothing in a process of its own: {error}"
+                raise NotMeasured(message) from error
+
+    def _run(self, folder: str, file: Path) -> None:
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(_OF_THE_PARENT)}
+        variables |= {RESULT_FILE: str(file), "COVERAGE_FILE": str(Path(folder) / "coverage")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *self._arguments(folder)],
+            cwd=self.config.invocation_params.dir,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            message = f"a process of its own did not end in {_LIMIT_S:.0f} s"
+            raise NotMeasured(message) from error
+        finally:
+            with suppress(ProcessLookupError):  # also what it has started
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.returncode != 0:
+            last = " ".join(said.split())[-_SHOWN:]
+            message = f"a process of its own ended with {process.returncode}: {last}"
+            raise NotMeasured(message)
+
+    def _arguments(self, folder: str) -> list[str]:
+        """Return the arguments of a pytest that runs the test alone and reports nothing."""
+        loaded = self.config.pluginmanager.hasplugin
+        path, _, rest = self.item.nodeid.partition("::")
+        found = [*self._given(), f"{self.config.rootpath / path}::{rest}"]
+        found += ["-o", f"cache_dir={folder}/cache", "--basetemp", f"{folder}/tmp"]
+        if loaded("xdist"):
+            found += ["-n", "0"]
+        if loaded("_cov"):
+            found += ["--cov-report="]
+        return found
+
+    def _given(self) -> Iterator[str]:
+        """Yield this session's own arguments, without tests and without reports."""
+        worker = getattr(self.config, "workerinput", {})
+        given = worker.get("mainargv", ["", *self.config.invocation_params.args])[1:]
+        tests = {*self.config.args, *(getattr(self.config.option, "file_or_dir", None) or ())}
+        value_of_report = False
+        for each in map(str, given):
+            is_report = each.startswith(_REPORTS)
+            if not (is_report or value_of_report or each in tests):
+                yield each
+            value_of_report = is_report and "=" not in each
