@@ -40,21 +40,22 @@ struct CaptureProgress {
   std::string last_kernel;  // mangled; empty where none of the newest nodes is a kernel
 };
 
-// Every pair of events that scopes and timers have made nodes of a graph.
-using EventsInGraph = std::vector<std::shared_ptr<const timing::GraphEvents>>;
+// gpuprof's events that are recorded or waited for by nodes of a graph; one may be there twice.
+using EventsInGraph = std::vector<std::shared_ptr<const timing::OwnEvent>>;
 
-// What end() returns: the graph, which is the caller's, its events, the complete spans, and which
-// scope each node is in.
+// Destroys a graph. Breaks no capture.
+struct DiscardGraph {
+  void operator()(void* graph) const noexcept;
+};
+
+// What end() returns: the graph, its events, the complete spans, and which scope each node is in.
 struct CapturedParts {
-  void* graph = nullptr;
   EventsInGraph events;
   std::vector<timing::SampleRef> timers;
   NodeLabels labels;
-  timing::EventClock* clock = nullptr;  // of the context that was captured
+  timing::EventClock* clock = nullptr;        // of the context that was captured
+  std::unique_ptr<void, DiscardGraph> graph;  // last, to be destroyed before its events
 };
-
-// Destroys a graph that nobody owns. Never throws; breaks no capture.
-void discard_graph(void* graph) noexcept;
 
 class Capture {
  public:
@@ -94,8 +95,8 @@ class Capture {
   // The lines of the driver's log since the capture began.
   [[nodiscard]] std::vector<driver::LogLine> log() const;
 
-  // Keep events that become nodes, and a span whose two events are nodes.
-  void add_events(const std::shared_ptr<const timing::GraphEvents>& events);
+  // Keep an event of nodes, and a span whose two events are nodes.
+  void add_event(const std::shared_ptr<const timing::OwnEvent>& event);
   void add_timer(timing::Sample& sample);
 
   // Note a scope that is entered or left on one of the capture's streams. Never throw: nodes whose

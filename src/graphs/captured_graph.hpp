@@ -31,6 +31,8 @@ struct Table;
 
 namespace gpuprof::graphs {
 
+using gpuprof::GraphMemory;
+
 struct LaunchEvent;
 
 // Runs the launches of graphs that share memory one after the other, in the order of the calls.
@@ -73,12 +75,6 @@ struct UpdateRefusal {
   std::int64_t node_of_other = -1;
 };
 
-// Device memory taken, in bytes; negative where it is not known.
-struct GraphMemory {
-  std::int64_t instantiate = -1;
-  std::int64_t upload = -1;
-};
-
 // Something that launches of a graph need. `release(what)` is called at most once, on any thread;
 // null is nothing.
 struct Payload {
@@ -112,9 +108,9 @@ enum class LaunchResult : std::uint8_t {
 
 class CapturedGraph {
  public:
-  // Takes ownership of `parts.graph`, unless it is `borrowed`. Without `parts.clock` the context is
-  // that of `stream`, or of device `ordinal`.
-  CapturedGraph(CapturedParts parts, bool borrowed, std::uintptr_t stream, int ordinal,
+  // Of `parts.graph`, or of a `borrowed` one, which stays its framework's. Without `parts.clock`
+  // the context is that of `stream`, or of device `ordinal`.
+  CapturedGraph(CapturedParts parts, void* borrowed, std::uintptr_t stream, int ordinal,
                 GraphTimers keeping);
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;

@@ -29,10 +29,7 @@ struct OpenCaptures {
   std::vector<std::weak_ptr<Capture>> captures;
 };
 
-OpenCaptures& registry() {
-  static OpenCaptures& storage = *new OpenCaptures;
-  return storage;
-}
+OpenCaptures& registry() { return driver::immortal<OpenCaptures>(); }
 const bool open_captures_fork_hook = (registry(), true);  // a child may not make it
 
 // Whether the locals of this thread are destroyed; a capture that begins later ends with its
@@ -82,11 +79,10 @@ timing::CaptureClaim claim(unsigned long long id) noexcept {
   }
 }
 
-void keep(unsigned long long id,
-          const std::shared_ptr<const timing::GraphEvents>& events) noexcept {
+void keep(unsigned long long id, const std::shared_ptr<const timing::OwnEvent>& event) noexcept {
   try {
-    if (const std::shared_ptr<Capture> capture = find_open(id)) capture->add_events(events);
-  } catch (...) {  // out of memory: they live as long as the sample
+    if (const std::shared_ptr<Capture> capture = find_open(id)) capture->add_event(event);
+  } catch (...) {  // out of memory: it lives as long as its reader
   }
 }
 
@@ -307,7 +303,7 @@ CapturedParts Capture::end() {
   }
   CUgraph graph = nullptr;
   check(end_for_sure(table, stream_, graph), "cuStreamEndCapture");
-  parts.graph = graph;
+  parts.graph.reset(graph);
   return parts;
 }
 
@@ -368,9 +364,9 @@ void Capture::add_timer(timing::Sample& sample) {
   timers_.push_back(std::move(reference));
 }
 
-void Capture::add_events(const std::shared_ptr<const timing::GraphEvents>& events) {
+void Capture::add_event(const std::shared_ptr<const timing::OwnEvent>& event) {
   const std::lock_guard lock(registry().mutex);
-  events_.push_back(events);
+  events_.push_back(event);
 }
 
 std::vector<driver::LogLine> Capture::log() const { return driver::log_since(log_from_); }
@@ -395,9 +391,9 @@ void own_captured_scopes() noexcept {
   timing::set_capture_owner({&claim, &keep, &recorded, &scope_entered, &scope_left});
 }
 
-void discard_graph(void* graph) noexcept {
+void DiscardGraph::operator()(void* graph) const noexcept {
   const Table* table = driver::loaded_or_null();
-  if (graph == nullptr || table == nullptr) return;
+  if (table == nullptr) return;
   if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
   const driver::RelaxedCapture relaxed(*table);
   table->cuGraphDestroy(as_graph(graph));

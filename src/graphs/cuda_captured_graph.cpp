@@ -25,6 +25,11 @@ std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
   return found == nodes.end() ? -1 : found - nodes.begin();
 }
 
+std::optional<std::uint64_t> taken(std::int64_t before, std::int64_t after) noexcept {
+  if (after < 0 || before < after) return std::nullopt;  // not known, or others let go of more
+  return static_cast<std::uint64_t>(before - after);
+}
+
 struct Contents {
   std::size_t nodes = 0;
   bool has_host_nodes = false;
@@ -47,44 +52,40 @@ void count(const Table& table, CUgraph graph, Contents& found) {
 
 // A CUgraph, destroyed with its last owner unless it is borrowed.
 struct CapturedGraph::Handle {
-  Handle(void* of_graph, bool is_borrowed, EventsInGraph of_nodes, NodeLabels with_labels)
-      : graph(of_graph),
-        borrowed(is_borrowed),
-        events(std::move(of_nodes)),
-        labels(std::move(with_labels)) {}
+  Handle(CapturedParts& parts, void* borrowed)
+      : owned(std::move(parts.graph)),
+        graph(owned ? owned.get() : borrowed),
+        events(std::move(parts.events)),
+        labels(std::move(parts.labels)) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    // A graph outlives its context; executable graphs do not.
-    if (!borrowed && generation == driver::fork_generation()) discard_graph(graph);
+    // Before its events. A graph outlives its context; executable graphs do not.
+    if (generation == driver::fork_generation()) {
+      owned.reset();
+    } else {
+      [[maybe_unused]] void* const leaked = owned.release();  // the parent's
+    }
   }
 
+  std::unique_ptr<void, DiscardGraph> owned;  // null for one that is borrowed
   void* const graph;
-  const bool borrowed;
   const EventsInGraph events;  // recorded by its nodes, and by those of its executable graphs
   const NodeLabels labels;
   const std::uint32_t generation = driver::fork_generation();
 };
 
-CapturedGraph::CapturedGraph(CapturedParts parts, bool borrowed, std::uintptr_t stream, int ordinal,
-                             GraphTimers keeping)
+CapturedGraph::CapturedGraph(CapturedParts parts, void* borrowed, std::uintptr_t stream,
+                             int ordinal, GraphTimers keeping)
     : generation_(driver::fork_generation()),
       order_(std::make_shared<LaunchOrder>()),
       spans_({}, keeping, nullptr, {}) {
   const Table& table = driver::ready();
-  void* graph = parts.graph;
-  try {
-    clock_ = parts.clock;
-    if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
-    device_ = clock_->ordinal();
-    graph_ =
-        std::make_shared<Handle>(graph, borrowed, std::move(parts.events), std::move(parts.labels));
-    source_ = graph_;
-  } catch (...) {
-    if (!graph_ && !borrowed) discard_graph(graph);
-    throw;
-  }
-  spans_ = GraphSpans(std::move(parts.timers), keeping, graph, graph_->events);
+  clock_ = parts.clock;
+  if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
+  device_ = clock_->ordinal();
+  source_ = graph_ = std::make_shared<Handle>(parts, borrowed);
+  spans_ = GraphSpans(std::move(parts.timers), keeping, graph_->graph, graph_->events);
   clock_->hold();
 }
 
@@ -232,7 +233,7 @@ GraphMemory CapturedGraph::memory() {
   // A graph that allocates can have one executable copy only (801): not known then.
   if (status == CUDA_ERROR_NOT_SUPPORTED) return memory_;
   check(status, "cuGraphInstantiateWithFlags");
-  if (before >= 0 && after >= 0) memory_.instantiate = before - after;
+  memory_.instantiate = taken(before, after);
   return memory_;
 }
 
@@ -256,8 +257,7 @@ void CapturedGraph::upload(std::uintptr_t stream) {
   const std::int64_t before = free_memory();
   check(table.cuGraphUpload(as_exec(exec_), as_stream(stream)), "cuGraphUpload");
   uploaded_.store(true, std::memory_order_relaxed);
-  const std::int64_t after = free_memory();
-  if (before >= 0 && after >= 0) memory_.upload = before - after;
+  memory_.upload = taken(before, free_memory());
 }
 
 // With both locks held. Checks what an update cannot change and the driver does not refuse.

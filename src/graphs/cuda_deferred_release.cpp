@@ -46,10 +46,7 @@ struct Waiting {
   std::atomic<bool> any{false};
 };
 
-Waiting& waiting() {
-  static Waiting& storage = *new Waiting;
-  return storage;
-}
+Waiting& waiting() { return driver::immortal<Waiting>(); }
 const bool deferred_release_fork_hook = (waiting(), true);  // a child may not make it
 
 void leak(Entry& entry) noexcept {

@@ -42,10 +42,7 @@ struct Scalars {
   std::unordered_set<const DeviceScalar*> all;
 };
 
-Scalars& scalars_alive() {
-  static Scalars& storage = *new Scalars;
-  return storage;
-}
+Scalars& scalars_alive() { return driver::immortal<Scalars>(); }
 const bool scalars_alive_fork_hook = (scalars_alive(), true);  // a child may not make it
 
 driver::EventAccess access_to(EventClock& clock) {
@@ -77,6 +74,22 @@ class Mark {
   std::optional<LaunchEvent> own_;
 };
 
+// A stream of our own: what was queued on the user's meanwhile is not waited for, and a capture
+// that has begun there is not met.
+struct ReadStream {
+  explicit ReadStream(const Table& of) : table(of) {
+    check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  }
+  ReadStream(const ReadStream&) = delete;
+  ReadStream& operator=(const ReadStream&) = delete;
+  ~ReadStream() {
+    if (driver::blocked.load(std::memory_order_relaxed) == 0) table.cuStreamDestroy(stream);
+  }
+
+  const Table& table;
+  CUstream stream = nullptr;
+};
+
 }  // namespace
 
 struct DeviceScalar::Reading::State {
@@ -106,14 +119,12 @@ std::uint64_t DeviceScalar::Reading::fetch() {
   const Table& table = driver::ready();
   access_to(state_->clock);
   const driver::CurrentContext current(table, state_->clock.context());
-  // A stream of our own: what was queued on the user's meanwhile is not waited for, and a capture
-  // that has begun there is not met.
-  const CUstream stream = scalars::copy_stream(table, state_->clock);
   const driver::RelaxedCapture relaxed(table);
+  const ReadStream on(table);
   std::uint64_t bits = 0;
-  check(table.cuMemcpyDtoHAsync(&bits, state_->address, state_->bytes, stream),
+  check(table.cuMemcpyDtoHAsync(&bits, state_->address, state_->bytes, on.stream),
         "cuMemcpyDtoHAsync");
-  check(table.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  check(table.cuStreamSynchronize(on.stream), "cuStreamSynchronize");
   return bits;
 }
 

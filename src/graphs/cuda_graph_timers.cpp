@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "driver/cuda_events.hpp"
@@ -60,6 +61,7 @@ GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, voi
 void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   const driver::Table& table = driver::ready();
   std::unordered_map<void*, void*> node_of;  // by event
+  std::unordered_set<void*> foreign;
   for (CUgraphNode node : nodes_of(table, as_graph(graph))) {
     int type = 0;
     check(type_of(table, node, type), "cuGraphNodeGetType");
@@ -67,15 +69,13 @@ void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
     CUevent event = nullptr;
     check(table.cuGraphEventRecordNodeGetEvent(node, &event), "cuGraphEventRecordNodeGetEvent");
     node_of[event] = node;
+    foreign.insert(event);
   }
-  std::size_t own = 0;
-  for (const auto& pair : events) {
-    own += node_of.count(pair->pair().start) + node_of.count(pair->pair().end);
-  }
-  if (own < node_of.size()) {
+  for (const auto& event : events) foreign.erase(event->handle());
+  if (!foreign.empty()) {
     throw Error(ErrorKind::kInvalidState,
                 "timers=\"collect\" cannot be had here: the graph records " +
-                    std::to_string(node_of.size() - own) +
+                    std::to_string(foreign.size()) +
                     " events that are not gpuprof's, and the driver crashes at a launch after one "
                     "of them was destroyed; use timers=\"last\"");
   }

@@ -21,10 +21,7 @@ struct KnownFunctions {
   NodeIdFunctions functions;
 };
 
-KnownFunctions& known_functions() {
-  static KnownFunctions& storage = *new KnownFunctions;
-  return storage;
-}
+KnownFunctions& known_functions() { return driver::immortal<KnownFunctions>(); }
 const bool known_functions_fork_hook = (known_functions(), true);  // a child may not make it
 
 // Those of a CUPTI that the process has loaded, such as torch's. Loads nothing.

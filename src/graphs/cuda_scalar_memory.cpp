@@ -26,21 +26,12 @@ struct Slab {
 };
 using SlabRef = std::shared_ptr<Slab>;
 
-struct CopyStream {
-  EventClock* clock = nullptr;
-  CUstream stream = nullptr;
-};
-
 struct Memory {
   driver::ForkMutex mutex;
   std::vector<SlabRef> slabs;
-  std::vector<CopyStream> streams;
 };
 
-Memory& memory() {
-  static Memory& storage = *new Memory;
-  return storage;
-}
+Memory& memory() { return driver::immortal<Memory>(); }
 const bool scalar_memory_fork_hook = (memory(), true);  // a child may not make it
 
 // A context may have had several clocks.
@@ -51,32 +42,29 @@ bool same_context(const EventClock& one, const EventClock& other) noexcept {
 // Held by the registry alone, so no scalar can begin to use it.
 bool is_idle(const SlabRef& slab) noexcept { return slab.use_count() == 1; }
 
-// With the lock held. Moves the chosen items from `from` to `to`.
-template <typename T, typename Choice>
-void move_out(std::vector<T>& from, std::vector<T>& to, Choice&& chosen) {
+// With the lock held. Moves the chosen slabs from `from` to `to`.
+template <typename Choice>
+void move_out(std::vector<SlabRef>& from, std::vector<SlabRef>& to, Choice&& chosen) {
   const auto first =
-      std::partition(from.begin(), from.end(), [&](const T& item) { return !chosen(item); });
+      std::partition(from.begin(), from.end(), [&](const SlabRef& slab) { return !chosen(slab); });
   to.insert(to.end(), first, from.end());
   from.erase(first, from.end());
 }
 
-// Runs `call` in the context of `clock`, unless that or the driver is gone.
-template <typename Call>
-void in_context(EventClock& clock, Call&& call) noexcept {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0 || !clock.check_alive()) return;
-  try {
-    const Table& table = driver::ready();
-    const driver::CurrentContext current(table, clock.context());
-    const driver::RelaxedCapture relaxed(table);
-    call(table);
-  } catch (...) {  // the context is gone, and what was made in it
-  }
-}
-
+// Unless the context or the driver is gone.
 void free_all(const std::vector<SlabRef>& slabs) noexcept {
   for (const SlabRef& slab : slabs) {
-    in_context(*slab->clock, [&](const Table& table) { table.cuMemFree(slab->base); });
-    slab->clock->let_go();
+    EventClock& clock = *slab->clock;
+    if (driver::blocked.load(std::memory_order_relaxed) == 0 && clock.check_alive()) {
+      try {
+        const Table& table = driver::ready();
+        const driver::CurrentContext current(table, clock.context());
+        const driver::RelaxedCapture relaxed(table);
+        table.cuMemFree(slab->base);
+      } catch (...) {  // the context is gone, and what was made in it
+      }
+    }
+    clock.let_go();
   }
 }
 
@@ -104,15 +92,6 @@ SlabRef make_slab(const Table& table, EventClock& clock) {
   return slab;
 }
 
-CUstream find_stream(const EventClock& clock) {
-  Memory& m = memory();
-  const std::lock_guard lock(m.mutex);
-  for (const CopyStream& entry : m.streams) {
-    if (same_context(*entry.clock, clock)) return entry.stream;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 Slot take_slot(const Table& table, EventClock& clock) {
@@ -129,30 +108,6 @@ Slot take_slot(const Table& table, EventClock& clock) {
   return {std::move(slab), first};
 }
 
-CUstream copy_stream(const Table& table, EventClock& clock) {
-  if (const CUstream found = find_stream(clock); found != nullptr) return found;
-  CUstream made = nullptr;
-  {
-    const driver::CurrentContext current(table, clock.context());
-    const driver::RelaxedCapture relaxed(table);
-    check(table.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  }
-  CUstream winner = made;
-  {
-    Memory& m = memory();
-    const std::lock_guard lock(m.mutex);
-    std::vector<CopyStream> lost;  // streams that went with their contexts
-    move_out(m.streams, lost, [](const CopyStream& entry) { return entry.clock->lost(); });
-    for (const CopyStream& entry : m.streams) {
-      if (same_context(*entry.clock, clock)) winner = entry.stream;
-    }
-    if (winner == made) m.streams.push_back({&clock, made});
-  }
-  // Two threads may both have made one: the first in the registry wins.
-  if (winner != made) table.cuStreamDestroy(made);
-  return winner;
-}
-
 }  // namespace gpuprof::graphs::scalars
 
 namespace gpuprof::graphs {
@@ -161,22 +116,13 @@ void release_idle_scalars() noexcept {
   using namespace scalars;
   Memory& m = memory();
   std::vector<SlabRef> slabs;
-  std::vector<CopyStream> streams;
   try {
     const std::lock_guard lock(m.mutex);
     move_out(m.slabs, slabs, is_idle);
-    move_out(m.streams, streams, [&](const CopyStream& entry) {
-      return std::none_of(m.slabs.begin(), m.slabs.end(), [&](const SlabRef& slab) {
-        return same_context(*slab->clock, *entry.clock);
-      });
-    });
   } catch (...) {  // out of memory: nothing is released
     return;
   }
   free_all(slabs);
-  for (const CopyStream& entry : streams) {
-    in_context(*entry.clock, [&](const Table& table) { table.cuStreamDestroy(entry.stream); });
-  }
 }
 
 }  // namespace gpuprof::graphs

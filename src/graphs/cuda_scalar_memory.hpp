@@ -1,4 +1,4 @@
-// Memory of device scalars: slabs of 512 slots, and the streams that read them back.
+// Memory of device scalars: slabs of 512 slots.
 //
 // A slot is used once. A slab whose slots were all used and released is freed when another slab is
 // needed: cuMemFree waits for the GPU, so no kernel can read a slot that was freed, and releasing a
@@ -21,8 +21,5 @@ struct Slot {
 
 // A slot in the context of `clock`. Throws driver::Error.
 Slot take_slot(const driver::Table& table, timing::EventClock& clock);
-
-// A stream in the context of `clock` for reads only. Throws driver::Error.
-CUstream copy_stream(const driver::Table& table, timing::EventClock& clock);
 
 }  // namespace gpuprof::graphs::scalars

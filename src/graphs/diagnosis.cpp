@@ -1,9 +1,8 @@
 #include "graphs/diagnosis.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
+#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -11,7 +10,6 @@ namespace gpuprof::graphs {
 namespace {
 
 constexpr int kFirstCode = 900;
-constexpr std::size_t kLongestKernel = 80;
 
 struct CaptureCode {
   const char* name;  // after CUDA_ERROR_
@@ -87,6 +85,47 @@ constexpr char kGraphCall[] =
     "a graph was made, launched or destroyed in the body, which the garbage collector may do "
     "too: drop graphs before the capture";
 
+constexpr char kValue[] =
+    "a value on the GPU decides what the host does next (.item(), int(), bool(), if): keep it "
+    "there, with torch.where(condition, a, b) in place of an if, or decide outside";
+constexpr char kMask[] =
+    "a mask picks as many elements as the data says, and an index on the CPU is copied: use "
+    "torch.where(mask, x, 0), or indices on the GPU of a fixed number";
+constexpr char kDistinct[] =
+    "how many values differ depends on the data: compare neighbours after torch.sort(x), or do it "
+    "outside";
+
+// By the beginning of an operator's name: what depends on the data, and the call that does not.
+constexpr std::array<std::pair<std::string_view, const char*>, 16> kByOperator{{
+    {"aten::_local_scalar_dense", kValue},
+    {"aten::item", kValue},
+    {"aten::is_nonzero", kValue},
+    {"aten::equal", kValue},
+    {"aten::nonzero",
+     "how many elements are not zero depends on the data: torch.nonzero_static(x, size=n) finds a "
+     "fixed number, and torch.where(mask, a, b) needs none"},
+    {"aten::index.Tensor", kMask},
+    {"aten::masked_select", kMask},
+    {"aten::index_put",
+     "a mask writes as many elements as the data says, and an index on the CPU is copied: use "
+     "torch.where(mask, value, x), x.masked_fill_(mask, number), or indices on the GPU"},
+    {"aten::_unique", kDistinct},
+    {"aten::unique", kDistinct},
+    {"aten::repeat_interleave",
+     "the length of the result depends on the data: give it as output_size=n"},
+    {"aten::bincount",
+     "the number of bins depends on the data: torch.zeros(n, ...).scatter_add_(0, x, weights) has "
+     "a fixed one"},
+    {"aten::_linalg_check_errors",
+     "the host waits for the error flags: torch.linalg.inv_ex, cholesky_ex, solve_ex and "
+     "lu_factor_ex do not look at them"},
+    {"torchvision::nms",
+     "how many boxes are kept depends on the data: return boxes and scores, and do it after the "
+     "call"},
+    {"aten::_to_copy", kCopy},
+    {"aten::copy_", kCopy},
+}};
+
 const char* hint_of_code(int code) noexcept {
   switch (code) {
     case 902:
@@ -119,10 +158,6 @@ bool starts_with(std::string_view text, std::string_view beginning) noexcept {
   return text.substr(0, beginning.size()) == beginning;
 }
 
-bool is_decimal(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_word(char c) noexcept {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
 bool is_space(char c) noexcept { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 std::string_view stripped(std::string_view text) noexcept {
@@ -142,29 +177,23 @@ std::string_view without_header(std::string_view line) noexcept {
   return line;
 }
 
-std::string_view word_at(std::string_view text, std::size_t at) noexcept {
-  std::size_t end = at;
-  while (end < text.size() && is_word(text[end])) ++end;
-  return text.substr(at, end - at);
-}
-
 // "Returning 900 (NAME) from call", anywhere in the line.
 std::optional<Refusal> refusal_in(std::string_view text) {
   constexpr std::string_view kReturning = "Returning ";
   for (std::size_t at = text.find(kReturning); at != std::string_view::npos;
        at = text.find(kReturning, at + 1)) {
-    std::string_view rest = text.substr(at + kReturning.size());
+    const std::string rest(text.substr(at));
+    std::array<char, 128> name{};
+    std::array<char, 128> call{};
     Refusal found;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), found.code);
-    if (error != std::errc{} || !is_decimal(rest.front())) continue;
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    if (!starts_with(rest, " (")) continue;
-    found.name = word_at(rest, 2);
-    rest.remove_prefix(2 + found.name.size());
-    constexpr std::string_view kFrom = ") from ";
-    if (found.name.empty() || !starts_with(rest, kFrom)) continue;
-    found.call = word_at(rest, kFrom.size());
-    if (!found.call.empty()) return found;
+    // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): a code, from the driver
+    if (std::sscanf(rest.c_str(), "Returning %d (%127[A-Za-z0-9_]) from %127[A-Za-z0-9_]",
+                    &found.code, name.data(), call.data()) != 3) {
+      continue;
+    }
+    found.name = name.data();
+    found.call = call.data();
+    return found;
   }
   return std::nullopt;
 }
@@ -184,6 +213,13 @@ const char* hint_of_call(const Refusal& refusal) noexcept {
   return starts_with(refusal.call, "cuGraph") ? kGraphCall : hint_of_code(refusal.code);
 }
 
+const char* hint_of_operator(std::string_view op) noexcept {
+  for (const auto& [beginning, hint] : kByOperator) {
+    if (starts_with(op, beginning)) return hint;
+  }
+  return "";
+}
+
 std::string hint_of(int code, const std::optional<Refusal>& refusal, const CaptureFacts& facts) {
   if (refusal && !refusal->own && facts.mode == "global") {
     // What to do in the body is no advice: the call is another thread's.
@@ -191,37 +227,15 @@ std::string hint_of(int code, const std::optional<Refusal>& refusal, const Captu
            "only the one that captures";
   }
   std::string hint = refusal ? hint_of_call(*refusal) : "";
+  const std::string of_operator = hint_of_operator(facts.op);  // knows what the host waits for
+  const bool is_wait = hint.empty() || hint == kWait || hint == kCopy;
+  if (is_wait && !of_operator.empty()) hint = of_operator;
   if (hint.empty()) hint = hint_of_code(code);
   const bool unknown = hint.empty() && !refusal && code == kInvalidated && facts.where.empty();
   if (unknown && facts.can_watch) {
     return "debug=True finds the line";
   }
   return hint;
-}
-
-// A kernel's name without template arguments: those of torch's are whole paragraphs.
-std::string short_kernel(const std::string& kernel) {
-  const bool nested = starts_with(kernel, "_ZN");
-  std::size_t at = nested ? 3 : 2;
-  if (!starts_with(kernel, "_Z") || at >= kernel.size() || !is_decimal(kernel[at])) {
-    if (kernel.size() <= kLongestKernel) return kernel;
-    return kernel.substr(0, kLongestKernel - 3) + "...";
-  }
-  std::string name;
-  while (at < kernel.size() && is_decimal(kernel[at])) {
-    std::size_t size = 0;
-    std::size_t digits = 0;
-    while (digits < 3 && at < kernel.size() && is_decimal(kernel[at])) {
-      size = 10 * size + static_cast<std::size_t>(kernel[at] - '0');
-      ++digits;
-      ++at;
-    }
-    const std::string part = kernel.substr(at, size);
-    at = std::min(at + size, kernel.size());
-    if (!starts_with(part, "_GLOBAL__N")) name += (name.empty() ? "" : "::") + part;
-    if (!nested) break;
-  }
-  return at < kernel.size() && kernel[at] == 'I' ? name + "<...>" : name;
 }
 
 // The capture's name and what is known of it: capture 'step' (stream 7, mode thread_local, ...).
@@ -233,7 +247,7 @@ std::string title_of(const CaptureFacts& facts) {
     known.push_back(std::to_string(*facts.nodes) + (*facts.nodes == 1 ? " node" : " nodes") +
                     " when last seen");
   }
-  if (!facts.last_kernel.empty()) known.push_back("last kernel " + short_kernel(facts.last_kernel));
+  if (!facts.last_kernel.empty()) known.push_back("last kernel " + facts.last_kernel);
   std::string title = facts.name.empty() ? "the capture" : "capture " + facts.name;
   for (std::size_t i = 0; i < known.size(); ++i) title += (i == 0 ? " (" : ", ") + known[i];
   return known.empty() ? title : title + ")";
@@ -317,12 +331,12 @@ Diagnosis diagnose(int code, const std::string& call, const std::string& detail,
 
 std::string diagnosis_note(const CaptureFacts& facts) {
   const std::optional<Refusal> refusal = facts.keeps_log ? first_refusal(facts.log) : std::nullopt;
-  if (!refusal) return {};
-  // Without a place it is not sure: another thread may have been refused for another capture.
   const std::string place = place_of(facts);
-  std::string text = title_of(facts) + " " + (place.empty() ? "was discarded" : "broke" + place) +
-                     ". First refused call: " + refusal->text();
-  const std::string hint = hint_of(refusal->code, refusal, facts);
+  if (!refusal && place.empty()) return {};
+  // Without a place it is not sure: another thread may have been refused for another capture.
+  std::string text = title_of(facts) + " " + (place.empty() ? "was discarded" : "broke" + place);
+  if (refusal) text += ". First refused call: " + refusal->text();
+  const std::string hint = hint_of(refusal ? refusal->code : 0, refusal, facts);
   return text + (hint.empty() ? "." : ". " + capitalised(hint) + ".");
 }
 

@@ -35,7 +35,7 @@ struct CaptureFacts {
   std::optional<std::uintptr_t> stream;
   std::string mode;                  // as in CaptureMode, in lower case; empty: not known
   std::optional<std::size_t> nodes;  // when last seen: of a broken one the driver does not tell
-  std::string last_kernel;
+  std::string last_kernel;           // as it is to be shown
   bool keeps_log = true;             // false: of this driver nothing is known
   std::vector<driver::LogLine> log;  // since the capture began, oldest first
   std::string op;                    // what broke it, and the line, where that was watched
@@ -65,7 +65,7 @@ struct Diagnosis {
                                  const CaptureFacts& facts);
 
 // What to add to an error that the captured code raised by itself: one text, or nothing where the
-// driver refused nothing.
+// driver refused nothing and no operator was seen to fail.
 [[nodiscard]] std::string diagnosis_note(const CaptureFacts& facts);
 
 }  // namespace gpuprof::graphs

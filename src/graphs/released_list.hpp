@@ -1,10 +1,13 @@
 // What was let go of on any thread, until a thread comes by that may destroy it.
 //
 // A Node has a `next` of its own type. push() takes no lock and runs no destructor, so it may be
-// called under somebody's lock. The caller of take() owns what it returns.
+// called under somebody's lock.
 #pragma once
 
 #include <atomic>
+#include <utility>
+
+#include "graphs/captured_graph.hpp"
 
 namespace gpuprof::graphs {
 
@@ -22,17 +25,23 @@ class ReleasedList {
     return newest_.load(std::memory_order_relaxed) == nullptr;
   }
 
-  // All of it, the earliest first, linked by `next`; null for nothing.
-  [[nodiscard]] Node* take() noexcept {
+  // Looks which replays are over, and destroys what was let go of, the earliest first, after
+  // drop(node), which may run destructors of any kind. Cheap where there is nothing.
+  template <typename Drop>
+  void drain(Drop&& drop) {
+    release_finished();
+    if (empty()) return;
+    const RelaxedThread relaxed;  // a capture may be open
     Node* newest = newest_.exchange(nullptr, std::memory_order_acquire);
     Node* oldest = nullptr;
     while (newest != nullptr) {
-      Node* next = newest->next;
-      newest->next = oldest;
-      oldest = newest;
-      newest = next;
+      Node* next = std::exchange(newest->next, oldest);
+      oldest = std::exchange(newest, next);
     }
-    return oldest;
+    while (oldest != nullptr) {
+      drop(*oldest);
+      delete std::exchange(oldest, oldest->next);
+    }
   }
 
  private:

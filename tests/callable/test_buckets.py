@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import types
 from collections.abc import Iterator
@@ -13,9 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._callable import buckets as buckets_module
 from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learn, learned
-from gpuprof._callable.pytree import key_of
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, flat
@@ -144,10 +143,10 @@ def test_calls_that_are_padded_to_one_size_have_one_key() -> None:
         call = flat(Array(size, 3), [Array(size)], weight=Array(3))
         padding = buckets.plan(call)
         assert padding is not None
-        assert key_of(call) != key_of(listed)
-        return key_of(padding.of(call))
+        assert call.key != listed.key
+        return padding.of(call).key
 
-    assert padded(5) == padded(7) == key_of(listed)
+    assert padded(5) == padded(7) == listed.key
 
 
 # What is refused at once
@@ -156,37 +155,36 @@ def test_calls_that_are_padded_to_one_size_have_one_key() -> None:
 @pytest.mark.parametrize(
     ("rules", "error", "text"),
     [
-        (8, TypeError, "buckets: 8; expected {dim: sizes} or {path: {dim: sizes}}"),
-        ([8, 16], TypeError, "buckets: [8, 16]; expected {dim"),
-        ({}, ValueError, "buckets: it is empty"),
-        ({0: 8}, TypeError, "buckets[0]: 8; expected ints above 0, as in (8, 16, 32)"),
-        ({0: "816"}, TypeError, "buckets[0]: '816'; expected ints above 0"),
-        ({0: {8: 16}}, TypeError, "buckets[0]: {8: 16}; expected ints above 0"),
-        ({0: ()}, ValueError, "buckets[0]: no sizes; expected ints"),
-        ({0: (8, 0)}, ValueError, "buckets[0]: 0; expected ints above 0"),
-        ({-1: (8, -2)}, ValueError, "buckets[-1]: -2; expected ints above 0"),
-        ({0: (8.0,)}, TypeError, "buckets[0]: 8.0; expected ints above 0"),
-        ({0: (True,)}, TypeError, "buckets[0]: True; expected ints above 0"),
-        ({True: (8,)}, TypeError, "buckets: True is no dimension; expected {dim: sizes}"),
-        ({0.0: (8,)}, TypeError, "buckets: 0.0 is no dimension"),
-        ({0: (8,), "x": {0: (8,)}}, TypeError, "buckets: 'x' is no dimension"),
-        ({"x": (8,)}, TypeError, "buckets['x']: (8,); expected {dim: sizes}, as in {0: (8, 16"),
-        ({"x": {}}, TypeError, "buckets['x']: {}; expected {dim: sizes}"),
-        ({"x": {"y": (8,)}}, TypeError, "buckets['x']: 'y' is no dimension"),
-        ({"x": {0: (8, None)}}, TypeError, "buckets['x'][0]: None; expected ints above 0"),
-        ({"mask": "valid"}, ValueError, "buckets: it is empty"),
-        ({0: (8,), "mask": "a b"}, ValueError, "buckets['mask']: 'a b'; expected the name of a"),
-        ({0: (8,), "mask": ""}, ValueError, "buckets['mask']: ''; expected the name of a keyword"),
-        ({0: (8,), "mask": True}, TypeError, "buckets: 'mask' is no dimension"),
-        ({"x": {0: (8,)}, "mask": 8}, TypeError, "buckets['mask']: 8; expected {dim: sizes}"),
+        (8, TypeError, "buckets: expected {dim: sizes} or {path: {dim: sizes}}, as in .*, got 8"),
+        ([8, 16], TypeError, r"buckets: expected {dim.*, got \[8, 16\]"),
+        ({}, ValueError, "buckets: expected {dim.*, or None, got {}"),
+        ({0: 8}, TypeError, r"buckets\[0\]: expected ints above 0, as in \(8, 16, 32\), got 8"),
+        ({0: "816"}, TypeError, r"buckets\[0\]: expected ints above 0.* got '816'"),
+        ({0: {8: 16}}, TypeError, r"buckets\[0\]: expected ints above 0.* got {8: 16}"),
+        ({0: ()}, ValueError, r"buckets\[0\]: expected ints above 0.* got \(\)"),
+        ({0: (8, 0)}, ValueError, r"buckets\[0\]: expected a whole number of at least 1, got 0"),
+        ({-1: (8, -2)}, ValueError, r"buckets\[-1\]: .* number of at least 1, got -2"),
+        ({0: (8.0,)}, TypeError, r"buckets\[0\]: .* number of at least 1, got 8\.0"),
+        ({0: (True,)}, TypeError, r"buckets\[0\]: .* number of at least 1, got True"),
+        ({True: (8,)}, TypeError, "buckets: expected a number of a dimension, got True"),
+        ({0.0: (8,)}, TypeError, r"buckets: expected a number of a dimension, got 0\.0"),
+        ({0: (8,), "x": {0: (8,)}}, TypeError, "buckets: expected a number of a .*, got 'x'"),
+        ({"x": (8,)}, TypeError, r"buckets\['x'\]: expected {dim: sizes}, .*, got \(8,\)"),
+        ({"x": {}}, TypeError, r"buckets\['x'\]: expected {dim: sizes}.*, got {}"),
+        ({"x": {"y": (8,)}}, TypeError, r"buckets\['x'\]: expected a number of a .*, got 'y'"),
+        ({"x": {0: (8, None)}}, TypeError, r"buckets\['x'\]\[0\]: .* of at least 1, got None"),
+        ({"mask": "valid"}, ValueError, "buckets: expected {dim.*, or None, got {}"),
+        ({0: (8,), "mask": "a b"}, ValueError, r"buckets\['mask'\]: .* keyword .*, got 'a b'"),
+        ({0: (8,), "mask": ""}, ValueError, r"buckets\['mask'\]: expected a keyword .*, got ''"),
+        ({0: (8,), "mask": True}, TypeError, "buckets: expected a number of a .*, got 'mask'"),
+        ({"x": {0: (8,)}, "mask": 8}, TypeError, r"buckets\['mask'\]: expected {dim: .*, got 8"),
     ],
 )
 def test_wrong_rules_are_refused_with_what_is_expected(
     rules: Any, error: type[Exception], text: str
 ) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises(error, match=f"^{text}$"):
         Buckets(rules)
-    assert str(caught.value).startswith(text)
 
 
 def test_sizes_may_be_any_iterable_of_whole_numbers() -> None:
@@ -308,7 +306,7 @@ class Library:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
-    def of(self, _: Any, on: Any) -> Library:
+    def at(self, on: Any) -> Library:
         self.asked.append(("on", on))
         return self
 
@@ -320,17 +318,16 @@ class Library:
         self.asked.append((array, other.shape))
 
 
-def test_written_arrays_that_were_padded_are_filled_on_the_stream_of_the_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_written_arrays_that_were_padded_are_filled_on_the_stream_of_the_call() -> None:
     library, on = Library(), object()
-    monkeypatch.setattr(buckets_module, "arrays_of", library.of)
     call = flat(Array(3, 9, 100), Array(3), Array(7), Batch(Array(3)))
+    leaves = tuple(leaf._replace(library=library) for leaf in call.leaves)  # type: ignore[arg-type]
+    call = dataclasses.replace(call, leaves=leaves)
     padding = Buckets({0: (4,), 2: (128,)}).plan(call)
     assert padding is not None
     padded = [Array(4, 9, 128), Array(4), Array(7), Array(4)]
     padding.give_back(call, padded, {"args[0]", "args[2]", "args[3].x"}, on)  # type: ignore[arg-type]
-    filled = [(call.leaves[0].array, (3, 9, 100)), (call.leaves[3].array, (3,))]
+    filled = [(call.arrays[0], (3, 9, 100)), (call.arrays[3], (3,))]
     assert library.asked == [("on", on), filled[0], ("on", on), filled[1]]
 
 
@@ -353,7 +350,7 @@ class CupyArray(Array):
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     module: Any = types.ModuleType("cupy")
-    module.ndarray, module.cuda = CupyArray, None
+    module.ndarray, module.cuda, module.empty_like = CupyArray, None, None
     module.ones = lambda size, dtype: (CupyArray.current, size, dtype)
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
@@ -374,7 +371,7 @@ def test_the_mask_is_of_the_real_size_and_the_device_of_the_first_rule(
 ) -> None:
     buckets = Buckets({**rules, "mask": "valid"})
     kwargs = {"x": CupyArray(5, 6, 7, device=3)}
-    made = buckets.with_mask(flat(CupyArray(5, 6, 7, device=3), **kwargs), kwargs)
+    made = buckets.with_mask((CupyArray(5, 6, 7, device=3),), kwargs)
     assert made == {**kwargs, "valid": (3, size, bool)}
     assert buckets.mask == "valid"
     assert cupy is sys.modules["cupy"]
@@ -392,7 +389,7 @@ def test_the_mask_is_padded_with_the_axis_of_the_first_rule_alone() -> None:
 def test_without_a_mask_the_keywords_stay() -> None:
     kwargs = {"valid": 1}
     assert Buckets({0: (8,)}).mask is None
-    assert Buckets({0: (8,)}).with_mask(flat(**kwargs), kwargs) is kwargs
+    assert Buckets({0: (8,)}).with_mask((), kwargs) is kwargs
     named = Buckets({"mask": {0: (8,)}})  # an argument of that name
     assert named.mask is None
     assert sizes(named.plan(flat(mask=Array(5)))) == [(5, 8)]
@@ -401,11 +398,11 @@ def test_without_a_mask_the_keywords_stay() -> None:
 def test_a_mask_that_cannot_be_made_is_an_error(cupy: Any) -> None:
     buckets = Buckets({"x": {0: (8,)}, "mask": "valid"})
     with pytest.raises(TypeError, match=r"^kwargs\['valid'\]: buckets= makes this argument"):
-        buckets.with_mask(flat(x=CupyArray(5)), {"x": CupyArray(5), "valid": None})
+        buckets.with_mask((), {"x": CupyArray(5), "valid": None})
     with pytest.raises(TypeError, match=r"kwargs\['x'\]: .*Array; buckets= makes masks of torch"):
-        buckets.with_mask(flat(x=Array(5)), {})
+        buckets.with_mask((), {"x": Array(5)})
     with pytest.raises(ValueError, match=r"^kwargs\['x'\]: no array with dimension 0"):
-        buckets.with_mask(flat(x=None), {})
+        buckets.with_mask((), {"x": None})
     with pytest.raises(ValueError, match="the arguments: no array with dimension -2"):
-        Buckets({-2: (8,), "mask": "valid"}).with_mask(flat(CupyArray(5)), {})
+        Buckets({-2: (8,), "mask": "valid"}).with_mask((CupyArray(5),), {})
     assert cupy is sys.modules["cupy"]

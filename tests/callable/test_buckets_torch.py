@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -33,16 +33,16 @@ class Calls:
         self.cut = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = flat(*args, **self.buckets.with_mask(flat(*args, **kwargs), kwargs))
+        call = flat(*args, **self.buckets.with_mask(args, kwargs))
         padding = self.buckets.plan(call)
         if padding is None:
-            return self.run(call.pattern, [leaf.array for leaf in call.leaves])
+            return self.run(call.pattern, call.arrays)
         arrays = padding.arrays(call, self.on)
         result = self.run(call.pattern, arrays)
         if self.known is None or not self.known.covers(padding):
-            leaves = flatten_result(result, call.constants)[1]
+            leaves = flatten_result(result, call.constants).leaves
             shapes = [(leaf.path, leaf.facts[SHAPE]) for leaf in leaves]
-            real = self.run(call.pattern, [leaf.array for leaf in call.leaves])
+            real = self.run(call.pattern, call.arrays)
             more = learned(padding, shapes, real, call.constants)
             self.known = more if self.known is None else self.known.with_(more)
             return real
@@ -50,7 +50,7 @@ class Calls:
         self.cut += 1
         return self.known.cut(result, padding, call.constants)
 
-    def run(self, pattern: Any, arrays: list[Any]) -> Any:
+    def run(self, pattern: Any, arrays: Sequence[Any]) -> Any:
         args, kwargs = rebuild(pattern, arrays)
         return self.function(*args, **kwargs)
 

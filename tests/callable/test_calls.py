@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import gpuprof
-from gpuprof._callable.placement import Place
 from tests.fake_driver.control import FakeCuda
 from tests.support import stand_in_cupy
-from tests.support.callables import US, Counted, twice
+from tests.support.callables import US, Counted, make, twice
 from tests.support.processes import check_cuda
 from tests.support.stand_in_cupy import MemoryPointer, installed
 from tests.support.stand_in_exchange import ExchangingArray
@@ -26,11 +25,6 @@ def cupy(fake: FakeCuda, request: pytest.FixtureRequest) -> Iterator[Any]:
     kind = ExchangingArray if request.param == "exchange" else stand_in_cupy.ndarray
     with installed(fake, kind) as module:
         yield module
-
-
-def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
-    """Return a callable whose runs and replays are those of its calls alone."""
-    return gpuprof.make_graphed_callable(fn, args, **{"verify": "off", **options})
 
 
 def test_a_call_replays_and_gives_what_the_function_would(cupy: Any) -> None:
@@ -56,14 +50,6 @@ def test_arguments_may_change_while_calls_are_in_flight(cupy: Any) -> None:
     assert [each.tolist() for each in results] == [[v, 1 - v] * 2 for v in range(200)]
     assert len({each.data.ptr for each in results}) == 200
     assert fast.stats().replays == 200
-
-
-def test_a_kept_result_is_not_touched_by_later_calls(cupy: Any) -> None:
-    fast = make(twice(cupy), cupy.array([0.0]))
-    first = fast(cupy.array([1.0]))
-    second = fast(cupy.array([2.0]))
-    assert first.data.ptr != second.data.ptr
-    assert (first.tolist(), second.tolist()) == ([1.0, 1.0], [2.0, 2.0])
 
 
 def test_an_argument_keeps_its_value(cupy: Any) -> None:
@@ -408,26 +394,6 @@ def test_a_callable_inside_of_another_becomes_part_of_its_graph(cupy: Any) -> No
     assert outer(cupy.array([5.0])).tolist() == [5, 5]
     assert outer.graph.kernel_names() == ["twice"]
     assert inner.stats().replays == replayed
-
-
-def test_the_exchange_api_is_asked_for_arrays_and_for_the_stream(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = Place.__init__
-
-    def told_by_the_arrays(self: Place, *args: Any) -> None:
-        begin(self, *args)
-        self.stream_type = ExchangingArray
-
-    monkeypatch.setattr(Place, "__init__", told_by_the_arrays)
-    with installed(fake, ExchangingArray) as cupy:
-        fast = make(twice(cupy), cupy.array([0.0]))
-        looks, asked = ExchangingArray.looks, ExchangingArray.asked_for_streams
-        result = fast(cupy.array([4.0]))
-        assert ExchangingArray.looks == looks + 2  # the argument and the result
-        assert ExchangingArray.asked_for_streams == asked + 1
-        assert result.tolist() == [4, 4]
-        del fast, result
 
 
 @pytest.mark.parametrize("version", [12000, 12020])

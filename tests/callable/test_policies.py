@@ -9,20 +9,10 @@ import pytest
 
 import gpuprof
 from gpuprof import errors
-from gpuprof._callable.stats import GraphedCallableStats
-from tests.support.callables import Counted, twice
+from gpuprof.results import GraphedCallableStats
+from tests.support.callables import Counted, counts, make, twice
 
 SAMPLE = [0.0, 0.0]
-
-
-def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
-    """Return a callable whose runs and replays are those of its calls alone."""
-    return gpuprof.make_graphed_callable(fn, args, **{"verify": "off", **options})
-
-
-def counts(fast: gpuprof.GraphedCallable, *names: str) -> tuple[int, ...]:
-    stats = fast.stats()
-    return tuple(getattr(stats, name) for name in names)
 
 
 def test_another_shape_is_captured_once(cupy: Any) -> None:

@@ -24,14 +24,18 @@ from tests.support.structures import (
     CONSTANTS,
     STRUCTURES,
     Batch,
+    Cache,
     Color,
     Frozen,
     Handle,
     Output,
     Pair,
+    Point,
+    Register,
     Slotted,
     alike,
     flat,
+    registry,
     same,
 )
 
@@ -45,6 +49,11 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in_arrays.install(monkeypatch)
 
 
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Register:
+    return registry(monkeypatch)
+
+
 @given(PAIRS)
 def test_keys_are_equal_if_and_only_if_the_structures_are(pair: tuple[Any, Any]) -> None:
     one, other = pair
@@ -54,18 +63,18 @@ def test_keys_are_equal_if_and_only_if_the_structures_are(pair: tuple[Any, Any])
 @given(STRUCTURES)
 def test_arguments_are_made_anew_around_other_arrays(value: Any) -> None:
     found = flat(value, again=value)
-    others = [Array(*leaf.array.shape, dtype=leaf.facts[3]) for leaf in found.leaves]
+    others = [Array(*leaf.facts[4], dtype=leaf.facts[3]) for leaf in found.leaves]
     args, kwargs = rebuild(found.pattern, others)
     assert alike((args, kwargs), ((value,), {"again": value}))
     again = flatten_arguments(args, kwargs)
     assert same(again, found)
-    assert [leaf.array for leaf in again.leaves] == others
+    assert [*again.arrays] == others
 
 
 def test_arguments_made_anew_keep_their_order_and_attributes() -> None:
     one, two = Array(1), Array(2)
     found = flat({"b": one, "a": two}, Output(one, two), Output(None, two))
-    (mapping, output, half), _ = rebuild(found.pattern, [leaf.array for leaf in found.leaves])
+    (mapping, output, half), _ = rebuild(found.pattern, found.arrays)
     assert [*mapping.items()] == [("b", one), ("a", two)]
     assert (output.logits, output["hidden"]) == (one, two)
     assert (half.logits, half.hidden, [*half]) == (None, two, ["hidden"])
@@ -78,24 +87,23 @@ def test_constants_are_the_same_if_they_look_it(one: Any, other: Any) -> None:
 
 @given(STRUCTURES)
 def test_a_result_is_made_anew(value: Any) -> None:
-    pattern, leaves = flatten_result(value)
-    assert alike(rebuild(pattern, [leaf.array for leaf in leaves]), value)
-    others = [Array(*leaf.array.shape, dtype=leaf.facts[3]) for leaf in leaves]
-    new = rebuild(pattern, others)
+    found = flatten_result(value)
+    assert alike(rebuild(found.pattern, found.arrays), value)
+    others = [Array(*leaf.facts[4], dtype=leaf.facts[3]) for leaf in found.leaves]
+    new = rebuild(found.pattern, others)
     assert alike(new, value)
-    assert [leaf.array for leaf in flatten_result(new)[1]] == others
+    assert [*flatten_result(new).arrays] == others
 
 
 def test_each_array_of_a_result_has_a_path() -> None:
     result = {"x": [Array(1)], "y": Pair(Array(2), Batch(Array(3))), "z": None}
-    _, leaves = flatten_result(result)
-    paths = [leaf.path for leaf in leaves]
+    paths = [leaf.path for leaf in flatten_result(result).leaves]
     assert paths == ["result['x'][0]", "result['y'].left", "result['y'].right.x"]
-    assert [leaf.path for leaf in flatten_result(Array(1))[1]] == ["result"]
+    assert [leaf.path for leaf in flatten_result(Array(1)).leaves] == ["result"]
 
 
 def test_simple_containers_are_described_in_simple_terms() -> None:
-    pattern, _ = flatten_result({"b": (Array(1), 2), "a": [None]})
+    pattern = flatten_result({"b": (Array(1), 2), "a": [None]}).pattern
     assert pattern == (
         "dict",
         ("b", "a"),
@@ -105,15 +113,15 @@ def test_simple_containers_are_described_in_simple_terms() -> None:
 
 def test_an_array_that_is_in_a_result_twice_stays_one() -> None:
     array = Array(2)
-    pattern, leaves = flatten_result([array, {"same": array}])
-    assert len(leaves) == 1
-    first, second = rebuild(pattern, [Array(2)])
+    found = flatten_result([array, {"same": array}])
+    assert found.arrays == (array,)
+    first, second = rebuild(found.pattern, [Array(2)])
     assert first is second["same"]
 
 
 def test_containers_are_new_each_time() -> None:
-    pattern, leaves = flatten_result({"x": [Array(1)]})
-    made = [rebuild(pattern, [leaf.array for leaf in leaves]) for _ in range(2)]
+    found = flatten_result({"x": [Array(1)]})
+    made = [rebuild(found.pattern, found.arrays) for _ in range(2)]
     made[0]["x"].append(1)
     assert len(made[1]["x"]) == 1
 
@@ -154,7 +162,7 @@ def test_every_kind_of_container_is_made_without_its_own_init() -> None:
     old, new = Array(1), Array(1)
 
     def again(value: Any) -> Any:
-        made = rebuild(flatten_result(value)[0], [new])
+        made = rebuild(flatten_result(value).pattern, [new])
         assert type(made) is type(value)
         return made
 
@@ -182,8 +190,7 @@ def test_every_kind_of_container_is_made_without_its_own_init() -> None:
     ],
 )
 def test_plain_values_are_returned_as_they_are(value: object) -> None:
-    pattern, leaves = flatten_result([value])
-    assert rebuild(pattern, leaves) == [value]
+    assert rebuild(flatten_result([value]).pattern, []) == [value]
 
 
 @pytest.mark.parametrize(
@@ -215,5 +222,72 @@ def test_a_result_that_contains_itself_is_refused() -> None:
 
 def test_what_was_given_may_be_returned_as_it_is() -> None:
     handle = Handle()
-    pattern, _ = flatten_result([handle, Array(1)], given=[handle])
-    assert rebuild(pattern, [Array(1)])[0] is handle
+    found = flatten_result([handle, Array(1)], given=[handle])
+    assert rebuild(found.pattern, [Array(1)])[0] is handle
+
+
+# Classes that torch.utils._pytree knows.
+
+
+@pytest.mark.usefixtures("register")
+def test_parts_and_context_tell_them_apart() -> None:
+    def cache(window: Any = 4, layers: int = 2, size: int = 3) -> Cache:
+        return Cache([Array(size)] * layers, [Array(size)] * layers, window)
+
+    found = flat(cache())
+    paths = ["args[0][0][0]", "args[0][0][1]", "args[0][1][0]", "args[0][1][1]"]
+    assert [leaf.path for leaf in found.leaves] == paths
+    assert same(found, flat(cache()))
+    for other in (cache(5), cache(4.0), cache(None), cache(layers=1), cache(size=2), Point(1), [1]):
+        assert not same(found, flat(other))
+
+
+@pytest.mark.usefixtures("register")
+def test_they_are_made_anew_as_their_own_class() -> None:
+    given, others = Cache([Array(3)], [Array(3)], window=(1, "a")), [Array(3), Array(3)]
+    found = flatten_result({"past": given})
+    for pattern in (found.pattern, flat(given).pattern[1][0]):
+        made = rebuild(pattern, others)
+        made = made["past"] if isinstance(made, dict) else made[0]
+        assert type(made) is Cache
+        assert (made.keys, made.values, made.window) == ([others[0]], [others[1]], (1, "a"))
+
+
+@pytest.mark.usefixtures("register")
+def test_a_dataclass_is_taken_apart_as_it_was_registered() -> None:
+    assert same(flat(Point(Array(2), {1})), flat(Point(Array(2), {2})))
+
+
+def test_arrays_in_a_context_are_followed(register: Register) -> None:
+    register(Cache, lambda each: (each.keys, each.values), Cache)
+    found = flat(Cache([Array(1)], [Array(2)]))
+    assert [leaf.path for leaf in found.leaves] == ["args[0][0]", "args[0] (context)[0]"]
+
+
+def test_what_cannot_be_told_apart_in_a_context_is_refused(register: Register) -> None:
+    register(Cache, lambda each: (each.keys, each.hits), Cache.of)
+    for take in (flat, flatten_result):
+        with pytest.raises(TypeError, match=r"\(context\): a set, which has no order"):
+            take(Cache([Array(1)], []))
+    register(Cache, lambda each: (each.keys, Handle), Cache.of)
+    assert flatten_result(Cache([Array(1)], [])).values[0][1] is Handle
+
+
+@pytest.mark.usefixtures("register")
+def test_one_that_contains_itself_is_refused() -> None:
+    cache = Cache([], [])
+    cache.keys.append(cache)
+    with pytest.raises(TypeError, match=r"Cache that contains itself"):
+        flat(cache)
+
+
+@pytest.mark.usefixtures("register")
+def test_a_class_that_is_not_registered_is_told_of_it() -> None:
+    class Deque(collections.deque[Any]):
+        pass
+
+    advice = r"register its class with torch\.utils\._pytree\.register_pytree_node"
+    with pytest.raises(TypeError, match=rf"^args\[0\]: a .*Deque, .*{advice}"):
+        flat(Deque([Array(1)]))
+    with pytest.raises(TypeError, match=rf"^result: a .*Deque, .*{advice}"):
+        flatten_result(Deque([Array(1)]))

@@ -7,19 +7,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.callables import Counted, twice
-
-
-def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
-    """Return a callable whose runs are those until its capture alone."""
-    return gpuprof.make_graphed_callable(fn, args, **{"verify": "off", **options})
-
-
-def test_the_function_runs_warm_ups_and_once_for_the_capture(cupy: Any) -> None:
-    for warmup in (0, 1, 3):
-        runs = Counted()
-        make(twice(cupy, runs), cupy.array([1.0]), warmup=warmup)
-        assert runs() == warmup + 1
+from tests.support.callables import Counted, make, twice
 
 
 @pytest.fixture

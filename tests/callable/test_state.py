@@ -103,17 +103,6 @@ def test_dtypes_of_autocast_differ(autocast: Any) -> None:
     assert other.describe_difference(one) == ["autocast: torch.float16, captured torch.bfloat16"]
 
 
-def test_an_older_torch_tells_autocasts_dtype_by_another_name(
-    monkeypatch: pytest.MonkeyPatch, autocast: Any
-) -> None:
-    monkeypatch.delattr(torch, "get_autocast_dtype")
-    monkeypatch.setattr(torch, "get_autocast_gpu_dtype", lambda: torch.bfloat16)
-    with autocast():
-        now = state.current()
-        assert now.autocast is torch.bfloat16
-        assert all(probe() is wanted for probe, wanted in state.state_guards(now))
-
-
 def test_autocast_of_the_cpu_is_no_part_of_it() -> None:
     plain = state.current()
     with torch.autocast("cpu"):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from typing import Any
 
 import pytest
 
-from gpuprof._callable.stats import GraphCounts, GraphedCallableStats, arguments_text
-from tests.support import stand_in_arrays
-from tests.support.stand_in_arrays import FLOAT16, Array
-from tests.support.structures import flat
+import gpuprof
+from gpuprof.results import GraphCounts, GraphedCallableStats
 
 ONE = GraphCounts("mlp", "args[0]: float32 (32, 256)", 1200, 7, 3 << 20, 0.25)
 OTHER = GraphCounts("mlp (2)", "args[0]: float32 (8, 256)", 4, None, None, 0.05)
@@ -25,6 +24,7 @@ SOME = GraphedCallableStats(
     recaptures=2,
     failures=5,
     padded_calls=17,
+    numerics=2,
     capture_s=0.4,
     memory_bytes=3 << 20,
     graphs=(ONE, OTHER),
@@ -48,7 +48,8 @@ def test_it_is_a_value() -> None:
 
 def test_the_text_has_every_figure_that_is_not_nothing() -> None:
     assert repr(SOME).splitlines() == [
-        "1,204 replays, 1 eager call, 17 padded (99.7 % found a graph)",
+        "1,204 replays, 1 eager call, 17 padded, 2 verified but for rounding "
+        "(99.7 % found a graph)",
         "3 captures in 400 ms, 5 failed, 1 evicted, 2 captured again; 2 graphs now, 3.0 MiB",
         "graph    arguments                   replays  nodes   memory  capture",
         "---------------------------------------------------------------------",
@@ -94,10 +95,11 @@ def test_the_html_has_the_same_cells_as_the_text() -> None:
     assert shown.count("<tr>") == 3
 
 
-def test_arguments_are_written_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_arrays.install(monkeypatch)
-    call = flat(Array(32, 256), {"x": Array(2, dtype=FLOAT16)}, 3)
-    assert arguments_text(call.leaves) == "args[0]: float32 (32, 256), args[1]['x']: float16 (2,)"
-    assert arguments_text(flat(1).leaves) == "no arrays"
-    many = arguments_text(flat(*(Array(n) for n in range(9))).leaves)
-    assert many.endswith("args[3]: float32 (3,), and 5 more")
+def test_arguments_are_written_in_short(cupy: Any) -> None:
+    def arguments(*call: Any) -> str:
+        fast = gpuprof.make_graphed_callable(lambda *arrays: arrays[0], call)
+        return fast.stats().graphs[0].arguments
+
+    one, many = cupy.array([1.0]), [cupy.array([1.0] * n) for n in range(1, 10)]
+    assert arguments(one, {"x": one}, 3) == "args[0]: float32 (1,), args[1]['x']: float32 (1,)"
+    assert arguments(*many).endswith("args[3]: float32 (4,), and 5 more")

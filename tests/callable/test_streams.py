@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 import gpuprof
+from gpuprof._callable.placement import Place
 from gpuprof._frameworks.arrays import CupyArrays
+from tests.fake_driver.control import FakeCuda
 from tests.support import stand_in_numba
 from tests.support.callables import US, called_before_a_copy, twice
 from tests.support.processes import check_cuda
-from tests.support.stand_in_cupy import MemoryPointer, Stream
+from tests.support.stand_in_cupy import MemoryPointer, Stream, installed
+from tests.support.stand_in_exchange import ExchangingArray
 from tests.support.threads import PATIENCE_S
 
 # Torch, and CuPy whose current stream is another one.
@@ -252,3 +255,23 @@ def test_a_call_that_fails_after_its_launch_lets_the_next_ones_run(
     thread.start()
     thread.join(PATIENCE_S)
     assert [each.tolist() for each in results] == [[5, 5]]
+
+
+def test_the_exchange_api_is_asked_for_arrays_and_for_the_stream(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Place.__init__
+
+    def told_by_the_arrays(self: Place, *args: Any) -> None:
+        begin(self, *args)
+        self.stream_type = ExchangingArray
+
+    monkeypatch.setattr(Place, "__init__", told_by_the_arrays)
+    with installed(fake, ExchangingArray) as cupy:
+        fast = gpuprof.make_graphed_callable(twice(cupy), (cupy.array([0.0]),))
+        looks, asked = ExchangingArray.looks, ExchangingArray.asked_for_streams
+        result = fast(cupy.array([4.0]))
+        assert ExchangingArray.looks == looks + 2  # the argument and the result
+        assert ExchangingArray.asked_for_streams == asked + 1
+        assert result.tolist() == [4, 4]
+        del fast, result

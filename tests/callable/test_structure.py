@@ -36,7 +36,9 @@ def test_each_array_is_found_with_its_path() -> None:
         collections.OrderedDict(a=Array(7)),
         mask=Array(8),
     )
-    by_path = {leaf.path: leaf.array.shape[0] for leaf in found.leaves}
+    by_path = {
+        leaf.path: array.shape[0] for leaf, array in zip(found.leaves, found.arrays, strict=True)
+    }
     assert by_path == {
         "args[0]": 1,
         "args[1][0]": 2,
@@ -47,7 +49,7 @@ def test_each_array_is_found_with_its_path() -> None:
         "args[4]['a']": 7,
         "kwargs['mask']": 8,
     }
-    assert all(leaf.facts is leaf.array.facts for leaf in found.leaves)
+    assert [leaf.facts for leaf in found.leaves] == [array.facts for array in found.arrays]
 
 
 def test_everything_else_is_a_constant_with_its_path() -> None:
@@ -128,7 +130,7 @@ def test_a_field_without_a_value_is_refused_by_name() -> None:
 def test_without_arrays_only_what_they_were_like_is_kept() -> None:
     found = flat(Array(2, 3), k=1)
     kept = found.without_arrays()
-    assert kept.leaves[0].array is Array
+    assert kept.arrays == ()
     assert same(kept, found)
     assert not same(kept, flat(Array(2, 4), k=1))
 
@@ -137,6 +139,10 @@ def test_without_arrays_only_what_they_were_like_is_kept() -> None:
 
 
 class MyList(list):  # type: ignore[type-arg]
+    pass
+
+
+class Queue(collections.deque[Any]):
     pass
 
 
@@ -164,6 +170,13 @@ class Unreadable:
     __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012
 
 
+class Proxy:
+    """An object that is an array, whose class does not say so."""
+
+    def __init__(self) -> None:
+        self.facts = Array(2).facts
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -171,7 +184,7 @@ class Unreadable:
         (lambda: bytearray(b"x"), r"a bytearray, whose bytes may change: pass bytes\(x\)"),
         (lambda: collections.UserDict(a=1), r"UserDict, which is no dict: pass dict\(x\)"),
         (lambda: MyList([1]), r"MyList, a subclass of list.*pass list\(x\)"),
-        (lambda: collections.deque([1]), "deque, which is neither an array on the GPU, nor"),
+        (lambda: Queue([1]), "Queue, which is neither an array on the GPU, nor"),
         (lambda: collections.defaultdict(list), r"defaultdict with a default_factory.*dict\(x\)"),
         (lambda: Attributes(a=1), r"Attributes with attributes besides its items \('a'\)"),
         (annotated, r"Annotated with attributes besides its fields \('note'\).*pass tuple\(x\)"),
@@ -183,6 +196,7 @@ class Unreadable:
         (lambda: Sealed((Array(1),)), "Sealed with an array in it"),
         (lambda: slice(Array(1)), "a slice with an array in it"),
         (lambda: slice([]), "a slice, which is neither"),
+        (Proxy, "Proxy, which is an array by an attribute of its own alone: pass the array"),
         (lambda: {Array(1): 2}, "Array as a key; arrays are followed as values only"),
         (lambda: Sealed(([],)), "Sealed, which is neither"),
     ],
@@ -237,6 +251,8 @@ def test_what_may_hold_an_array_is_not_plain(value: object) -> None:
 
 
 class Tensor:
+    __dlpack__ = None
+
     def __init__(self, device: str = "cuda", **attributes: Any) -> None:
         self.device = types.SimpleNamespace(type=device, index=0)
         self.layout, self.dtype = "strided", "torch.bfloat16"
@@ -260,9 +276,11 @@ class Parameter(Tensor):
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    nn = types.SimpleNamespace(Parameter=Parameter)
-    torch = types.SimpleNamespace(Tensor=Tensor, nn=nn, strided="strided")
-    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+    nn = types.SimpleNamespace(Parameter=Parameter, Buffer=Tensor)
+    torch: Any = types.ModuleType("torch")
+    torch.Tensor, torch.nn, torch.strided, torch.empty_like = Tensor, nn, "strided", None
+    torch.uint8 = torch.int16 = torch.int32 = None
+    monkeypatch.setitem(sys.modules, "torch", torch)
 
 
 def test_tensors_and_parameters_are_one_family(torch: None) -> None:

@@ -8,16 +8,11 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import GraphMismatchError
-from tests.support.callables import Counted, twice
+from tests.support.callables import Counted, counts, twice
 
 
 def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
     return gpuprof.make_graphed_callable(fn, args, **options)
-
-
-def counts(fast: gpuprof.GraphedCallable, *names: str) -> tuple[int, ...]:
-    stats = fast.stats()
-    return tuple(getattr(stats, name) for name in names)
 
 
 class Choosing:

@@ -5,6 +5,8 @@ Each test has a process of its own: whatever of torch gpuprof finds, it keeps fo
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.torch_blocks import Run
 
 
@@ -53,17 +55,87 @@ check_as_before()
 """)
 
 
-def test_an_exception_in_the_block_puts_all_back(in_torch: Run) -> None:
+def test_a_capture_by_hand_that_breaks_leaves_the_stream_to_the_body(in_torch: Run) -> None:
+    in_torch("""
+from gpuprof.compat import CUDAGraph
+mine = torch.cuda.Stream()
+for undo in ("capture_end", "reset"):
+    g = CUDAGraph()
+    with raises(RuntimeError, match="not permitted"), torch.cuda.stream(mine):
+        g.capture_begin()
+        launch("add_k")
+        fake.shared_object.cuStreamSynchronize(__import__("ctypes").c_uint64(mine.cuda_stream))
+        raise RuntimeError("operation not permitted")  # of torch's `.item()`
+    assert torch.cuda.current_stream() == before["current stream"]
+    if undo == "reset":
+        g.reset()
+    else:
+        with raises(errors.CaptureInvalidatedError):
+            g.capture_end()
+    check_as_before()
+    with torch.cuda.stream(mine):
+        g.capture_begin()
+        launch("add_k")
+    g.capture_end()
+    check_as_before(but_pools=True)
+    g.replay()
+    g.reset()
+    check_as_before()
+""")
+
+
+@pytest.mark.parametrize("torch_version", ["2.11.0", "2.14.0"])
+def test_pool_handles_are_torchs_and_go_into_its_own_functions_and_back(in_torch: Run) -> None:
+    in_torch("""
+from gpuprof.compat import CUDAGraph, graph, graph_pool_handle
+handle = graph_pool_handle()
+assert (*handle, torch.cuda.graph_pool_handle()[1]) == (0, handle[1], handle[1] + 1)
+first, theirs = CUDAGraph(), torch.cuda.CUDAGraph()
+with graph(first, pool=handle):
+    launch("add_k")
+with torch.cuda.stream(torch.cuda.Stream()):
+    theirs.capture_begin(first.pool(), "global")
+    launch("mul_k")
+    theirs.capture_end()
+with gpuprof.capture(pool=theirs.pool()) as cap:
+    launch("sub_k")
+assert cap.graph.pool is first.graph.pool
+assert world.state()["pools held"] == {handle: 3}
+first.reset()
+cap.graph.close()
+del cap
+theirs.reset()
+with gpuprof.capture(pool=handle) as cap:
+    launch("add_k")
+assert world.state()["pools held"] == {handle: 1}
+cap.graph.close()
+del cap
+check_as_before()
+""")
+
+
+@pytest.mark.parametrize("torch_version", ["2.11.0", "2.12.0"])
+def test_a_registered_generator_draws_anew_in_each_replay(in_torch: Run) -> None:
     in_torch("""
 from gpuprof.compat import CUDAGraph, graph
-g = CUDAGraph()
-try:
-    with graph(g):
-        launch("add_k")
-        raise KeyError("mine")
-except KeyError:
-    pass
-check_as_before()
+from tests.support.stand_in_torch import Generator
+generator, g = Generator(), CUDAGraph()
+g.register_generator_state(generator)
+with graph(g):
+    launch("uniform_k")
+    if world.generation < (2, 12):
+        assert generator.state.capturing
+assert not generator.state.capturing
+for replays in (1, 2, 3):
+    g.replay()
+    assert generator.get_offset() == 4 * replays
+g.reset()
+g.capture_begin()
+launch("uniform_k")
+g.capture_end()
+g.replay()
+assert generator.get_offset() == 16
+g.reset()
 """)
 
 

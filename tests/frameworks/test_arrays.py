@@ -1,4 +1,4 @@
-"""What is done with arrays of CuPy, Numba and others, on stand-ins for those."""
+"""What is done with arrays of CuPy, Numba and others, on stand-ins: made, filled, compared."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprof._frameworks.arrays import arrays_of, grown, is_dense
+from gpuprof._frameworks.compare import Difference, differences
 
 numpy: Any = pytest.importorskip("numpy", reason="Python build without NumPy")
 
@@ -19,7 +20,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A CuPy whose arrays are NumPy's."""
 
     class ndarray(numpy.ndarray):  # type: ignore[misc, name-defined]
-        pass
+        __cuda_array_interface__: Any = None
 
     module: Any = types.ModuleType("cupy")
     module.ndarray = ndarray
@@ -27,6 +28,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.ascontiguousarray = numpy.ascontiguousarray
     module.empty_like = numpy.empty_like
     module.empty = lambda shape, dtype: numpy.empty(shape, dtype).view(ndarray)
+    module.asnumpy = numpy.asarray
     module.asarray = lambda values, dtype="f4": numpy.array(values, dtype).view(ndarray)
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
@@ -99,21 +101,21 @@ class Foreign:
 
 
 def test_an_array_is_handled_by_its_own_library(cupy: Any, numba: Any) -> None:
-    assert arrays_of(cupy.asarray([1])).name == "cupy"
-    assert arrays_of(DeviceArray(numpy.ones(1))).name == "numba"
-    assert arrays_of(Foreign()).name == "address"
+    assert arrays_of(type(cupy.asarray([1]))).name == "cupy"
+    assert arrays_of(type(DeviceArray(numpy.ones(1)))).name == "numba"
+    assert arrays_of(type(Foreign())).name == "address"
     assert numba is sys.modules["numba.cuda"]
 
 
 def test_a_type_that_calls_may_bring_is_told(cupy: Any) -> None:
-    assert arrays_of(cupy.asarray([1])).types == (cupy.ndarray,)
-    assert arrays_of(Foreign()).types == (Foreign,)
+    assert arrays_of(type(cupy.asarray([1]))).types == (cupy.ndarray,)
+    assert arrays_of(type(Foreign())).types == (Foreign,)
 
 
 @pytest.mark.parametrize("value", [1.5, numpy.ones(3), None], ids=["number", "numpy", "None"])
 def test_what_is_no_array_on_a_gpu_is_refused_by_its_type(value: object) -> None:
     with pytest.raises(TypeError, match=type(value).__name__):
-        arrays_of(value)
+        arrays_of(type(value))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_a_grown_array_keeps_the_order_of_its_dimensions() -> None:
 )
 def test_a_static_array_of_cupys_is_dense_and_is_filled(cupy: Any, view: Any) -> None:
     array = view(cupy.asarray([[1, 2, 3, 4], [5, 6, 7, 8]])).view(cupy.ndarray)
-    arrays = arrays_of(cupy.asarray([1]))
+    arrays = arrays_of(type(cupy.asarray([1])))
     static = arrays.static_like(array)
     assert is_dense(static.shape, [stride // 4 for stride in static.strides])
     arrays.fill(static, array)
@@ -175,7 +177,7 @@ def test_a_static_array_of_cupys_is_dense_and_is_filled(cupy: Any, view: Any) ->
 
 def test_a_dense_array_of_cupys_is_itself_and_another_is_packed(cupy: Any) -> None:
     array = cupy.asarray([[1, 2, 3], [4, 5, 6]])
-    arrays = arrays_of(array)
+    arrays = arrays_of(type(array))
     assert arrays.dense(array.T).base is array
     packed = arrays.dense(array[:, ::2])
     assert (packed == array[:, ::2]).all()
@@ -184,7 +186,7 @@ def test_a_dense_array_of_cupys_is_itself_and_another_is_packed(cupy: Any) -> No
 
 def test_a_nan_has_the_bytes_of_a_nan_and_minus_zero_not_those_of_zero(cupy: Any) -> None:
     nan, zero = cupy.asarray([numpy.nan, 0.0]), cupy.asarray([numpy.nan, -0.0])
-    arrays = arrays_of(nan)
+    arrays = arrays_of(type(nan))
     assert arrays.same_bytes(nan, nan.copy())
     assert not arrays.same_bytes(nan, zero)
     table = cupy.asarray([[1, 2], [3, 4]])
@@ -193,7 +195,7 @@ def test_a_nan_has_the_bytes_of_a_nan_and_minus_zero_not_those_of_zero(cupy: Any
 
 def test_an_array_of_cupys_is_padded_with_zeros_and_cut(cupy: Any) -> None:
     array = cupy.asarray([[1, 2], [3, 4]]).T
-    arrays = arrays_of(cupy.asarray([1]))
+    arrays = arrays_of(type(cupy.asarray([1])))
     padded = arrays.padded(array, 1, 3)
     assert padded.tolist() == [[1, 3, 0], [2, 4, 0]]
     assert padded.strides[0] < padded.strides[1]
@@ -205,7 +207,7 @@ def test_an_array_of_cupys_is_padded_with_zeros_and_cut(cupy: Any) -> None:
 
 def test_contiguous_arrays_of_numbas_are_copied_on_the_stream_of_the_call(numba: Any) -> None:
     array = DeviceArray(numpy.arange(6.0).reshape(2, 3))
-    arrays = arrays_of(array, numba.on)
+    arrays = arrays_of(type(array), numba.on)
     static = arrays.static_like(array)
     arrays.fill(static, array)
     assert static.calls == [("copy_to_device", numba.stream)]
@@ -216,7 +218,7 @@ def test_contiguous_arrays_of_numbas_are_copied_on_the_stream_of_the_call(numba:
 
 def test_other_layouts_of_numbas_are_written_by_a_kernel(numba: Any) -> None:
     array = DeviceArray(numpy.arange(24.0).reshape(2, 3, 4)[:, ::2])
-    arrays = arrays_of(array, numba.on)
+    arrays = arrays_of(type(array), numba.on)
     staged = arrays.dense(array)
     assert staged.calls == [("setitem", numba.stream)]
     assert (staged.values == array.values).all()
@@ -230,7 +232,7 @@ def test_other_layouts_of_numbas_are_written_by_a_kernel(numba: Any) -> None:
 
 def test_numbas_arrays_are_compared_once_their_stream_is_done(numba: Any) -> None:
     array = DeviceArray(numpy.array([numpy.nan, 1]))
-    arrays = arrays_of(array, numba.on)
+    arrays = arrays_of(type(array), numba.on)
     assert arrays.same_bytes(array, DeviceArray(numpy.array([numpy.nan, 1])))
     assert not arrays.same_bytes(array, DeviceArray(numpy.array([numpy.nan, 2])))
     assert numba.stream.waits == 2
@@ -240,16 +242,16 @@ def test_on_the_default_stream_numba_is_given_none(numba: Any) -> None:
     numba.stream.handle = 0
     array = DeviceArray(numpy.ones(2))
     for on in (None, numba.on):
-        static = arrays_of(array, on).stage(array, array)
+        static = arrays_of(type(array), on).stage(array, array)
         assert static.calls == [("copy_to_device", 0)]
-        assert arrays_of(array, on).same_bytes(static, array)
+        assert arrays_of(type(array), on).same_bytes(static, array)
     assert numba.stream.waits == 0
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_an_array_of_numbas_is_padded_with_zeros_and_cut(numba: Any, size: int) -> None:
     array = DeviceArray(numpy.ones((2, 3)))
-    arrays = arrays_of(array, numba.on)
+    arrays = arrays_of(type(array), numba.on)
     padded = arrays.padded(array, 0, size)
     assert padded.values.tolist() == [[1, 1, 1]] * 2 + [[0, 0, 0]] * (size - 2)
     assert {stream for _, stream in padded.calls} == {numba.stream}
@@ -259,7 +261,7 @@ def test_an_array_of_numbas_is_padded_with_zeros_and_cut(numba: Any, size: int) 
 
 def test_an_unknown_array_is_used_where_it_is() -> None:
     array = Foreign()
-    arrays = arrays_of(array)
+    arrays = arrays_of(type(array))
     assert arrays.in_place
     assert arrays.static_like(array) is array
     assert arrays.dense(array) is array
@@ -273,4 +275,63 @@ def test_an_unknown_array_is_used_where_it_is() -> None:
 def test_an_unknown_array_is_neither_copied_nor_compared_nor_cut_nor_padded(what: str) -> None:
     arguments = (Foreign(), 0, 1) if what in {"slice", "padded"} else (Foreign(), Foreign())
     with pytest.raises(TypeError, match=r"Foreign is used where it is.*torch\.as_tensor"):
-        getattr(arrays_of(Foreign()), what)(*arguments)
+        getattr(arrays_of(type(Foreign())), what)(*arguments)
+
+
+# How they are compared, and what is said of those that differ
+
+
+def the_difference(expected: Any, found: Any, **options: Any) -> Difference:
+    (only,) = differences([("result", expected, found)], **options)
+    return only
+
+
+def test_arrays_of_cupy_are_compared(cupy: Any) -> None:
+    expected = cupy.asarray([[1, 2], [3, 4]])
+    assert not differences([("a", expected, expected.copy())])
+    found = expected.copy()
+    found[1, 0] = 7
+    told = the_difference(expected, found)
+    assert told == Difference("result", (1, 0), 3.0, 7.0, 1, 4, 4.0)
+    assert not differences([("a", expected, expected * numpy.float32(1.000001))])
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u2", "?", "c8", "f8"])
+def test_arrays_of_cupy_are_compared_by_their_dtype(cupy: Any, dtype: str) -> None:
+    expected = cupy.asarray([0, 1, 1], dtype)
+    found = cupy.asarray([0, 1, 0], dtype)
+    told = the_difference(expected, found)
+    assert (told.index, told.expected, told.found, told.count) == ((2,), 1, 0, 1)
+    assert type(told.expected) is type(expected[0].item())
+
+
+def test_records_differ_by_their_bytes(cupy: Any) -> None:
+    expected = cupy.asarray([(1, 2.0)], [("a", "i4"), ("b", "f4")])
+    found = expected.copy()
+    found["b"] = 3
+    told = the_difference(expected, found)
+    assert (told.index, told.max_error) == ((0,), None)
+    assert "3." in str(told)
+
+
+def test_an_array_of_another_shape_or_dtype_or_none_is_described(cupy: Any) -> None:
+    expected = cupy.asarray([1, 2])
+    for found, said in (
+        (cupy.asarray([1, 2, 3]), "of shape (3,)"),
+        (cupy.asarray([1, 2], "f8"), "float64"),
+        (None, "None"),
+        (3, "3"),
+    ):
+        told = the_difference(expected, found)
+        assert told.index is None
+        assert said in str(told).partition("replayed")[0]
+        assert "float32" in str(told).partition("replayed")[2]
+
+
+def test_a_difference_in_words() -> None:
+    told = Difference("result['logits']", (0, 3), 1.0, 1.25, 12, 4096, 0.25)
+    assert str(told) == (
+        "result['logits']: 12 of 4,096 elements differ, first at (0, 3): "
+        "1.25 replayed, 1 by the function (largest error 0.25)"
+    )
+    assert str(Difference("loss", (), 1.0, 1.25)) == "loss: 1.25 replayed, 1 by the function"

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::Deprecation
 def watched(body: Callable[[], Any]) -> tuple[list[Use], list[Any]]:
     used: list[Use] = []
     made: list[Any] = []
-    with watching(used.extend, lambda results, *_: made.extend(results)):
+    with watching(used.extend, lambda _, results, *__: made.extend(results), lambda _: None):
         body()
     return used, made
 
@@ -92,7 +92,7 @@ def test_results_are_told_with_those_in_lists() -> None:
 def test_what_may_be_a_copy_or_the_argument_itself_is_told() -> None:
     told: list[tuple[bool, bool]] = []
     x = torch.ones(2, 3)
-    with watching(lambda _: None, lambda _, *of_it: told.append(of_it)):
+    with watching(lambda _: None, lambda _, __, *of_it: told.append(of_it), lambda _: None):
         x.clone()
         x + 1
     assert told == [(True, False), (False, False)]
@@ -101,7 +101,7 @@ def test_what_may_be_a_copy_or_the_argument_itself_is_told() -> None:
 def test_what_may_draw_random_numbers_is_told() -> None:
     told: list[bool] = []
     x = torch.ones(2, 3)
-    with watching(lambda _: None, lambda _, __, draws: told.append(draws)):
+    with watching(lambda _: None, lambda *of_it: told.append(of_it[3]), lambda _: None):
         x + 1
         torch.rand_like(x)
         torch.nn.functional.dropout(x)
@@ -127,7 +127,7 @@ def test_an_operator_of_ones_own_writes_to_what_it_says(has_schema: bool) -> Non
 
 def test_an_error_passes_and_nothing_is_watched_afterwards() -> None:
     used: list[Use] = []
-    with pytest.raises(KeyError), watching(used.extend, lambda *_: None):
+    with pytest.raises(KeyError), watching(used.extend, lambda *_: None, lambda _: None):
         raise KeyError
     torch.ones(2) + 1
     assert used == []
@@ -135,7 +135,7 @@ def test_an_error_passes_and_nothing_is_watched_afterwards() -> None:
 
 def test_without_torch_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch")
-    with watching(lambda _: None, lambda *_: None):
+    with watching(lambda _: None, lambda *_: None, lambda _: None):
         pass
 
 

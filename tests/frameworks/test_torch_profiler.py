@@ -16,6 +16,7 @@ import pytest
 
 import gpuprof
 from tests.support.processes import run_python
+from tests.support.threads import in_threads
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -222,11 +223,7 @@ def test_threads_have_tracks_of_their_own(
 
     everywhere = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     with profile(experimental_config=everywhere) as prof:
-        threads = [threading.Thread(target=work, args=(name,)) for name in ("left", "right")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda: work("left"), lambda: work("right"))
         with form("main"):
             pass
 
@@ -247,9 +244,7 @@ def test_threads_that_the_profiler_does_not_watch_are_left_alone(
             done.append(True)
 
     with profile() as prof:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        in_threads(work)
         with form("main"):
             pass
 

@@ -70,11 +70,6 @@ def test_names_with_odd_characters_are_shown_in_one_short_line(fake: FakeCuda, s
     assert str(raised.value).isprintable()
 
 
-@pytest.mark.parametrize("mode", ["THREAD_LOCAL", "Global", gpuprof.CaptureMode.RELAXED])
-def test_modes_are_known_by_name_and_value(fake: FakeCuda, stream: int, mode: str) -> None:
-    captured(fake, stream, mode=mode).close()
-
-
 def test_without_a_device_everything_that_needs_one_says_so(fake_path: Path) -> None:
     check_python(
         """

@@ -14,14 +14,10 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._graphs import debug, diagnosis
+from gpuprof._graphs import debug
 from gpuprof._graphs import guard as graphs_guard
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, await_no_capture, on_another_thread, usable_stream
-
-
-def interrupt(*_arguments: object) -> None:
-    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -32,45 +28,14 @@ def interrupted_watch(*_arguments: object) -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def at_the_note(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diagnosis, "note_for_body", interrupt)
-
-
-def at_the_watch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(debug, "watch", interrupted_watch)
-
-
-def at_the_report(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gpuprof.capture, "_outside", interrupt)
-
-
-def at_the_graph(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gpuprof.GraphCaptureGuard, "_make_graph", interrupt)
-
-
-@pytest.mark.parametrize(
-    ("where", "body_raises"),
-    [
-        (at_the_note, True),
-        (at_the_watch, True),
-        (at_the_watch, False),
-        (at_the_report, False),
-        (at_the_graph, False),
-    ],
-)
-def test_an_interrupt_at_the_end_of_a_block_leaves_nothing_open(
-    fake: FakeCuda,
-    monkeypatch: pytest.MonkeyPatch,
-    where: Callable[[pytest.MonkeyPatch], None],
-    body_raises: bool,
+@pytest.mark.parametrize("body_raises", [True, False])
+def test_an_interrupt_as_debugging_ends_leaves_nothing_open(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, body_raises: bool
 ) -> None:
     with usable_stream(fake) as stream:
         with monkeypatch.context() as patch:
-            where(patch)
-            with (
-                pytest.raises(KeyboardInterrupt),
-                gpuprof.capture(stream, debug=where is at_the_watch) as cap,
-            ):
+            patch.setattr(debug, "watch", interrupted_watch)
+            with pytest.raises(KeyboardInterrupt), gpuprof.capture(stream, debug=True) as cap:
                 fake.work(stream, US)
                 if body_raises:
                     raise KeyError

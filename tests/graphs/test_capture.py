@@ -24,7 +24,7 @@ def stream(fake: FakeCuda) -> Iterator[int]:
         yield made
 
 
-@pytest.mark.parametrize("mode", [*MODES, "global", "thread_local", "relaxed"])
+@pytest.mark.parametrize("mode", [*MODES, "global", "THREAD_LOCAL", "Relaxed"])
 def test_a_block_becomes_a_graph(
     fake: FakeCuda, stream: int, mode: gpuprof.CaptureMode | str
 ) -> None:
@@ -94,16 +94,6 @@ def test_the_last_kernel_is_named_behind_nodes_of_other_kinds(fake: FakeCuda, st
     guard.abort()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_per_thread_default_stream_can_be_captured(
-    fake: FakeCuda, mode: gpuprof.CaptureMode
-) -> None:
-    with gpuprof.capture(2, mode=mode) as cap:
-        fake.work(2, US)
-    cap.graph.launch()
-    cap.graph.close()
-
-
 def test_a_frameworks_default_stream_of_another_device_is_captured_and_launched_there(
     fake_path: Path,
 ) -> None:
@@ -170,8 +160,6 @@ def test_a_sealed_pool_is_refused_before_the_driver_is_asked(fake: FakeCuda, str
         ({"timers": "all"}, ValueError),
         ({"timers": None}, TypeError),
         ({"pool": object()}, TypeError),
-        ({"name": ""}, ValueError),
-        ({"name": 3}, TypeError),
     ],
 )
 def test_bad_arguments_are_named(
@@ -285,19 +273,6 @@ def test_finishing_on_another_thread_is_refused_and_the_capture_stays_open(
     graph.close()
 
 
-def test_a_relaxed_capture_may_be_finished_anywhere(fake: FakeCuda, stream: int) -> None:
-    guard = gpuprof.GraphCaptureGuard(stream, mode="relaxed")
-    fake.work(stream, US)
-    context = fake.current_context()
-
-    def finish() -> None:
-        fake.set_current(context)
-        guard.finish()
-
-    assert on_another_thread(finish) is None
-    guard.graph.close()
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same thread", "other thread"])
 def test_graphs_are_destroyed_and_updated_without_breaking_an_open_capture(
@@ -343,25 +318,3 @@ def test_a_capture_is_entered_once(fake: FakeCuda, stream: int) -> None:
     with pytest.raises(errors.InvalidStateError, match="once"), block:
         pass
     cap.graph.close()
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        "cuStreamIsCapturing",
-        "cuStreamBeginCapture_v2",
-        "cuStreamGetCaptureInfo_v2",
-        "cuStreamEndCapture",
-        "cuEventCreate",
-        "cuGraphInstantiateWithFlags",
-        "cuGraphUpload",
-    ],
-)
-@pytest.mark.parametrize("when", ["", ":after"])
-def test_the_stream_can_be_captured_after_a_fault_at_any_step(
-    fake: FakeCuda, stream: int, function: str, when: str
-) -> None:
-    with fake.faults(f"{function}@1=2{when}"), pytest.raises(errors.CudaError):
-        with gpuprof.capture(stream, upload=True, keep_alive=[object()]) as cap:
-            fake.work(stream, US)
-        cap.graph.close()

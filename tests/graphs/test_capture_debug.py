@@ -13,7 +13,7 @@ import pytest
 
 from gpuprof import _core
 from gpuprof._graphs import debug
-from gpuprof._graphs.debug import CaptureWatch, report_outside
+from gpuprof._graphs.debug import CaptureWatch
 from gpuprof._graphs.diagnosis import CaptureFacts
 from gpuprof.errors import CaptureInvalidatedError
 
@@ -384,7 +384,10 @@ def test_work_outside_is_noted_within_bounds(driver: Driver, torch: StandIn) -> 
     ],
 )
 def test_missing_work_is_reported_with_its_lines(count: int, said: str) -> None:
-    text = report_outside([(f"aten::op{n}", f"model.py:{n} in forward") for n in range(count)])
+    seen = CaptureWatch(STREAM, facts, int)
+    seen.outside = [(f"aten::op{n}", f"model.py:{n} in forward") for n in range(count)]
+    text = seen.report_outside()
+    assert text is not None
     assert said in text
     assert "aten::op0 at model.py:0 in forward" in text
     assert ("more" in text) == (count > 3)

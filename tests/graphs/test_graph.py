@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 
 import pytest
@@ -12,6 +11,7 @@ import gpuprof
 from gpuprof import _core, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, Buffer, captured
+from tests.support.threads import in_threads
 
 MS = 1_000_000
 
@@ -229,19 +229,13 @@ def test_what_is_no_handle_is_refused(handles: tuple[int, int], error: type[Exce
 def test_many_threads_launch_one_graph(fake: FakeCuda, stream: int) -> None:
     context = fake.current_context()
     with captured(fake, stream) as graph:
-        barrier = threading.Barrier(8)
 
         def run() -> None:
             fake.set_current(context)
-            barrier.wait()
             for _ in range(50):
                 graph.launch(stream)
 
-        threads = [threading.Thread(target=run) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[run] * 8)
         assert graph.num_replays == 400
         fake.stream_synchronize(stream)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
 import pytest
 
-from gpuprof import DeviceScalar, errors
-from gpuprof._core import stream_handle
+from gpuprof import DeviceScalar, errors, is_stream_capturing, timer
 from tests.fake_driver.control import ACTIVE, GLOBAL, LEGACY_STREAM, NONE, FakeCuda
 from tests.support.scalars import MS, SLOTS, WRITES, number
+from tests.support.threads import in_threads
 
 
 class StreamObject:
@@ -148,9 +147,7 @@ def test_a_thread_without_a_context_can_use_a_scalar(fake: FakeCuda, stream: int
         scalar.update(3, LEGACY_STREAM)
         found.extend([scalar.get(), fake.current_context()])
 
-    thread = threading.Thread(target=use)
-    thread.start()
-    thread.join()
+    in_threads(use)
     assert found == [3, 0]
 
 
@@ -169,16 +166,19 @@ class Pointer(Index):
 
     @property
     def ptr(self) -> Index:
-        return Index(2 * self.value)
+        return Index(self.value + 1)
 
 
-def test_a_stream_is_any_integer_and_an_attribute_comes_first() -> None:
-    assert stream_handle(Index(2**63 + 1)) == 2**63 + 1
-    assert stream_handle(Pointer(8)) == 16
-    with pytest.raises(ValueError, match="between 0 and"):
-        stream_handle(Index(-1))
-    with pytest.raises(ValueError, match="between 0 and"):
-        stream_handle(Index(2**64))
+def test_a_stream_is_any_integer_and_an_attribute_comes_first(fake: FakeCuda, stream: int) -> None:
+    fake.begin_capture(stream)
+    assert is_stream_capturing(Index(stream))
+    assert is_stream_capturing(Pointer(stream - 1))
+    assert not is_stream_capturing(Index(0))
+    fake.graph_destroy(fake.end_capture(stream))
+    assert timer("far", stream=Index(2**63 + 1))  # not entered: there is no such stream
+    for wrong in (-1, 2**64):
+        with pytest.raises(ValueError, match="between 0 and"):
+            is_stream_capturing(Index(wrong))
 
 
 def test_what_an_index_raises_comes_out_unless_it_only_refuses() -> None:
@@ -190,9 +190,9 @@ def test_what_an_index_raises_comes_out_unless_it_only_refuses() -> None:
             raise self.error
 
     with pytest.raises(KeyError):
-        stream_handle(Failing(KeyError("mine")))
+        is_stream_capturing(Failing(KeyError("mine")))
     with pytest.raises(TypeError, match=r"stream: expected None, an int handle.* got .*Failing"):
-        stream_handle(Failing(TypeError("an array")))
+        is_stream_capturing(Failing(TypeError("an array")))
 
 
 @pytest.mark.parametrize("wrong", ["stream", 1.5, object(), True])

@@ -135,34 +135,6 @@ def test_a_refused_write_is_an_error_and_the_scalar_goes_on(
     assert scalar.get() == 3
 
 
-@pytest.mark.parametrize("function", ["cuMemAlloc_v2", "cuMemsetD32Async", "cuStreamIsCapturing"])
-def test_a_scalar_that_cannot_be_made_leaves_nothing(
-    fake: FakeCuda, stream: int, function: str
-) -> None:
-    with fake.faults(f"{function}@1=2"), pytest.raises(errors.CudaError, match=r"\(2\)"):
-        DeviceScalar(1, "float32", stream)
-    assert DeviceScalar(1, "float32", stream).get() == 1.0
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        "cuEventRecord",
-        "cuEventQuery",
-        "cuStreamCreate",
-        "cuMemcpyDtoHAsync_v2",
-        "cuStreamSynchronize",
-    ],
-)
-def test_a_read_that_fails_is_an_error_and_the_next_one_works(
-    fake: FakeCuda, stream: int, function: str
-) -> None:
-    scalar = DeviceScalar(1, "float32", stream)
-    with fake.faults(f"{function}@1=2"), pytest.raises(errors.CudaError, match=r"\(2\)"):
-        scalar.get()
-    assert scalar.get() == 1.0
-
-
 def test_a_scalar_of_a_context_that_is_gone_is_not_touched(fake: FakeCuda, stream: int) -> None:
     context = fake.context_create()
     scalar = DeviceScalar(1, "float32", fake.stream_create())

@@ -5,48 +5,73 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
 
 import pytest
 
 import gpuprof
-from gpuprof._graphs.signature import signature_of
+from gpuprof.results import GraphSignature
 from tests.fake_driver.control import FakeCuda
-from tests.support.graph_nodes import Spec, chain, make
+from tests.support.captures import captured
 
-US = 1_000
+HOSTILE = "evil\x1b[31m\nk"
+Signed = Callable[..., GraphSignature]
 
 
-def test_another_kernel_is_said_in_words() -> None:
-    base, new = signature_of(chain("gemm", "add")), signature_of(chain("gemm", "add", "add"))
+@pytest.fixture
+def signed(fake: FakeCuda, stream: int) -> Signed:
+    """Capture kernels of these names, and sign their graph."""
+
+    def sign(*kernels: str) -> GraphSignature:
+        with captured(fake, stream, *kernels) as graph:
+            return graph.signature()
+
+    return sign
+
+
+def test_another_kernel_is_said_in_words(signed: Signed) -> None:
+    base, new = signed("gemm", "add"), signed("gemm", "add", "add")
     assert base != new
     assert base.diff(new) == "+1 add, 2 -> 3 kernels"
     assert new.diff(base) == "-1 add, 3 -> 2 kernels"
-    assert base.diff(signature_of(chain("gemm", "add"))) == ""
+    assert base.diff(signed("gemm", "add")) == ""
+    assert base.launches.source == "graph"
 
 
-def test_copies_memsets_and_child_graphs_count() -> None:
-    nodes = make(
-        Spec("gemm"),
-        Spec(type="memcpy", nbytes=8),
-        Spec(type="memset", nbytes=8, value=0),
-        Spec(type="event_record"),
-        Spec(type="graph", children=chain("gemm", "add")),
-    )
-    launches = signature_of(nodes).launches
+def test_copies_memsets_and_child_graphs_count(fake: FakeCuda, stream: int) -> None:
+    address, event = fake.memory_allocate(4096), fake.event_create()
+    with captured(fake, stream, "gemm", "add") as child, gpuprof.capture(stream) as cap:
+        fake.kernel(stream, "gemm")
+        fake.copy(stream, 8)
+        fake.call("cuMemsetD8Async", address, 0, 8, stream)
+        fake.event_record(event, stream)
+        fake.add_child(fake.captured_graph(stream), child.raw_graph)
+    with cap.graph as graph:
+        launches = graph.signature().launches
     assert dict(launches.kernels) == {"gemm": 2, "add": 1}
     assert (launches.copies, launches.memsets, launches.total) == (1, 1, 5)
+    fake.event_destroy(event)
+    fake.memory_free(address)
 
 
-def test_the_same_launches_in_another_shape_are_said_to_be_that() -> None:
-    base = signature_of(make(Spec("add", grid=(8, 1, 1))))
-    new = signature_of(make(Spec("add", grid=(9, 1, 1))))
-    assert base.diff(new).startswith(
-        "the same kernels, copies and memsets by name, but other grids"
+def test_the_same_launches_in_another_shape_are_said_to_be_that(
+    fake: FakeCuda, stream: int
+) -> None:
+    def shaped(width: int) -> GraphSignature:
+        with gpuprof.capture(stream) as cap:
+            fake.kernel(stream, "add", grid=(width, 1, 1))
+        with cap.graph as graph:
+            return graph.signature()
+
+    assert (
+        shaped(8)
+        .diff(shaped(9))
+        .startswith("the same kernels, copies and memsets by name, but other grids")
     )
 
 
-def test_it_is_text_in_every_respect() -> None:
-    signature = signature_of(chain("gemm"))
+def test_it_is_text_in_every_respect(signed: Signed) -> None:
+    signature = signed("gemm")
     assert isinstance(signature, str)
     assert len(signature) == 16
     assert signature == str(signature)
@@ -58,29 +83,34 @@ def test_it_is_text_in_every_respect() -> None:
         assert same.launches == signature.launches
 
 
-def test_digits_alone_do_not_tell_what_differs() -> None:
-    signature = signature_of(chain("gemm"))
+def test_digits_alone_do_not_tell_what_differs(signed: Signed) -> None:
+    signature = signed("gemm")
     with pytest.raises(
         TypeError, match=r"expected what signature\(\) of a graph returned, got str"
     ):
         signature.diff(str(signature))  # type: ignore[arg-type]
 
 
-def test_stored_launches_are_compared_with_those_of_a_graph() -> None:
-    stored = json.dumps(signature_of(chain("gemm", "add")).launches.to_dict())
-    now = signature_of(chain("gemm", "add", "add")).launches
+def test_stored_launches_are_compared_with_those_of_a_graph(signed: Signed) -> None:
+    stored = json.dumps(signed("gemm", "add").launches.to_dict())
+    now = signed("gemm", "add", "add").launches
     assert (
         gpuprof.results.Launches.from_dict(json.loads(stored)).diff(now) == "+1 add, 2 -> 3 kernels"
     )
 
 
-def test_a_captured_graph_has_one(fake: FakeCuda, stream: int) -> None:
-    def captured(kernels: int) -> gpuprof.CapturedGraph:
-        with gpuprof.capture(stream) as cap:
-            for _ in range(kernels):
-                fake.kernel(stream, "step_k", US)
-        return cap.graph
+def test_names_of_any_characters_are_shown_on_a_line_and_survive_json(signed: Signed) -> None:
+    found = signed(HOSTILE, "", "\xfc", "\xfc").launches
+    assert sorted(found.kernels.values()) == [1, 1, 2]
+    assert "" not in found.kernels
+    words = gpuprof.results.Launches().diff(found)
+    assert "\x1b" not in words
+    assert "\n" not in words
+    assert gpuprof.results.Launches.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
-    with captured(2) as base, captured(3) as new:
-        assert base.signature().diff(new.signature()) == "+1 step_k, 2 -> 3 kernels"
-        assert base.signature().launches.source == "graph"
+
+def test_very_long_names_stay_apart(signed: Signed) -> None:
+    long = "k" * 5_000
+    found = signed(f"{long}a", f"{long}b", f"{long}b").launches.kernels
+    assert sorted(found.values()) == [1, 2]
+    assert all(len(name) < 600 for name in found)

@@ -15,10 +15,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuprof import _core
-from gpuprof._core import GraphNode
+from gpuprof import GraphNode, _core
 from gpuprof._graphs import diff as graphs_diff
-from gpuprof._graphs.signature import digits, facts
+from gpuprof._graphs.signature import digits
 from tests.support.graph_nodes import HOSTILE, Spec, chain, make
 
 
@@ -185,13 +184,7 @@ def test_a_signature_is_the_same_in_another_process() -> None:
 
 _BASE = [Spec("add"), Spec("mul", after=[0]), Spec("mul", after=[0]), Spec("sub", after=[1, 2])]
 _CHANGES: dict[str, list[Spec]] = {
-    "a kernel's name": [*_BASE[:3], Spec("div", after=[1, 2])],
-    "a grid": [Spec("add", grid=(16, 1, 1)), *_BASE[1:]],
-    "an edge less": [*_BASE[:3], Spec("sub", after=[1])],
-    "an edge more": [*_BASE[:3], Spec("sub", after=[0, 1, 2])],
     "a programmatic edge": [_BASE[0], Spec("mul", after=[0], programmatic=[0]), *_BASE[2:]],
-    "a node more": [*_BASE, Spec("add", after=[3])],
-    "a node less": _BASE[:3],
     "another type": [Spec(type="memset", nbytes=4, value=0), *_BASE[1:]],
 }
 
@@ -249,13 +242,6 @@ def test_a_node_put_in_between_is_an_added_node_and_no_change_of_the_others() ->
     assert [node.name for node in found.added] == ["x"]
     assert not found.removed
     assert not found.changed
-
-
-def test_a_difference_the_other_way_round_removes_what_was_added() -> None:
-    found = diff(chain("a", "x", "b"), chain("a", "b"))
-    assert [node.name for node in found.removed] == ["x"]
-    assert found.edges_added == ((0, 2),)
-    assert not found.added
 
 
 def test_a_replaced_kernel_is_one_change() -> None:
@@ -408,17 +394,3 @@ def test_equal_nodes_of_a_refused_update_are_said_to_be_equal() -> None:
     nodes = chain("add")
     reason = _core._update_reason(8, nodes, 0, nodes, 0)
     assert "nothing that can be shown differs" in reason
-
-
-def test_looking_at_graphs_is_not_imported_by_gpuprof_itself() -> None:
-    code = "import sys, gpuprof; print([m for m in sys.modules if '_graph_' in m])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_comparing_does_not_depend_on_the_order_of_a_nodes_dependencies() -> None:
-    listed = make(*_BASE)
-    last = listed[3]
-    other = GraphNode(**{**last.to_dict(), "dependencies": [2, 1], "children": ()})
-    assert facts(last) == facts(other)
-    assert not diff(listed, (*listed[:3], other))

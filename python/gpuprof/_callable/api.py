@@ -6,27 +6,20 @@ A call that a graph fits is answered in C++ (`_core.CallBase`), any other one by
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from gpuprof._callable.cache import CapturingCalls, capturing
+from gpuprof._callable.cache import CapturingCalls
 from gpuprof._callable.entry import CapturedCall
-from gpuprof._callable.pytree import layout_of
-from gpuprof._callable.settings import (
-    Samples,
-    Settings,
-    check_function,
-    check_samples,
-    check_settings,
-)
+from gpuprof._callable.module import class_for
+from gpuprof._callable.settings import check_samples, check_settings
 from gpuprof._callable.stats import GraphCounts, GraphedCallableStats, arguments_text
+from gpuprof._common.checks import type_error
 from gpuprof._graphs.pool import CapturePool, check_pool
 from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
     from gpuprof._graphs.timings import GraphTimings
@@ -93,8 +86,9 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         is captured), or anything else that can be called. Of a tuple of functions, with tuples of
         their samples, forward passes are captured in order, in one memory: call them in that order.
     sample_args : tuple, optional
-        Arguments to capture with at once: any nesting of tuples, lists, dicts and dataclasses with
-        torch tensors, CuPy or other CUDA arrays, and plain values. None captures later: the first
+        Arguments to capture with at once: any nesting of tuples, lists, dicts, dataclasses and
+        objects that ``torch.utils._pytree`` knows, with torch tensors, CuPy or other CUDA arrays,
+        and plain values. None captures later: the first
         `warmup` calls run eagerly, the next one captures; so it has to be for whole training steps.
         ``()`` is for a function that takes nothing: its body runs exactly once, under the capture.
     sample_kwargs : mapping of str, optional
@@ -143,10 +137,10 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         call to find that they were replaced or moved: all, or a few in turn.
     verify : {'capture', 'off'} or int
         When to compare a replay with `fn` itself, run on equal arguments: the first one after a
-        capture, or also every n-th call, or never. What differs raises `GraphMismatchError`, and
-        later calls run `fn`. The first one is not compared for ``sample_args=()`` without a
-        warm-up, nor where kernels that torch does not know may write anywhere: then name what they
-        write with `writes`.
+        capture, or also every n-th call, or never. What differs by more than rounding, which takes
+        two more runs to tell, raises `GraphMismatchError`, and later calls run `fn`. The first one
+        is not compared for ``sample_args=()`` without a warm-up, nor where kernels that torch does
+        not know may write anywhere: then name what they write with `writes`.
     param_grads : {'autograd', 'accumulate'}
         ``"autograd"`` hands copies of the gradients of parameters to autograd. ``"accumulate"``
         adds them to ``.grad`` in the backward graph, which is cheaper; ``.grad`` is then the
@@ -159,7 +153,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     Returns
     -------
     GraphedCallable
-        Of a tuple of functions, a tuple of them.
+        Of a module, it is a module with the parameters, state and attributes of `fn`, too. Of a
+        tuple of functions, a tuple of them.
 
     Raises
     ------
@@ -195,10 +190,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         del given[sample]
     if isinstance(fn, tuple):
         return _together(fn, sample_args, sample_kwargs, given)
-    check_function(fn)
     samples = check_samples(sample_args, sample_kwargs)
-    settings = check_settings(fn, samples, given)
-    return GraphedCallable._make(fn, settings, samples)
+    return _make(fn, check_settings(fn, samples, given), samples)
 
 
 def _together(
@@ -209,22 +202,23 @@ def _together(
         if value is None and name == "sample_kwargs":
             kwargs = (None,) * count
         elif not isinstance(value, tuple) or len(value) != count:
-            got = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
-            message = f"{name}: expected a tuple of {count}, one for each function, got {got}"
-            raise TypeError(message)
+            raise type_error(value, name, f"a tuple of {count}, one for each function")
     if given["buckets"] is not None:
         message = "buckets: not with several functions; give each function a callable of its own"
         raise ValueError(message)
     pool = check_pool(given["pool"]) or CapturePool()
-    made = []
+    checked = []
     for fn, own_args, own_kwargs in zip(functions, args, kwargs, strict=True):
-        check_function(fn)
         samples = check_samples(own_args, own_kwargs)
         if samples is None:
-            message = "sample_args: expected the arguments of each function, got None for one"
-            raise TypeError(message)
-        made.append((fn, check_settings(fn, samples, {**given, "pool": pool}), samples))
-    return GraphedCallable._make_together(made)
+            raise type_error(None, "sample_args", "the arguments of each function")
+        checked.append((fn, check_settings(fn, samples, {**given, "pool": pool}), samples))
+    return tuple(_make(*each) for each in checked)
+
+
+def _make(fn: Any, *settings: Any) -> GraphedCallable:
+    made: GraphedCallable = class_for(GraphedCallable, fn)._make(fn, *settings)
+    return made
 
 
 class GraphedCallable(CapturingCalls):
@@ -239,33 +233,6 @@ class GraphedCallable(CapturingCalls):
     def __init__(self) -> None:
         message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"
         raise TypeError(message)
-
-    @classmethod
-    def _make_together(
-        cls, given: Sequence[tuple[Callable[..., Any], Settings, Samples]]
-    ) -> tuple[Self, ...]:
-        """Make callables whose forward passes are captured in order.
-
-        They share the memory of one pool. An error of one capture is that of all.
-        """
-        made = []
-        for fn, settings, samples in given:
-            self: Self = cls.__new__(cls)
-            self._begin(fn, settings, samples)
-            made.append(self)
-        stages = [(each, each._samples) for each in made if each._samples is not None]
-        with capturing:
-            recordings = []
-            for each, flat in stages:
-                recordings.append(each._recording(flat, each._kind_of(flat, None)))
-                recordings[-1].record(each._settings.warmup)
-            for (each, flat), recording in zip(stages, recordings, strict=True):
-                kind = each._kind_of(flat, None)
-                each._note(recording.finish(kind.key), kind, layout_of(flat, flat))
-        for each, flat in stages:
-            each._samples = None
-            each._verify_samples(each._captured[0], flat)
-        return tuple(made)
 
     @property
     def eager(self) -> Callable[..., Any]:
@@ -353,7 +320,10 @@ class GraphedCallable(CapturingCalls):
         )
 
     def __reduce__(self) -> Any:
-        message = "a GraphedCallable cannot be pickled or copied: its graphs are of this process"
+        message = (
+            "a GraphedCallable cannot be pickled or copied: its graphs are of this process; "
+            "copy or save what it was made of (.eager)"
+        )
         raise TypeError(message)
 
     def __repr__(self) -> str:

@@ -14,24 +14,23 @@ A function that has to know what is real asks for a mask.
 from __future__ import annotations
 
 import itertools
-import operator
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._callable.leaves import same_value
-from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
-from gpuprof._callable.state import requires_grad
+from gpuprof._callable.pytree import Flat, flatten_arguments, flatten_result, rebuild
+from gpuprof._common import checks
 from gpuprof._common.text import shown_value
-from gpuprof._frameworks.array_facts import SHAPE, STRIDES, family_name
-from gpuprof._frameworks.arrays import all_true, arrays_of
+from gpuprof._frameworks.array_facts import SHAPE, STRIDES, type_text
+from gpuprof._frameworks.arrays import all_true
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
 
 Shape = tuple[int, ...]
-_FORMS = "expected {dim: sizes} or {path: {dim: sizes}}, as in {0: (8, 16, 32)}"
+_FORMS = "{dim: sizes} or {path: {dim: sizes}}, as in {0: (8, 16, 32)}"
 
 
 class Axis(NamedTuple):
@@ -66,13 +65,14 @@ class Padding:
             facts[SHAPE] = (*facts[SHAPE][:dim], size, *facts[SHAPE][dim + 1 :])
             facts[STRIDES] = None
             leaves[number] = leaf._replace(facts=tuple(facts))
-        return flat._replace(leaves=tuple(leaves))
+        return replace(flat, leaves=tuple(leaves))
 
     def arrays(self, flat: Flat, on: CallStream) -> list[Any]:
         """Return the arrays of a call, of which those to pad are new ones that end in zeros."""
-        arrays = [leaf.array for leaf in flat.leaves]
+        arrays = list(flat.arrays)
         for number, dim, size in self.pads:
-            arrays[number] = arrays_of(arrays[number], on).padded(arrays[number], dim, size)
+            library = flat.leaves[number].library.at(on)
+            arrays[number] = library.padded(arrays[number], dim, size)
         return arrays
 
     def arguments(self, flat: Flat, on: CallStream) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -90,10 +90,10 @@ class Padding:
         for number in sorted({pad.leaf for pad in self.pads}):
             leaf, real = flat.leaves[number], arrays[number]
             if leaf.path in written:
-                library = arrays_of(leaf.array, on)
+                library = leaf.library.at(on)
                 for dim, size in enumerate(leaf.facts[SHAPE]):
                     real = library.slice(real, dim, size)
-                library.fill(leaf.array, real)
+                library.fill(flat.arrays[number], real)
 
 
 class _Rule(NamedTuple):
@@ -118,7 +118,7 @@ class _Dimension(NamedTuple):
 def shapes_of(flat: Flat) -> Hashable:
     """Return what a plan depends on of the arrays, and what padding takes over from them."""
     return tuple(
-        (leaf.path, leaf.facts[SHAPE], leaf.facts[STRIDES], requires_grad(leaf.array))
+        (leaf.path, leaf.facts[SHAPE], leaf.facts[STRIDES], leaf.requires_grad)
         for leaf in flat.leaves
     )
 
@@ -138,28 +138,21 @@ class Buckets:
     def __init__(self, rules: Any) -> None:
         self.mask: str | None = None
         if not isinstance(rules, Mapping):
-            message = f"buckets: {shown_value(rules)}; {_FORMS}"
-            raise TypeError(message)
+            raise checks.type_error(rules, "buckets", _FORMS)
         if isinstance(rules.get("mask"), str):
             rules = dict(rules)
             self.mask = rules.pop("mask")
             if not self.mask.isidentifier():
-                message = f"buckets['mask']: {self.mask!r}; expected the name of a keyword argument"
-                raise ValueError(message)
+                raise checks.value_error(self.mask, "buckets['mask']", "a keyword argument's name")
         if not rules:
-            message = f"buckets: it is empty; {_FORMS}, or None"
-            raise ValueError(message)
+            raise checks.value_error(rules, "buckets", f"{_FORMS}, or None")
         self._rules: list[_Rule] = []
         named = all(isinstance(key, str) for key in rules)
         by_path: Iterable[tuple[Any, Any]] = rules.items() if named else [(None, rules)]
         for path, by_dim in by_path:
             where = f"buckets[{path!r}]" if named else "buckets"
             if not isinstance(by_dim, Mapping) or not by_dim:
-                message = (
-                    f"{where}: {shown_value(by_dim)}; expected {{dim: sizes}}, as in "
-                    "{0: (8, 16, 32)}"
-                )
-                raise TypeError(message)
+                raise checks.type_error(by_dim, where, "{dim: sizes}, as in {0: (8, 16, 32)}")
             full = f"kwargs[{path!r}]" if named and path.isidentifier() else path
             self._rules += _checked(by_dim, full, where)
         self._mask_rule = self._rules[0]._replace(path=f"kwargs[{self.mask!r}]", dim=0)
@@ -191,7 +184,7 @@ class Buckets:
                 pads += [Pad(place.leaf, place.dim, sizes[at]) for place in places]
         return Padding(tuple(axes), tuple(pads)) if axes and fits else None
 
-    def with_mask(self, flat: Flat, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the keywords of a call with its mask: all True, of the real size, to be padded.
 
         TypeError if the call has that keyword, or arrays of neither torch nor CuPy; ValueError if
@@ -203,16 +196,17 @@ class Buckets:
         if self.mask in kwargs:
             message = f"{path}: buckets= makes this argument; leave it out of the call"
             raise TypeError(message)
+        flat = flatten_arguments(args, kwargs)
         places = self._axes(flat, ()).get(rule.axis)
         if places is None:
             where = rule.path or "the arguments"
             message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
             raise ValueError(message)
-        leaf = flat.leaves[places[0].leaf]
-        mask = all_true(leaf.array, places[0].size)
+        number = places[0].leaf
+        mask = all_true(flat.arrays[number], places[0].size)
         if mask is None:
-            library = family_name(leaf.array)
-            message = f"{leaf.path}: {library}; buckets= makes masks of torch and CuPy only"
+            path, name = flat.leaves[number].path, type_text(type(flat.arrays[number]))
+            message = f"{path}: {name}; buckets= makes masks of torch and CuPy only"
             raise TypeError(message)
         return {**kwargs, self.mask: mask}
 
@@ -238,28 +232,19 @@ def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_R
     rules = []
     for dim, sizes in by_dim.items():
         if not isinstance(dim, int) or isinstance(dim, bool):
-            message = f"{where}: {shown_value(dim)} is no dimension; {_FORMS}"
-            raise TypeError(message)
+            raise checks.type_error(dim, where, "a number of a dimension")
         found = _checked_sizes(sizes, f"{where}[{dim}]")
         rules.append(_Rule(dim if path is None else found, path, dim, found))
     return rules
 
 
 def _checked_sizes(sizes: Any, where: str) -> tuple[int, ...]:
-    expected = "expected ints above 0, as in (8, 16, 32)"
+    expected = "ints above 0, as in (8, 16, 32)"
     if isinstance(sizes, (str, bytes, Mapping)) or not isinstance(sizes, Iterable):
-        message = f"{where}: {shown_value(sizes)}; {expected}"
-        raise TypeError(message)
-    found = set()
-    for size in sizes:
-        is_int = hasattr(size, "__index__") and not isinstance(size, bool)
-        if not is_int or size < 1:
-            message = f"{where}: {shown_value(size)}; {expected}"
-            raise (ValueError if is_int else TypeError)(message)
-        found.add(operator.index(size))
+        raise checks.type_error(sizes, where, expected)
+    found = {checks.whole(where, size) for size in sizes}
     if not found:
-        message = f"{where}: no sizes; {expected}"
-        raise ValueError(message)
+        raise checks.value_error(sizes, where, expected)
     return tuple(sorted(found))
 
 
@@ -340,15 +325,14 @@ class ResultSlices:
         `constants` are those that the graph was captured with. ValueError if what is returned
         besides arrays depends on the padding.
         """
-        pattern, leaves = flatten_result(result, constants)
-        _check_values(_values_of(pattern), self.values)
+        flat = flatten_result(result, constants)
+        _check_values(tuple(flat.constants), self.values)
         arrays = []
-        for leaf, cuts in zip(leaves, self.apply(padding), strict=True):
-            array = leaf.array
+        for leaf, array, cuts in zip(flat.leaves, flat.arrays, self.apply(padding), strict=True):
             for dim, size in cuts:
-                array = arrays_of(array).slice(array, dim, size)
+                array = leaf.library.slice(array, dim, size)  # noqa: PLW2901
             arrays.append(array)
-        return rebuild(pattern, arrays)
+        return rebuild(flat.pattern, arrays)
 
 
 def learned(
@@ -361,10 +345,10 @@ def learned(
 
     `constants` are those of the real call. Errors are those of `learn`.
     """
-    pattern, leaves = flatten_result(result, constants)
+    flat = flatten_result(result, constants)
     paths, shapes = [path for path, _ in padded_shapes], [shape for _, shape in padded_shapes]
-    slices = learn(padding, paths, shapes, [leaf.facts[SHAPE] for leaf in leaves])
-    return replace(slices, values=_values_of(pattern))
+    slices = learn(padding, paths, shapes, [leaf.facts[SHAPE] for leaf in flat.leaves])
+    return replace(slices, values=tuple(flat.constants))
 
 
 def learn(
@@ -392,15 +376,6 @@ def learn(
         for axis in padding.axes
     }
     return ResultSlices(slices, least)
-
-
-def _values_of(pattern: Pattern) -> tuple[Any, ...]:
-    """Return what is in a structure besides arrays."""
-    if pattern[0] == "array":
-        return ()
-    if pattern[0] == "value":
-        return (pattern[1],)
-    return tuple(value for part in pattern[-1] for value in _values_of(part))
 
 
 def _check_values(found: tuple[Any, ...] | None, real: tuple[Any, ...] | None) -> None:

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._callable.buckets import Padding, learned, shapes_of
 from gpuprof._callable.capture import Recording
-from gpuprof._callable.entry import CapturedCall, Kind, is_answer
+from gpuprof._callable.entry import CapturedCall, Kind, draws, is_answer
 from gpuprof._callable.guards import MadeStateError
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
-from gpuprof._callable.placement import call_stream
-from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
+from gpuprof._callable.pytree import Flat, flatten_arguments, layout_of, rebuild
 from gpuprof._callable.settings import sees_order_of_keywords
 from gpuprof._callable.state import modes_of, transform_of_torch
-from gpuprof._callable.verify import check_padding, compared, mismatch, twins_of
+from gpuprof._callable.verify import as_in_capture, check_padding, compared, mismatch, twins_of
 from gpuprof._common.checks import level_outside
-from gpuprof._frameworks.array_facts import is_used_in_place
+from gpuprof._frameworks.streams import CallStream
 from gpuprof._frameworks.torch import compiled
 from gpuprof._frameworks.torch_modules import find_modules
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
@@ -34,16 +33,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gpuprof._callable.settings import Samples, Settings
-    from gpuprof._frameworks.streams import CallStream
 
 _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
+_NOT_IN_MODULES = "a tensor on the CPU, a .grad or a requires_grad"  # of which no name is known
 _KEY_WITHOUT_STRIDES = 5  # its parts
 _MAX_KINDS = 1024  # of calls without a graph, and of padded ones with, that are remembered
 _COUNTED = (  # fields of `GraphedCallableStats`
     *("captures", "eager_calls", "misses", "evictions", "recaptures"),
-    *("failures", "padded_calls"),
+    *("failures", "padded_calls", "numerics"),
 )
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
@@ -58,14 +57,12 @@ class CapturingCalls(_core.CallBase):
     def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
         self: Self = cls.__new__(cls)
         self._begin(fn, settings, samples)
-        samples_flat, self._samples = self._samples, None
-        if samples_flat is not None:
-            self._capture_samples(samples_flat)
+        if samples is not None and not self._always_eager:
+            self._capture_samples(*samples)
         return self
 
     def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
         functools.update_wrapper(self, fn, updated=())
-        self._fn = fn
         self._settings = settings
         self._has_samples = samples is not None
         self._captured: list[CapturedCall] = []
@@ -73,7 +70,7 @@ class CapturingCalls(_core.CallBase):
         self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
         # How calls with such arrays were padded last, and the graph that answered.
         self._padded: dict[Hashable, tuple[Padding, CapturedCall]] = {}
-        self._modules: list[Any] | None = None  # that the function is or holds, once known
+        self._held_modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
         self._lock = threading.RLock()
@@ -88,20 +85,17 @@ class CapturingCalls(_core.CallBase):
         if not self._always_eager:
             self._require_cuda()
         self._body = compiled(fn) if settings.compile and not self._always_eager else fn
-        self._samples: Flat | None = None  # to be captured at once
-        if samples is not None and not self._always_eager:
-            self._samples = self._flat(samples.args, self._with_mask(samples.args, samples.kwargs))
+        self._fn = fn
 
-    def _capture_samples(self, flat: Flat) -> None:
+    def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._settings.buckets is not None:
+            kwargs = self._settings.buckets.with_mask(args, kwargs)
+        flat = self._flat(args, kwargs)
         padding = self._padding(flat)
         captured = self._find(flat, padding)
         self._counts["misses"] = 0  # the samples are no call
-        if captured is not None and padding is None:
-            self._verify_samples(captured, flat)
-
-    def _verify_samples(self, captured: CapturedCall, flat: Flat) -> None:
-        if self._is_to_be_verified(captured):
-            twins = twins_of(flat.leaves, self._stream_of(flat))
+        if captured is not None and padding is None and self._is_to_be_verified(captured):
+            twins = twins_of(flat, self._stream_of(flat))
             self._compare(captured, self._flat(*rebuild(flat.pattern, twins)), undo=True)
             captured.checks = captured.graph.num_replays
 
@@ -126,7 +120,7 @@ class CapturingCalls(_core.CallBase):
             for captured in gone[1]:
                 self._drop(captured)
             self._kinds = {}
-            self._modules = None
+            self._held_modules = None
 
     # Called from C++.
 
@@ -138,13 +132,15 @@ class CapturingCalls(_core.CallBase):
         if transform is not None:
             return self._refuse(transform, args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
-        kwargs = self._with_mask(args, kwargs)
+        if self._settings.buckets is not None:
+            kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
         if self._stream_of(flat).is_captured():
             return self._eagerly(args, kwargs)
-        result = self._like_an_earlier_call(flat, (args, kwargs))
-        if is_answer(result):
-            return result
+        if self._padded:
+            result = self._like_an_earlier_call(flat, (args, kwargs))
+            if is_answer(result):
+                return result
         for _ in range(_TRIES):
             padding = self._padding(flat)
             captured = self._find(flat, padding)
@@ -196,7 +192,7 @@ class CapturingCalls(_core.CallBase):
 
     def _is_to_be_verified(self, captured: CapturedCall) -> bool:
         leaves = captured.flat.leaves
-        cannot = any(is_used_in_place(leaf.array) for leaf in leaves)
+        cannot = any(leaf.library.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
         cannot |= runs_once or self._hides_writes(captured)
         return self._settings.verify != "off" and captured.entry.runs == 0 and not cannot
@@ -211,7 +207,7 @@ class CapturingCalls(_core.CallBase):
         With `undo`, nothing stays. GraphMismatchError if they differ; later calls run eagerly then.
         """
         with capturing:
-            result, differences = compared(
+            result, differences, is_numerics = compared(
                 self._body,
                 captured,
                 flat,
@@ -222,7 +218,9 @@ class CapturingCalls(_core.CallBase):
         if differences:
             self._always_eager = True
             self.reset()
-            raise mismatch(self.name, differences)
+            raise mismatch(self.name, differences, draws=draws(captured.graph))
+        with self._lock:
+            self._counts["numerics"] += is_numerics
         return result
 
     def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
@@ -231,18 +229,20 @@ class CapturingCalls(_core.CallBase):
         return flatten_arguments(args, kwargs)
 
     def _stream_of(self, flat: Flat) -> CallStream:
-        return call_stream(flat, self._settings.stream)
+        return CallStream(flat.libraries, flat.device, self._settings.stream)
 
     # Captures.
 
     def _kind_of(self, flat: Flat, padding: Padding | None) -> Kind:
         """Return the kind of a call, which strides may tell apart, too."""
         padded = flat if padding is None else padding.of(flat)
-        modes = modes_of([leaf.array for leaf in flat.leaves], self._find_modules(flat))
+        modes = modes_of(flat.leaves, self._find_modules(flat))
         own = tuple(guard() for guard in self._settings.guards)
-        kind = self._remembered((key_of(padded), *modes, own))
-        if not kind.strides_matter:
-            return kind
+        kind = self._remembered((padded.key, *modes, own))
+        return self._of_layout(kind, flat, padding) if kind.strides_matter else kind
+
+    def _of_layout(self, kind: Kind, flat: Flat, padding: Padding | None) -> Kind:
+        padded = flat if padding is None else padding.of(flat)
         return self._remembered((*kind.key, layout_of(flat, padded)))
 
     def _remembered(self, key: Any) -> Kind:
@@ -258,9 +258,9 @@ class CapturingCalls(_core.CallBase):
         constants = [value for value in flat.constants if not is_plain(value)]
         if constants:
             return find_modules(self._fn, constants)
-        if self._modules is None:
-            self._modules = find_modules(self._fn, [])
-        return self._modules
+        if self._held_modules is None:
+            self._held_modules = find_modules(self._fn, [])
+        return self._held_modules
 
     def _find(self, flat: Flat, padding: Padding | None) -> CapturedCall | None:
         """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
@@ -281,14 +281,11 @@ class CapturingCalls(_core.CallBase):
             return None
         with capturing:
             # Another thread may have captured it meanwhile.
-            layout = layout_of(flat, flat if padding is None else padding.of(flat))
             if kind.strides_matter:
-                kind = self._remembered((*kind.key, layout))
+                kind = self._of_layout(kind, flat, padding)
             if kind.captured is not None:
                 return kind.captured
-            if padding is not None:
-                flat = self._flat(*padding.arguments(flat, self._stream_of(flat)))
-            return self._try_capture(flat, kind, warmup, layout)
+            return self._try_capture(flat, padding, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -303,23 +300,23 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _recording(self, flat: Flat, kind: Kind) -> Recording:
-        return Recording(
+    def _try_capture(
+        self, flat: Flat, padding: Padding | None, kind: Kind, warmup: int
+    ) -> CapturedCall | None:
+        given = flat
+        if padding is not None:
+            given = self._flat(*padding.arguments(flat, self._stream_of(flat)))
+        recording = Recording(
             self._body,
-            flat,
+            given,
             kind.key[1],
             self._settings,
             keywords_in_order=self._in_order,
-            modules=self._find_modules(flat),
+            modules=self._find_modules(given),
         )
-
-    def _try_capture(
-        self, flat: Flat, kind: Kind, warmup: int, layout: Hashable
-    ) -> CapturedCall | None:
-        recording = self._recording(flat, kind)
         try:
             recording.record(warmup)
-            return self._note(recording.finish(kind.key), kind, layout)
+            return self._note(recording.finish(), kind, flat, padding)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -331,16 +328,19 @@ class CapturingCalls(_core.CallBase):
             if self._settings.on_capture_error == "raise":
                 raise
             kind.is_eager = True
-            self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
+            told = "\n".join([str(error), *getattr(error, "__notes__", ())])
+            self._warn("capture", f"the capture failed, and such calls run eagerly: {told}")
         return None
 
-    def _note(self, captured: CapturedCall, kind: Kind, layout: Hashable) -> CapturedCall:
+    def _note(
+        self, captured: CapturedCall, kind: Kind, flat: Flat, padding: Padding | None
+    ) -> CapturedCall:
         """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
         limit = self._settings.max_graphs
         if captured.strides_matter and len(kind.key) == _KEY_WITHOUT_STRIDES:
             kind.strides_matter = True
-            kind = self._remembered((*kind.key, layout))
-            captured.key = kind.key
+            kind = self._of_layout(kind, flat, padding)
+        captured.key = kind.key
         gone = []  # until the lock is free
         with self._lock:
             order = captured.pool._launch_order()
@@ -396,13 +396,13 @@ class CapturingCalls(_core.CallBase):
         """
         policy, known = self._settings.on_new_shape, [*self._captured, found]
         moved = {id(each): each.guards.moved() for each in known}
-        if policy == "raise" and moved[id(found)]:
+        if policy == "raise":
             for each in known:
                 if moved[id(each)]:
                     each.guards.core.flag()
             message = (
                 f"{self.name}: what the function reads is not what it was captured with: "
-                f"{'; '.join(moved[id(found)])}. Call reset(), or make it with "
+                f"{'; '.join(moved[id(found)]) or _NOT_IN_MODULES}. Call reset(), or make it with "
                 "on_new_shape='capture'"
             )
             raise InvalidStateError(message)
@@ -414,10 +414,9 @@ class CapturingCalls(_core.CallBase):
                     kind.runs = self._settings.warmup
             if policy != "eager":
                 self._counts["recaptures"] += len(stale)
-            self._modules = None
+            self._held_modules = None
         for each in stale:
-            what = "; ".join(moved[id(each)][:3])
-            what = what or "a tensor on the CPU, a .grad or a requires_grad"
+            what = "; ".join(moved[id(each)][:3]) or _NOT_IN_MODULES
             if policy == "eager":
                 self._warn("stale", f"such calls run eagerly now, because of {what}")
             elif self._counts["recaptures"] >= _MANY_RECAPTURES:
@@ -429,13 +428,6 @@ class CapturingCalls(_core.CallBase):
                 )
 
     # Padding.
-
-    def _with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the keywords of a call with the mask that the buckets ask for."""
-        buckets = self._settings.buckets
-        if buckets is None or buckets.mask is None:
-            return kwargs
-        return buckets.with_mask(self._flat(args, kwargs), kwargs)
 
     def _padding(self, flat: Flat) -> Padding | None:
         buckets = self._settings.buckets
@@ -471,7 +463,8 @@ class CapturingCalls(_core.CallBase):
         on = self._stream_of(flat)
         if captured.slices is None or not captured.slices.covers(padding):
             # How results are cut is learned from the function's own, which answer this call.
-            result = self._eagerly(*given)
+            with as_in_capture(captured):
+                result = self._eagerly(*given)
             more = learned(padding, captured.result_shapes, result, flat.constants)
             captured.slices = more if captured.slices is None else captured.slices.with_(more)
             if self._settings.verify != "off" and not self._hides_writes(captured):

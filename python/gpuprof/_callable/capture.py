@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,6 @@ import gpuprof._core as _core
 from gpuprof._callable.entry import (
     CapturedCall,
     after_run,
-    facts_of,
     fill_from,
     floating_dtypes,
     is_simple,
@@ -32,8 +31,8 @@ from gpuprof._callable.entry import (
 )
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
-from gpuprof._callable.mismatch import check_unchanged
-from gpuprof._callable.observe import Observation, Range, check_modules, merged
+from gpuprof._callable.mismatch import check_made, check_unchanged
+from gpuprof._callable.observe import Observation, Range, check_modules, merged, watch_of
 from gpuprof._callable.placement import Place, one_capture
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
@@ -46,10 +45,11 @@ from gpuprof._callable.state import (
     training_flags,
 )
 from gpuprof._callable.training import Training, backward_of
-from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent
-from gpuprof._frameworks.arrays import Arrays, arrays_of
+from gpuprof._frameworks import loaded, torch_hooks
+from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent, facts_of
+from gpuprof._frameworks.arrays import Arrays
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state, own_parameters
+from gpuprof._frameworks.torch_constants import HostConstants
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
 from gpuprof._frameworks.torch_modules import find_arrays
 from gpuprof._graphs.capture import capture
@@ -61,16 +61,31 @@ if TYPE_CHECKING:
 
 
 class _Input(NamedTuple):
-    """An array of the arguments: the call's, the graph's own, and what the function gets of that.
+    """An array of the graph's own for one of the arguments, and what the function gets of that.
 
     `inside` is laid out as the call's array, and is another one than `static` where that one is
-    not dense.
+    not dense. `nbytes` are copied for a call: none of an array that is used in place.
     """
 
     leaf: Leaf
     arrays: Arrays
     static: Any
     inside: Any
+    nbytes: int
+
+
+class _Result(NamedTuple):
+    """An array of the result, dense and in memory of the graph's.
+
+    `make` makes one like it for a call, to which `nbytes` are copied; None gives that one itself.
+    """
+
+    path: str
+    arrays: Arrays
+    array: Any
+    facts: tuple[Any, ...]
+    make: Callable[[Any], Any] | None
+    nbytes: int
 
 
 class Recording:
@@ -100,7 +115,9 @@ class Recording:
         self._owners: dict[int, Any] = {}  # of parameters that stand in for others, by their ids
         self._place = Place(flat, settings.stream)
         self._inputs: list[_Input] = []
+        self._arguments: list[Any] = []  # what the function gets of them
         self._seen = Observation()
+        self._constants: HostConstants | None = None  # of the last capture
         self._training: Training | None = None
         self._is_compiled = settings.compile or may_run_compiled_code()
         self._forget()
@@ -109,10 +126,9 @@ class Recording:
         """Forget a capture."""
         self._pool = self._settings.pool
         self._written: set[int] = set()
-        self._results: list[Leaf] = []
-        self._found: list[Leaf] = []  # the results as the function returned them
+        self._results: list[_Result] = []
+        self._found: Sequence[Any] = ()  # the results as the function returned them
         self._pattern: Pattern = ()
-        self._makers: list[Callable[[Any], Any] | None] = []  # of fresh results
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
     def record(self, warmup: int) -> None:
@@ -124,7 +140,7 @@ class Recording:
         self._place.check()
         check_modules(self.modules)
         with self._place.current():
-            self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
+            self._make_inputs()
             if warmup > 0:
                 before = GradientFields(self.modules)
                 before.add(self._warm_up(warmup))
@@ -133,11 +149,12 @@ class Recording:
             self._fill()
             self._guards = ModuleGuards(self.modules, check=self._settings.check)
             self._gradients = GradientFields(self.modules)
-            self._seen = Observation([each.inside for each in self._inputs])
+            self._seen = Observation(self._arguments)
             self._capture_and_observe()
-            if any(requires_grad(leaf.array) for leaf in self._found):
+            if any(map(requires_grad, self._found)):
                 self._training = self._with_backward()
-        self._found = []
+        self._flat = self._flat.without_arrays()
+        self._found = ()
         self._borrowed.clear()
 
     def _capture_and_observe(self) -> None:
@@ -160,17 +177,17 @@ class Recording:
             with own_parameters(used) as self._owners:
                 self._graph = self._capture(observes=False, trains=True)
 
-    def _leaves_backward(self, results: Sequence[Leaf]) -> bool:
+    def _leaves_backward(self, results: Sequence[Any]) -> bool:
         """Return whether the backward pass of these results is still to come."""
         self._gradients.add(self._seen.gradients)
         uses_gradients = self._seen.optimizers or self._gradients.changed()
         uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
-        return not uses_gradients and any(requires_grad(leaf.array) for leaf in results)
+        return not uses_gradients and any(map(requires_grad, results))
 
     def _with_backward(self) -> Training:
         for number in self._written:
             leaf = self._inputs[number].leaf
-            if requires_grad(leaf.array):
+            if leaf.requires_grad:
                 message = (
                     f"{leaf.path}: it requires a gradient, and the function changes it in place, "
                     "which the backward graph cannot follow; change a copy: x = x.clone()"
@@ -185,17 +202,15 @@ class Recording:
             )
             raise InvalidStateError(message)
         externals = self._seen.externals
-        arguments = [each.inside for each in self._inputs]
-        results = [leaf.array for leaf in self._found]
-        may_be_read = [*arguments, *results, *self._owners.values()]
+        may_be_read = [*self._arguments, *self._found, *self._owners.values()]
         may_be_read += [each for one in externals for each in one.tensors.values()]
         return Training(
             self._settings,
             self._place,
             self._graph,
             self._pool,
-            arguments=arguments,
-            results=results,
+            arguments=self._arguments,
+            results=self._found,
             frozen=[each.tensor for each in externals if each.is_on_gpu and not each.writes],
             owners=self._owners,
             versions={
@@ -205,39 +220,39 @@ class Recording:
             },
         )
 
-    def finish(self, key: Any) -> CapturedCall:
+    def finish(self) -> CapturedCall:
         """Return what runs calls of this kind, after `record`."""
         try:
-            return self._captured_call(key)
+            return self._captured_call()
         finally:
             self._gradients.restore()  # what the capture left there holds no numbers yet
 
-    def _captured_call(self, key: Any) -> CapturedCall:
+    def _captured_call(self) -> CapturedCall:
         seen = self._seen
         guards = self._guards.finish(seen)
         written, read = seen.ranges(guards.modules)
         if self._settings.outputs == "static":
-            read = merged([*read, *(extent(leaf.facts) for leaf in self._results)])
-        entry = self._entry(guards, written, read)
+            read = merged([*read, *(extent(each.facts) for each in self._results)])
+        strides = [self._call_strides(leaf) for leaf in self._flat.leaves]
         tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
         tensors += [each.tensor for each in seen.externals]
         return CapturedCall(
-            entry=entry,
-            graph=self._graph,
-            key=key,
-            flat=self._flat.without_arrays(),
-            state=self._state,
+            entry=self._entry(guards, written, read, strides),
+            flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
-            result_shapes=[(leaf.path, tuple(leaf.facts[SHAPE])) for leaf in self._results],
-            nbytes=self._owned_bytes(),
+            result_shapes=[(each.path, each.facts[SHAPE]) for each in self._results],
+            nbytes=sum(each.nbytes for each in self._inputs)
+            + sum(each.arrays.nbytes(each.array) for each in self._results),
             pool=self._pool,
             writes=frozenset(self._inputs[number].leaf.path for number in self._written),
             written=written,
             read=read,
+            by_torch=self._place.backend == "torch",
             externals_written=self._seen.state(guards.modules),
+            floating=self._seen.floating(guards.modules),
             has_foreign_work=self._seen.has_foreign_work,
-            strides_matter=any(each is not None for each in map(self._call_strides, self._inputs)),
+            strides_matter=any(each is not None for each in strides),
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
@@ -245,48 +260,53 @@ class Recording:
 
     # Warm-up and captures.
 
-    def _input(self, leaf: Leaf) -> _Input:
-        arrays = arrays_of(leaf.array, self._place.copies_on)
-        static = arrays.static_like(leaf.array)
-        inside = arrays.laid_out_like(leaf.array, static)
-        if self._state.records_gradients and requires_grad(leaf.array):
-            inside = inside.detach().requires_grad_()
-        return _Input(leaf, arrays, static, inside)
+    def _make_inputs(self) -> None:
+        for leaf, array in zip(self._flat.leaves, self._flat.arrays, strict=True):
+            arrays = leaf.library.at(self._place.copies_on)
+            static = arrays.static_like(array)
+            inside = arrays.laid_out_like(array, static)
+            if self._state.records_gradients and leaf.requires_grad:
+                inside = inside.detach().requires_grad_()
+            nbytes = 0 if arrays.in_place else arrays.nbytes(static)
+            self._inputs.append(_Input(leaf, arrays, static, inside, nbytes))
+            self._arguments.append(inside)
 
     def _warm_up(self, times: int) -> list[tuple[Any, Any]]:
         """Run the function; return the tensors whose ``.grad`` it may have set."""
-        arguments = [each.inside for each in self._inputs]
-        seen = Observation(arguments)
+        seen = Observation(self._arguments)
         with kept_random_state(self._place.device), ExitStack() as after:
             after.callback(seen.restore)
             for number in range(max(times, 2) if self._is_compiled else times):
                 result = None  # its memory serves the next run
                 self._fill()
                 with fresh_autocast_cache(), ExitStack() as stack:
+                    if self._place.backend == "torch":
+                        stack.enter_context(torch_hooks.as_if_capturing())
                     # Compiled code runs its operators one by one where it is observed.
                     if number == 0 or not self._is_compiled:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
-                    backward_of([leaf.array for leaf in self._leaves_of(result)])
+                    backward_of(self._arrays_of(result))
         self.modules += [each for each in seen.modules if each not in self.modules]
         return seen.gradients
 
     def _fill(self) -> None:
-        for each in self._inputs:
-            each.arrays.fill(each.static, each.leaf.array)
+        for each, array in zip(self._inputs, self._flat.arrays, strict=True):
+            each.arrays.fill(each.static, array)
             if each.inside is not each.static:
-                each.arrays.fill(each.inside, each.leaf.array)
+                each.arrays.fill(each.inside, array)
 
     def _run(self, *, is_real: bool = False) -> Any:
-        args, kwargs = rebuild(self._flat.pattern, [each.inside for each in self._inputs])
+        args, kwargs = rebuild(self._flat.pattern, self._arguments)
+        check_made(args, kwargs, self._arguments)
         self.is_running = is_real
         result = self._function(*args, **kwargs)
         self.is_running = False
-        check_unchanged(args, kwargs, self._flat, [each.inside for each in self._inputs])
+        check_unchanged(args, kwargs, self._flat, self._arguments)
         return result
 
-    def _leaves_of(self, result: Any) -> list[Leaf]:
-        return flatten_result(result, self._flat.constants)[1]
+    def _arrays_of(self, result: Any) -> Sequence[Any]:
+        return flatten_result(result, self._flat.constants).arrays
 
     def _observe_in_a_capture_to_discard(self) -> bool:
         """Observe the function; return whether there is a backward pass to capture."""
@@ -297,17 +317,19 @@ class Recording:
             pool=CapturePool(),
             timers="strip",
             allow_empty=True,
+            name=self._settings.name,
         )
+        block._constants = self._constants = HostConstants()
         with (
             one_capture(),
             block as guard,
             fresh_autocast_cache(),
-            self._seen.of_block(self._count_nodes(block)),
+            self._seen.of_block(*watch_of(block, self._place.device)),
         ):
-            leaves = self._leaves_of(self._run())
-            self._seen.note_results([leaf.array for leaf in leaves])
+            arrays = self._arrays_of(self._run())
+            self._seen.note_results(arrays)
         guard.graph.close()
-        return self._leaves_backward(leaves)
+        return self._leaves_backward(arrays)
 
     def _capture(self, *, observes: bool, trains: bool) -> CapturedGraph:
         settings = self._settings
@@ -329,38 +351,32 @@ class Recording:
             name=settings.name,
         )
         block._settings = block._settings._replace(prepare=self._prepare)
+        if observes or self._constants is not None:
+            block._constants = self._constants = HostConstants(self._constants)
         with one_capture(), block as guard, fresh_autocast_cache():
             assert block._guard is not None
             stream = block._guard.stream
-            strided = [each for each in self._inputs if each.inside is not each.static]
-            for each in strided:
-                each.arrays.fill(each.inside, each.static)
-            if observes:
-                with self._seen.of_block(self._count_nodes(block)):
-                    result = self._run()
-                self._seen.note_results([leaf.array for leaf in self._leaves_of(result)])
-            else:
+            for each in self._inputs:
+                if each.inside is not each.static:
+                    each.arrays.fill(each.inside, each.static)
+            watched = self._seen.of_block(*watch_of(block, self._place.device))
+            with watched if observes else ExitStack():
                 result = self._run()
             self._note_results(result)
+            if observes:
+                self._seen.note_results(self._found)
             self._written = self._all_written()
-            for each in strided:
-                if self._inputs.index(each) in self._written:
+            for number in self._written:
+                each = self._inputs[number]
+                if each.inside is not each.static:
                     each.arrays.fill(each.static, each.inside)
         # A call on another stream waits for what a warm-up still does with the graph's arrays.
         guard.graph._note_use(stream)
         return guard.graph
 
-    def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
-        def count(since: int) -> tuple[int, bool]:
-            assert block._guard is not None
-            found = _core._capture_of(block._guard.stream, self._place.device, since)
-            return found[2:]
-
-        return count
-
     def _all_written(self) -> set[int]:
         """Return the numbers of the arguments that the function writes to."""
-        paths = [each.leaf.path for each in self._inputs]
+        paths = [leaf.path for leaf in self._flat.leaves]
         named = self._settings.writes.numbers(paths)
         if named is not None:
             return self._seen.written | named
@@ -368,10 +384,11 @@ class Recording:
         return self._seen.written | every
 
     def _note_results(self, result: Any) -> None:
-        self._pattern, leaves = flatten_result(result, self._flat.constants)
-        self._found = leaves
-        for leaf in leaves:
-            inside = arrays_of(leaf.array, self._place.copies_on).dense(leaf.array)
+        flat = flatten_result(result, self._flat.constants)
+        self._pattern, self._found = flat.pattern, flat.arrays
+        for leaf, array in zip(flat.leaves, flat.arrays, strict=True):
+            arrays = leaf.library.at(self._place.copies_on)
+            inside = arrays.dense(array)
             facts = facts_of(inside)
             if facts[DEVICE] != self._place.device:
                 message = (
@@ -381,38 +398,25 @@ class Recording:
                 raise TypeError(message)
             if loaded.is_tensor(inside):
                 inside = inside.detach()
-            self._results.append(leaf._replace(array=inside, facts=facts))
+            is_static = self._settings.outputs == "static" or arrays.in_place
+            make, nbytes = None, 0
+            if not is_static:
+                make, nbytes = arrays.empty_like, arrays.nbytes(inside)
+            self._results.append(_Result(leaf.path, arrays, inside, facts, make, nbytes))
 
     # Copies.
 
     def _prepare(self, graph: CapturedGraph) -> tuple[object, ...]:
         """Add the copies to a graph that is not executable yet; return what it has to keep."""
-        before = [self._copy(each.arrays, each.static) for each in self._copied_inputs()]
-        after = []
-        for leaf in self._results:
-            arrays = arrays_of(leaf.array)
-            if self._settings.outputs == "static" or arrays.in_place:
-                self._makers.append(None)
-                continue
-            self._makers.append(arrays.empty_like)
-            if arrays.nbytes(leaf.array):
-                after.append(self._copy(arrays, leaf.array))
-        for each in self._copied_inputs(self._written):
-            after.append(self._copy(each.arrays, each.static))
+        inputs = [(number, each) for number, each in enumerate(self._inputs) if each.nbytes]
+        results = [each for each in self._results if each.nbytes]
+        before = [self._copy(each.arrays, each.static) for _, each in inputs]
+        after = [self._copy(each.arrays, each.array) for each in results]
+        after += [self._copy(one.arrays, one.static) for n, one in inputs if n in self._written]
         graph._set_launch_order(self._pool._launch_order())
         if before or after:
             graph._add_copies(before, after)
-        return tuple(leaf.array for leaf in self._results)
-
-    def _copied_inputs(self, among: Collection[int] | None = None) -> list[_Input]:
-        return [
-            each
-            for number, each in enumerate(self._inputs)
-            if self._is_copied(each) and (among is None or number in among)
-        ]
-
-    def _is_copied(self, each: _Input) -> bool:
-        return not each.arrays.in_place and each.arrays.nbytes(each.static) > 0
+        return tuple(each.array for each in self._results)
 
     def _copy(self, arrays: Arrays, inside: Any) -> tuple[int, int, int]:
         """Describe a copy between an array of the graph's and one that stands for a call's."""
@@ -423,20 +427,26 @@ class Recording:
     # The entry.
 
     def _entry(
-        self, guards: ModuleGuards, written: list[Range], read: list[Range]
+        self,
+        guards: ModuleGuards,
+        written: list[Range],
+        read: list[Range],
+        strides: list[tuple[int, ...] | None],
     ) -> _core._CacheEntry:
         args, kwargs = self._flat.pattern[1]
-        inputs = tuple(self._inputs)
-        on = self._place.calls_stream({arrays_of(leaf.array).name for leaf in self._results})
-        statics = tuple((arrays_of(each.static, on), each.static) for each in inputs)
-        results = tuple((arrays_of(leaf.array, on), leaf.array) for leaf in self._results)
+        on = self._place.calls_stream({each.arrays.name for each in self._results})
+        statics = tuple((each.arrays.at(on), each.static) for each in self._inputs)
+        results = tuple((each.arrays.at(on), each.array) for each in self._results)
         simple = is_simple(self._pattern)
         return _core._CacheEntry(
             graph=self._graph,
             args=args,
             keywords=kwargs,
             keywords_in_order=self._keywords_in_order,
-            arrays=tuple(self._spec(number, each) for number, each in enumerate(inputs)),
+            arrays=tuple(
+                self._spec(each, wanted, number in self._written)
+                for number, (each, wanted) in enumerate(zip(self._inputs, strides, strict=True))
+            ),
             state_guards=(
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
@@ -445,10 +455,7 @@ class Recording:
                 *((ask, ask()) for ask in self._settings.guards),
             ),
             guards=guards.core,
-            results=tuple(
-                (make, array, make is not None and arrays.nbytes(array) > 0)
-                for make, (arrays, array) in zip(self._makers, results, strict=True)
-            ),
+            results=tuple((each.make, each.array, each.nbytes > 0) for each in self._results),
             result=self._pattern if simple else functools.partial(rebuild, self._pattern),
             stage=functools.partial(stage, statics),
             put_back=functools.partial(fill_from, statics),
@@ -464,35 +471,28 @@ class Recording:
             stream=on.ask,
         )
 
-    def _spec(self, number: int, each: _Input) -> _core._EntryArray:
+    def _spec(
+        self, each: _Input, strides: tuple[int, ...] | None, is_written: bool
+    ) -> _core._EntryArray:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
-        copied = self._is_copied(each)
         asks_gradients = of_torch and self._state.records_gradients
         return _core._EntryArray(
             types=each.arrays.types,
             desc=facts,
             in_place=each.arrays.in_place,
-            call_strides=self._call_strides(each),
-            requires_grad=requires_grad(each.leaf.array) if asks_gradients else None,
+            call_strides=strides,
+            requires_grad=each.leaf.requires_grad if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),
-            copied_in=copied,
-            copied_back=copied and number in self._written,
+            copied_in=each.nbytes > 0,
+            copied_back=each.nbytes > 0 and is_written,
         )
 
-    @property
-    def _by_layout(self) -> bool:
-        return self._seen.depends_on_layout or self._seen.has_foreign_work
-
-    def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
+    def _call_strides(self, leaf: Leaf) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""
-        shape, strides = each.leaf.facts[SHAPE], each.leaf.facts[STRIDES]
+        shape, strides = leaf.facts[SHAPE], leaf.facts[STRIDES]
         was_expanded = any(
             stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
         )
-        return strides if self._by_layout or was_expanded else None
-
-    def _owned_bytes(self) -> int:
-        owned = [each.static for each in self._inputs if not each.arrays.in_place]
-        owned += [leaf.array for leaf in self._results]
-        return sum(arrays_of(array).nbytes(array) for array in owned)
+        matter = self._seen.depends_on_layout or self._seen.has_foreign_work or was_expanded
+        return strides if matter else None

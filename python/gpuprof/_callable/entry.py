@@ -12,18 +12,11 @@ import gpuprof._core as _core
 from gpuprof._callable.observe import Range
 from gpuprof._callable.pytree import Flat, Pattern
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import (
-    DTYPE,
-    SHAPE,
-    extent,
-    facts_by_attributes,
-    is_used_in_place,
-)
+from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
 
 if TYPE_CHECKING:
     from gpuprof._callable.buckets import ResultSlices
     from gpuprof._callable.guards import ModuleGuards
-    from gpuprof._callable.state import State
     from gpuprof._frameworks.arrays import Arrays
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
@@ -47,10 +40,7 @@ class CapturedCall:
     """One graph of a callable, with what is known of the call that it was captured for."""
 
     entry: _core._CacheEntry
-    graph: CapturedGraph
-    key: Any
     flat: Flat  # without its arrays
-    state: State
     guards: ModuleGuards
     seconds: float
     result_shapes: list[tuple[str, tuple[int, ...]]]
@@ -59,14 +49,22 @@ class CapturedCall:
     writes: frozenset[str]  # the arguments that the function writes to, by path
     written: list[Range]  # where it writes besides
     read: list[Range]  # and reads, or leaves its results
+    by_torch: bool  # captured, so that torch's current stream was
     externals_written: list[Any]  # tensors that cover `written`
+    floating: list[Any]  # external tensors on the GPU
     has_foreign_work: bool
     strides_matter: bool  # of the arguments: a call with others needs another graph
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
+    key: Any = None  # of its kind of calls
     checks: int = 0  # replays that no call has asked for
     slices: ResultSlices | None = None  # how results are cut, for a bucket
+
+    @property
+    def graph(self) -> CapturedGraph:
+        graph: CapturedGraph = self.entry.graph
+        return graph
 
     @property
     def replays(self) -> int:
@@ -84,7 +82,7 @@ class CapturedCall:
         places = [
             (extent(leaf.facts), leaf.path in self.writes)
             for leaf in flat.leaves
-            if not is_used_in_place(leaf.array)
+            if not leaf.library.in_place
         ]
         for number, (place, is_written) in enumerate(places):
             others = [other for index, (other, _) in enumerate(places) if index != number]
@@ -102,10 +100,6 @@ def is_answer(result: Any) -> bool:
 
 def _meet(one: Range, other: Range) -> bool:
     return one[0] < other[1] and other[0] < one[1]
-
-
-def facts_of(array: Any) -> tuple[Any, ...]:
-    return _core._array_facts(array) or facts_by_attributes(array)
 
 
 def draws(graph: CapturedGraph) -> bool:

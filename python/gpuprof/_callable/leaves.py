@@ -12,7 +12,7 @@ import math
 import types
 from collections.abc import Hashable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import (
@@ -25,9 +25,12 @@ from gpuprof._frameworks.array_facts import (
     SHAPE,
     STRIDES,
     Facts,
-    family,
-    is_used_in_place,
+    dtype_name,
+    type_text,
 )
+
+if TYPE_CHECKING:
+    from gpuprof._frameworks.arrays import Arrays
 
 _SCALARS = (bool, int, float, complex, str, bytes)
 _PLAIN = frozenset(
@@ -37,22 +40,28 @@ _TORCH_PLAIN = ("dtype", "device", "layout", "memory_format", "Size", "qscheme")
 
 
 class Leaf(NamedTuple):
-    """An array in a structure; in its place may be its type, which keeps no memory alive."""
+    """What an array in a structure is like; the array itself is not here."""
 
     path: str
-    array: Any
     facts: Facts
+    library: Arrays
+    requires_grad: bool
 
+    @property
+    def key(self) -> Hashable:
+        """What must be the same of two arrays for one graph to serve both.
 
-def leaf_key(array: object, facts: Facts) -> tuple[object, ...]:
-    """Return what must be the same of two arrays for one graph to serve both.
+        Managed memory counts as the device's own: a graph can be fed from either.
+        """
+        facts = self.facts
+        where = CUDA if facts[DEVICE_TYPE] == MANAGED else facts[DEVICE_TYPE]
+        key = (self.library.types[0], where, facts[DEVICE], facts[DTYPE], facts[SHAPE])
+        # What cannot be copied is used where it is.
+        return (*key, facts[ADDRESS], facts[STRIDES]) if self.library.in_place else key
 
-    Managed memory counts as the device's own: a graph can be fed from either.
-    """
-    where = CUDA if facts[DEVICE_TYPE] == MANAGED else facts[DEVICE_TYPE]
-    key = (family(array), where, facts[DEVICE], tuple(facts[DTYPE]), tuple(facts[SHAPE]))
-    # What cannot be copied is used where it is.
-    return (*key, facts[ADDRESS], facts[STRIDES]) if is_used_in_place(array) else key
+    def __str__(self) -> str:
+        name = type_text(self.library.types[0])
+        return f"a {dtype_name(self.facts)} {name} of shape {self.facts[SHAPE]}"
 
 
 def is_plain(value: object) -> bool:

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._callable.leaves import leaf_key, same_value, value_key
+from gpuprof._callable.leaves import same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
 from gpuprof._common.text import a_type, plural, shown_value, type_name
-from gpuprof._frameworks.array_facts import (
-    SHAPE,
-    described,
-    device_name,
-    dtype_name,
-    family,
-    family_name,
-)
+from gpuprof._frameworks.array_facts import SHAPE, device_name, dtype_name, type_text
 
 if TYPE_CHECKING:
     from gpuprof._callable.entry import CapturedCall
@@ -53,6 +46,19 @@ def describe_closest(flat: Flat, captured: Sequence[Flat]) -> str:
     return "\n".join([*found, f"({plural(others, 'other captured graph')} {verb} no less)"])
 
 
+def check_made(args: tuple[Any, ...], kwargs: dict[str, Any], arrays: Sequence[Any]) -> None:
+    """Refuse arguments of registered classes that were made around others than `arrays`."""
+    made = flatten_arguments(args, kwargs)
+    for leaf, now, array in zip(made.leaves, made.arrays, arrays, strict=False):
+        if now is not array:
+            message = (
+                f"{leaf.path}: another array than was given to make the object with, so that what "
+                "the function writes to it would be lost; the unflatten function that its class "
+                "was registered with (register_pytree_node) must keep arrays as they are"
+            )
+            raise TypeError(message)
+
+
 def check_unchanged(
     args: tuple[Any, ...], kwargs: dict[str, Any], captured: Flat, arrays: Sequence[Any]
 ) -> None:
@@ -62,13 +68,13 @@ def check_unchanged(
     """
     does = "and a replay leaves lists, dicts and objects as they are; return the new value instead"
     after = flatten_arguments(args, kwargs)
-    for leaf, array in zip(after.leaves, arrays, strict=False):
-        if leaf.array is not array:
+    for leaf, now, array in zip(after.leaves, after.arrays, arrays, strict=False):
+        if now is not array:
             message = f"{leaf.path}: the function replaces it, {does}"
             raise TypeError(message)
-    changes = describe_mismatch(after, captured)
-    if changes:
-        message = f"the function changes its arguments, {does}: {changes[0]}"
+    if after.key != captured.key:
+        change = describe_mismatch(after, captured)[0]
+        message = f"the function changes its arguments, {does}: {change}"
         raise TypeError(message)
 
 
@@ -78,7 +84,7 @@ def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> lis
     if not same:
         return describe_closest(flat, [each.flat for each in captured]).splitlines()
     theirs = same[0].key
-    lines: list[str] = key[1].describe_difference(same[0].state)
+    lines: list[str] = key[1].describe_difference(theirs[1])
     if key[2] != theirs[2]:
         lines.append("training mode: another than captured")
     if key[3] != theirs[3]:
@@ -112,8 +118,11 @@ class _Comparison:
                 yield f"{path}: {plural(len(mine), 'item')}, captured {len(theirs)}"
             for place, pair in enumerate(zip(mine, theirs, strict=False)):
                 yield from self.differences(*pair, f"{path}[{place}]")
-        elif kind in {"object", "mapping"} and pattern[1] is not captured[1]:
+        elif kind in {"object", "mapping", "registered"} and pattern[1] is not captured[1]:
             yield self._other_thing(pattern, captured, path)
+        elif kind == "registered":
+            yield from self.differences(pattern[3][0], captured[3][0], path)
+            yield from self.differences(pattern[3][1], captured[3][1], f"{path} (context)")
         else:
             yield from self._of_names(pattern, captured, path)
 
@@ -136,10 +145,11 @@ class _Comparison:
 
     def _of_arrays(self, number: int, captured_number: int, path: str) -> Iterator[str]:
         mine, theirs = self._flat.leaves[number], self._captured.leaves[captured_number]
-        if leaf_key(mine.array, mine.facts) == leaf_key(theirs.array, theirs.facts):
+        if mine.key == theirs.key:
             return
-        if family(mine.array) != family(theirs.array):
-            yield f"{path}: a {family_name(mine.array)}, captured a {family_name(theirs.array)}"
+        names = [type_text(each.library.types[0]) for each in (mine, theirs)]
+        if mine.library.types != theirs.library.types:
+            yield f"{path}: a {names[0]}, captured a {names[1]}"
         own, other = (
             {
                 "shape": tuple(leaf.facts[SHAPE]),
@@ -166,11 +176,10 @@ def _thing(flat: Flat, pattern: Pattern) -> str:
     """Write what is at a place in few words."""
     kind = pattern[0]
     if kind == "array":
-        leaf = flat.leaves[pattern[1]]
-        return described(leaf.array, leaf.facts)
+        return str(flat.leaves[pattern[1]])
     if kind == "value":
         return shown_value(pattern[1])
-    return a_type(pattern[1]) if kind in {"object", "mapping"} else f"a {kind}"
+    return a_type(pattern[1]) if isinstance(pattern[1], type) else f"a {kind}"
 
 
 def _values(value: object, captured: object) -> str:

@@ -11,20 +11,30 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gpuprof._core as _core
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.array_facts import extent, facts_by_attributes
 from gpuprof._frameworks.arrays import put_back
 from gpuprof._frameworks.torch_dispatch import Use, watching
 from gpuprof._frameworks.torch_modules import read_modules
+from gpuprof._graphs.debug import line_of, line_raised
+from gpuprof._graphs.types import CaptureStatus
 from gpuprof.errors import InvalidStateError
 
+if TYPE_CHECKING:
+    from gpuprof._graphs.capture import capture
+
 Range = tuple[int, int]
-# Tells how many nodes a capture has, and whether one of those after the first `since` does work.
-CountNodes = Callable[[int], tuple[int, bool]]
+# Tells how many nodes a capture has, None of a broken one, and whether one of those after the first
+# `since` does work.
+CountNodes = Callable[[int], tuple["int | None", bool]]
+# Is told which operator of torch's broke a capture, if it was one, and the line.
+Broke = Callable[["str | None", "str | None"], None]
 
 
 @dataclass
@@ -76,6 +86,7 @@ class Observation:
         self._externals: dict[int, External] = {}
         self._undo: list[tuple[Any, Any]] | None = None  # of all blocks
         self._count: CountNodes | None = None
+        self._broke: Broke | None = None
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
         self.made_outside: Any = None
@@ -105,23 +116,30 @@ class Observation:
         return list(self._externals.values())
 
     @contextlib.contextmanager
-    def of_block(self, count: CountNodes | None = None, *, undo: bool = False) -> Iterator[None]:
+    def of_block(
+        self, count: CountNodes | None = None, broke: Broke | None = None, *, undo: bool = False
+    ) -> Iterator[None]:
         """Observe the block; with `undo`, copy what it writes to besides, for `restore`."""
-        self._count, self._nodes = count, 0
+        self._count, self._broke, self._nodes = count, broke, 0
         self._undo = (self._undo or []) if undo else None
         self._first = _next_sequence_number()
         try:
-            if count is not None:
-                self._nodes, _ = count(0)
+            self._count_nodes(None)
             with (
                 _called_modules(self.modules, self.optimizers),
                 contextlib.nullcontext() if count is None else read_modules(self._read),
-                watching(self._before, self._after),
+                watching(self._before, self._after, self._failed),
             ):
                 yield
+            self._broke = None  # no operator comes that could tell of a line
             self._find_foreign_nodes()
+        except Exception as error:
+            with contextlib.suppress(Exception):  # it matters more than its note
+                if self._broke is not None and count is not None and count(0)[0] is None:
+                    self._broke(None, line_raised(error))
+            raise
         finally:
-            self._count = None  # it knows the capture, which knows who observes it
+            self._count = self._broke = None  # they know the capture, which knows who observes it
 
     def restore(self) -> None:
         """Undo all writes to external tensors that the blocks made by operators of torch's."""
@@ -177,12 +195,34 @@ class Observation:
             tensor for each in self.externals if each.is_on_gpu for tensor in each.writes.values()
         ]
 
+    def floating(self, modules: Sequence[Any]) -> list[Any]:
+        """Return the external floating-point tensors on the GPU that may have been read.
+
+        Foreign work may have read all that is in `modules`.
+        """
+        torch = loaded.torch()
+        on_gpu = [each for each in self.externals if each.is_on_gpu]
+        tensors = [tensor for each in on_gpu for tensor in each.tensors.values()]
+        if self.has_foreign_work:
+            state = (
+                each for module in modules for each in (*module.parameters(), *module.buffers())
+            )
+            tensors += [each for each in state if each.is_cuda]
+        found = {
+            _place_of(each): each
+            for each in tensors
+            if each.is_floating_point() or each.is_complex()
+        }
+        # Others on the same memory: version counters do not show what is written to those.
+        aliases = [each.data for each in found.values()]
+        return [each for each in aliases if torch._debug_has_internal_overlap(each) != 1]
+
     def _before(self, uses: list[Use]) -> None:
         self._find_foreign_nodes()
         for use in uses:
             self._note(use)
 
-    def _after(self, results: list[Any], is_copy: bool, draws: bool) -> None:
+    def _after(self, func: Any, results: list[Any], is_copy: bool, draws: bool) -> None:
         self.depends_on_layout |= draws  # what an element draws depends on where it lies
         for tensor in filter(_has_storage, results):
             storage = tensor.untyped_storage()
@@ -192,13 +232,27 @@ class Observation:
             elif number not in self._arguments:
                 # A weak reference keeps the number, not the memory.
                 self._made.setdefault(number, (_weak(storage), is_copy))
-        if self._count is not None:
-            self._nodes, _ = self._count(self._nodes)
+        self._count_nodes(func)
+
+    def _failed(self, func: Any) -> None:
+        if self._broke is not None:
+            self._broke(str(func.name()), line_of(sys._getframe()))
 
     def _find_foreign_nodes(self) -> None:
-        if self._count is not None:
-            self._nodes, works = self._count(self._nodes)
-            self.has_foreign_work |= works
+        self.has_foreign_work |= self._count_nodes(None)
+
+    def _count_nodes(self, func: Any) -> bool:
+        """Return whether nodes that do work were added since the last count, as by `func`."""
+        if self._count is None:
+            return False
+        nodes, works = self._count(self._nodes)
+        if nodes is None and self._broke is not None:
+            if func is not None:
+                self._failed(func)
+            else:
+                self._broke(None, f"a line before {line_of(sys._getframe())}")
+        self._nodes = nodes or 0
+        return works
 
     def _note(self, use: Use) -> None:
         tensor = use.tensor
@@ -237,6 +291,22 @@ class Observation:
                 self._undo.append((tensor.detach(), tensor.detach().clone()))
 
 
+def watch_of(block: capture, device: int) -> tuple[CountNodes, Broke]:
+    """Return what an observation asks of an open capture, and how it tells where that broke."""
+    guard = block._guard
+    assert guard is not None
+
+    def count(since: int) -> tuple[int | None, bool]:
+        status, _, nodes, works = _core._capture_of(guard.stream, device, since)
+        return None if status == CaptureStatus.INVALIDATED else nodes, works
+
+    def broke(op: str | None, where: str | None) -> None:
+        if guard._broke_at == (None, None):
+            guard._broke_at = op, where
+
+    return count, broke
+
+
 def check_modules(modules: Sequence[Any]) -> None:
     """Refuse modules that torch.distributed works on in each pass, which a replay leaves out.
 
@@ -248,8 +318,7 @@ def check_modules(modules: Sequence[Any]) -> None:
         if data_parallel is not None and isinstance(part, data_parallel.DistributedDataParallel):
             message = (
                 "the function calls a DistributedDataParallel, which prepares each pass in Python; "
-                "graph the module inside (.module), call that from the forward() of a module that "
-                "owns it, and make a DistributedDataParallel of that one"
+                "graph the module inside (.module), and make the DistributedDataParallel of that"
             )
             raise InvalidStateError(message)
         for name, parameter in part.named_parameters(recurse=False):

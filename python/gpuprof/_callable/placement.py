@@ -16,7 +16,6 @@ import gpuprof._core as _core
 from gpuprof._callable.pytree import Flat
 from gpuprof._frameworks import loaded, torch_capture
 from gpuprof._frameworks.array_facts import DEVICE
-from gpuprof._frameworks.arrays import arrays_of
 from gpuprof._frameworks.cupy import CupyCapture
 from gpuprof._frameworks.streams import CallStream, cupy_capture_stream, torch_capture_stream
 from gpuprof._frameworks.torch_graph import what_it_lacks
@@ -45,16 +44,6 @@ def one_capture(patience_s: float = -1) -> Iterator[None]:
         _open.release()
 
 
-def call_stream(flat: Flat, asked: object) -> CallStream:
-    """Return the stream of a call; `asked` is the ``stream=`` that the callable was made with."""
-    device = int(flat.leaves[0].facts[DEVICE]) if flat.leaves else 0
-    return CallStream(_libraries(flat), device, asked)
-
-
-def _libraries(flat: Flat) -> set[str]:
-    return {arrays_of(leaf.array).name for leaf in flat.leaves}
-
-
 class Place:
     """Where the capture of a call with some arguments takes place: backend, device, stream.
 
@@ -63,7 +52,7 @@ class Place:
 
     def __init__(self, flat: Flat, asked: object) -> None:
         self._asked = asked
-        names = self._libraries = _libraries(flat)
+        names = self._libraries = flat.libraries
         has_torch = "torch" in names
         self.backend: Literal["auto", "driver", "torch"] = "auto"
         if has_torch or (not names and torch_capture.wants(asked)):
@@ -83,7 +72,7 @@ class Place:
         )
 
     def check(self) -> None:
-        """Refuse a torch that gives no graph to add copies to: one older than 2.8."""
+        """Refuse a torch that does not give the executable graph: one older than 2.9."""
         lacks = what_it_lacks(loaded.torch()) if self.backend == "torch" else ""
         if lacks:
             message = f"graphed callables need more of torch than this one has: {lacks}"
@@ -104,7 +93,7 @@ class Place:
                 )
                 raise TypeError(message)
         if flat.leaves:
-            return int(flat.leaves[0].facts[DEVICE])
+            return flat.device
         if self.backend == "torch":
             return int(loaded.torch().cuda.current_device())
         return max(_core._current_stream()[1], 0)

@@ -8,39 +8,54 @@ A *pattern* describes a structure as nested tuples::
     ("dict", (key, ...), (pattern, ...))      exactly a dict, in the order of its keys
     ("mapping", type, (key, ...), (pattern, ...))       a subclass of dict
     ("object", type, (name, ...), (pattern, ...))       a dataclass, a namedtuple: its attributes
+    ("registered", type, apart, (pattern, pattern))     of a class that torch's pytree knows: the
+                                                        list of its parts, and its context
 
 That of a call is ("tuple", (pattern of args, pattern of kwargs)). Dicts are the same if they have
 the same items in the same order, which a function may see. Each place of an argument has an array
 of its own, also where a caller passes one array twice.
 
-In the pattern of a result, any container besides tuples, lists and dicts is ("object", make,
-(pattern, ...)): ``make`` takes a sequence of the parts and returns another. An array that is in a
-result twice is one array, with one number.
+In the pattern of a result, any other container than tuples, lists, dicts and registered ones is
+("object", make, (pattern, ...)): ``make`` takes a sequence of the parts and returns another. An
+array that is in a result twice is one array, with one number.
 """
 
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
-from gpuprof._callable.leaves import Leaf, is_hashable, is_plain, leaf_key, value_key
+import gpuprof._core as _core
+from gpuprof._callable.leaves import Leaf, is_hashable, is_plain, value_key
 from gpuprof._common.containers import another, parts_of
 from gpuprof._common.text import a_type
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import SHAPE, STRIDES, array_facts, is_array
+from gpuprof._frameworks.array_facts import (
+    DEVICE,
+    SHAPE,
+    STRIDES,
+    array_facts,
+    is_array,
+    is_array_type,
+)
+from gpuprof._frameworks.arrays import arrays_of
+from gpuprof._frameworks.torch import pytree_node
 
 Pattern: TypeAlias = "tuple[Any, ...]"
 
 _BUILTIN = (tuple, list, dict)
+_REGISTER = "register its class with torch.utils._pytree.register_pytree_node"
 
 
-class Flat(NamedTuple):
-    """The arguments of one call: their pattern, its arrays, and (path, value) of its constants."""
+@dataclass(frozen=True)
+class Flat:
+    """A structure taken apart: its pattern, arrays with what they are like, constants by path."""
 
     pattern: Pattern
     leaves: tuple[Leaf, ...]
+    arrays: tuple[Any, ...]
     values: tuple[tuple[str, Any], ...]
 
     @property
@@ -48,10 +63,28 @@ class Flat(NamedTuple):
         """The constants without their paths."""
         return [value for _, value in self.values]
 
+    @property
+    def libraries(self) -> set[str]:
+        return {leaf.library.name for leaf in self.leaves}
+
+    @property
+    def device(self) -> int:
+        """That of the first array."""
+        found: int = self.leaves[0].facts[DEVICE] if self.leaves else 0
+        return found
+
+    @property
+    def key(self) -> Hashable:
+        """What two calls have in common if one graph can serve both.
+
+        Equal where the structure is, the library, shape, type and device of each array, and each
+        constant with its type. Addresses and strides do not count.
+        """
+        return pattern_key(self.pattern), tuple(leaf.key for leaf in self.leaves)
+
     def without_arrays(self) -> Flat:
-        """Return the same with the types of the arrays in their place, which keeps none alive."""
-        leaves = tuple(leaf._replace(array=type(leaf.array)) for leaf in self.leaves)
-        return self._replace(leaves=leaves)
+        """Return the same for later comparisons; it keeps no array alive."""
+        return replace(self, arrays=())
 
 
 def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
@@ -60,19 +93,24 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
     TypeError if something is neither an array that a graph can work on, nor a container, nor a
     constant that can be told from others, or a container contains itself.
     """
-    walk = _ArgumentWalk()
-    patterns = (walk.pattern(tuple(args), "args"), walk.pattern(dict(kwargs), "kwargs"))
-    return Flat(("tuple", patterns), tuple(walk.leaves), tuple(walk.values))
+    walk = _Walk("argument")
+    positional, by_name = [], []
+    for number, value in enumerate(args):
+        positional.append(walk.pattern(value, f"args[{number}]"))
+    for name, value in kwargs.items():
+        by_name.append(walk.pattern(value, f"kwargs[{name!r}]"))
+    keywords = "dict", tuple(kwargs), tuple(by_name)
+    return walk.flat(("tuple", (("tuple", tuple(positional)), keywords)))
 
 
-def flatten_result(result: Any, given: Iterable[Any] = ()) -> tuple[Pattern, list[Leaf]]:
+def flatten_result(result: Any, given: Iterable[Any] = ()) -> Flat:
     """Take a result apart, with paths as in ``result[0].y``.
 
     A function may return the constants `given` among its arguments as they are. Errors are those of
     `flatten_arguments`.
     """
-    walk = _ResultWalk(given)
-    return walk.pattern(result, "result"), walk.leaves
+    walk = _Walk("result", given)
+    return walk.flat(walk.pattern(result, "result"))
 
 
 def rebuild(pattern: Pattern, arrays: Sequence[Any]) -> Any:
@@ -92,20 +130,12 @@ def rebuild(pattern: Pattern, arrays: Sequence[Any]) -> Any:
         return tuple(parts)
     if kind == "dict":
         return dict(zip(pattern[1], parts, strict=True))
+    if kind == "registered":
+        return pattern[2].make(*parts)
     if len(pattern) == 3:
         return pattern[1](parts)
     container, names = pattern[1:3]
     return another(container, names, parts)
-
-
-def key_of(flat: Flat) -> Hashable:
-    """Return what two calls have in common if one graph can serve both.
-
-    Equal where the structure is, the library, shape, type and device of each array, and each
-    constant with its type. Addresses and strides do not count.
-    """
-    leaves = tuple(leaf_key(leaf.array, leaf.facts) for leaf in flat.leaves)
-    return pattern_key(flat.pattern), leaves
 
 
 def layout_of(flat: Flat, padded: Flat) -> Hashable:
@@ -140,30 +170,79 @@ def pattern_key(pattern: Pattern) -> Hashable:
     return *pattern[:-1], *children
 
 
-class _Walk(ABC):
-    """One walk through a structure, in which the arrays are found."""
+@dataclass(frozen=True)
+class _Apart:
+    """Takes objects of a registered class apart, and makes others. C++ calls it too."""
 
-    whole: ClassVar[bool]  # whether all that a container has must be among its names
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
+    make: Callable[[list[Any], Any], Any]
 
-    def __init__(self) -> None:
-        self.leaves: list[Leaf] = []
+    def __call__(self, value: Any) -> tuple[list[Any], Any]:
+        parts, context = self.flatten(value)
+        return [*parts], context
+
+
+class _Walk:
+    """One walk through arguments or a result, in which the arrays are found."""
+
+    def __init__(self, role: Literal["argument", "result"], given: Iterable[Any] = ()) -> None:
+        self._role = role
+        self._given = {id(value): value for value in given}
+        self._leaves: list[Leaf] = []
+        self._arrays: list[Any] = []
+        self._numbers: dict[int, int] = {}  # of a result's arrays, by their ids
+        self._values: list[tuple[str, Any]] = []
         self._around: set[int] = set()  # the containers that the current place is inside of
+        self._in_context = False  # of a registered class, which may be any constant
 
-    @abstractmethod
+    def flat(self, pattern: Pattern) -> Flat:
+        return Flat(pattern, tuple(self._leaves), tuple(self._arrays), tuple(self._values))
+
     def pattern(self, value: Any, path: str) -> Pattern:
         """Return the pattern of what is at a path."""
+        kind = type(value)
+        if is_array_type(kind):
+            number = self._numbers.get(id(value), len(self._leaves))
+            if number == len(self._leaves):
+                facts = array_facts(value, path, self._role)
+                wants = bool(getattr(value, "requires_grad", False))
+                self._leaves.append(Leaf(path, facts, arrays_of(kind), wants))
+                self._arrays.append(value)
+                if self._role == "result":
+                    self._numbers[id(value)] = number
+            return "array", number
+        if not is_plain(value) and id(value) not in self._given:
+            found = self._container(value, path)
+            if found is not None:
+                return found
+            if self._role == "result" and not self._in_context:
+                message = (
+                    f"{path}: {a_type(kind)}, which is neither an array nor a plain value, so that "
+                    "a replay cannot make another: return arrays, and tuples, lists, dicts and "
+                    f"dataclasses of them, or {_REGISTER}"
+                )
+                raise TypeError(message)
+            _check_constant(value, path)
+        self._values.append((path, value))
+        return "value", value
 
-    def container(self, value: Any, path: str) -> Pattern | None:
+    def _container(self, value: Any, path: str) -> Pattern | None:
         """Return the pattern of a container; None of what is none."""
         if type(value) not in _BUILTIN and loaded.is_module(value):  # even if it is a dataclass
             return None
-        parts = parts_of(value, path, whole=self.whole)
-        if parts is None:
+        whole = self._role == "argument"  # all that it has must be among its names
+        node: Any = None if type(value) in _BUILTIN else pytree_node(type(value))
+        parts = None
+        if node is None or isinstance(value, (tuple, dict)):  # C++ compares these by itself
+            parts = parts_of(value, path, whole=whole)
+        if node is None and parts is None:
             return None
         if id(value) in self._around:
             message = f"{path}: {a_type(type(value))} that contains itself: pass what is inside"
             raise TypeError(message)
         self._around.add(id(value))
+        if parts is None:
+            return self._registered(value, _Apart(node.flatten_fn, node.unflatten_fn), path)
         if parts.kind in {"dict", "mapping"}:
             _check_keys(parts.names, path)
         children = tuple(
@@ -175,59 +254,18 @@ class _Walk(ABC):
             return "dict", parts.names, children
         if parts.kind in {"tuple", "list"}:
             return parts.kind, children
-        if self.whole:
+        if whole:
             return parts.kind, type(value), parts.names, children
         return "object", parts.make, children
 
-
-class _ArgumentWalk(_Walk):
-    whole = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: list[tuple[str, Any]] = []
-
-    def pattern(self, value: Any, path: str) -> Pattern:
-        if not is_plain(value):
-            facts = array_facts(value, path)
-            if facts is not None:
-                self.leaves.append(Leaf(path, value, facts))
-                return "array", len(self.leaves) - 1
-            found = self.container(value, path)
-            if found is not None:
-                return found
-            _check_constant(value, path)
-        self.values.append((path, value))
-        return "value", value
-
-
-class _ResultWalk(_Walk):
-    whole = False
-
-    def __init__(self, given: Iterable[Any]) -> None:
-        super().__init__()
-        self._given = {id(value): value for value in given}
-        self._numbers: dict[int, int] = {}  # of arrays, by their id
-
-    def pattern(self, value: Any, path: str) -> Pattern:
-        if is_plain(value) or id(value) in self._given:
-            return "value", value
-        if id(value) in self._numbers:
-            return "array", self._numbers[id(value)]
-        facts = array_facts(value, path, "result")
-        if facts is not None:
-            self._numbers[id(value)] = len(self.leaves)
-            self.leaves.append(Leaf(path, value, facts))
-            return "array", len(self.leaves) - 1
-        found = self.container(value, path)
-        if found is None:
-            message = (
-                f"{path}: {a_type(type(value))}, which is neither an array nor a plain value, so "
-                "that a replay cannot make another: return arrays, and tuples, lists, dicts and "
-                "dataclasses of them"
-            )
-            raise TypeError(message)
-        return found
+    def _registered(self, value: Any, apart: _Apart, path: str) -> Pattern:
+        parts, context = apart(value)
+        children = self.pattern(parts, path)
+        outside, self._in_context = self._in_context, True
+        rest = self.pattern(context, f"{path} (context)")
+        self._in_context = outside
+        self._around.discard(id(value))
+        return "registered", type(value), apart, (children, rest)
 
 
 def _check_keys(keys: tuple[Any, ...], path: str) -> None:
@@ -240,6 +278,12 @@ def _check_keys(keys: tuple[Any, ...], path: str) -> None:
 
 def _check_constant(value: Any, path: str) -> None:
     """Refuse what cannot be compared from call to call: it has no hash, or holds arrays."""
+    if _core._array_facts(value) is not None:
+        message = (
+            f"{path}: {a_type(type(value))}, which is an array by an attribute of its own alone: "
+            "pass the array that it tells of"
+        )
+        raise TypeError(message)
     parts: tuple[Any, ...] = ()
     if isinstance(value, slice):
         parts = (value.start, value.stop, value.step)
@@ -269,5 +313,6 @@ def _instead(value: object) -> str:
         return "which is no dict: pass dict(x)"
     return (
         "which is neither an array on the GPU, nor a tuple, list, dict or dataclass, nor hashable, "
-        "so that two calls cannot be told apart by it: pass its parts, or give its class a __hash__"
+        "so that two calls cannot be told apart by it: pass its parts, give its class a __hash__, "
+        f"or {_REGISTER}"
     )

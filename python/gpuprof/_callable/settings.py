@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gpuprof._callable.buckets import Buckets
+from gpuprof._common import checks
 from gpuprof._graphs.pool import CapturePool, check_pool
 from gpuprof._graphs.types import CaptureMode, capture_mode, graph_name, timers_number
 
@@ -20,6 +20,9 @@ _CHOICES = {
     "param_grads": ("autograd", "accumulate"),
 }
 _WARMUP = 3
+
+# The arguments that a callable is captured for when it is made: positional ones, and by keyword.
+Samples: TypeAlias = "tuple[tuple[Any, ...], dict[str, Any]]"
 
 
 class Settings(NamedTuple):
@@ -77,111 +80,69 @@ class Writes(NamedTuple):
         return found
 
 
-class Samples(NamedTuple):
-    """The arguments that a callable is captured for when it is made."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-def check_function(fn: Any) -> None:
-    """Refuse what cannot be called."""
-    if not callable(fn):
-        message = (
-            f"fn: expected a function or a module, got {type(fn).__name__}; pass the function, "
-            "not what it returns"
-        )
-        raise TypeError(message)
-
-
 def check_samples(args: Any, kwargs: Any) -> Samples | None:
     """Check ``sample_args=`` and ``sample_kwargs=``; None if neither is given."""
     if args is None and kwargs is None:
         return None
     args = () if args is None else args
     if not isinstance(args, tuple):
-        hint = "write (x,) for one argument" if not isinstance(args, list) else "write tuple(x)"
-        message = f"sample_args: expected a tuple of arguments, got {type(args).__name__}; {hint}"
-        raise TypeError(message)
-    kwargs = {} if kwargs is None else kwargs
-    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-        message = f"sample_kwargs: expected a dict with str keys, got {type(kwargs).__name__}"
-        raise TypeError(message)
-    return Samples(tuple(args), dict(kwargs))
+        expected = "a tuple of arguments (for one argument write (x,))"
+        raise checks.type_error(args, "sample_args", expected)
+    return args, checks.mapping("sample_kwargs", {} if kwargs is None else kwargs)
 
 
 def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -> Settings:
-    """Check the other arguments, which are given by their names."""
-    for name, choices in _CHOICES.items():
-        if given[name] not in choices:
-            message = f"{name}: expected one of {choices}, got {given[name]!r}"
-            raise (ValueError if isinstance(given[name], str) else TypeError)(message)
+    """Check the function, and the other arguments, which are given by their names."""
+    if not callable(fn):
+        raise checks.type_error(fn, "fn", "a function or a module")
+    for name, known in _CHOICES.items():
+        checks.choice(name, given[name], known)
     timers_number(given["timers"])
-    if not isinstance(given["compile"], bool):
-        message = f"compile: expected True or False, got {type(given['compile']).__name__}"
-        raise TypeError(message)
-    if given["guards"] is not None and not callable(given["guards"]):
-        message = (
-            "guards: expected a function without arguments that returns something hashable, got "
-            f"{type(given['guards']).__name__}"
-        )
-        raise TypeError(message)
-    takes_nothing = samples is not None and not samples.args and not samples.kwargs
+    checks.flag("compile", given["compile"])
+    guards, verify, warmup = given["guards"], given["verify"], given["warmup"]
+    if guards is not None and not callable(guards):
+        raise checks.type_error(guards, "guards", "a function that returns something hashable")
+    if isinstance(verify, str):
+        if verify not in {"capture", "off"}:
+            raise checks.value_error(verify, "verify", "'capture', 'off' or a number of calls")
+    else:
+        verify = checks.whole("verify", verify)
+    if warmup is None:
+        warmup = 0 if samples is not None and not any(samples) else _WARMUP
     pool = check_pool(given["pool"])
     checked = {
-        "warmup": _count("warmup", given["warmup"], 0 if takes_nothing else _WARMUP, lowest=0),
+        "warmup": checks.whole("warmup", warmup, 0),
         "mode": capture_mode(given["mode"]),
         "pool": CapturePool() if pool is None else pool,
-        "max_graphs": _count("max_graphs", given["max_graphs"], None, lowest=1),
+        "max_graphs": checks.whole("max_graphs", given["max_graphs"]),
         "shares_pool": pool is not None,
         "writes": _writes(fn, given["writes"]),
-        "guards": () if given["guards"] is None else (given["guards"],),
-        "verify": _verify(given["verify"]),
+        "guards": () if guards is None else (guards,),
+        "verify": verify,
         "buckets": None if given["buckets"] is None else Buckets(given["buckets"]),
         "name": graph_name(given["name"]) or _name_of(fn),
     }
     return Settings(**{**given, **checked})
 
 
-def _count(name: str, value: Any, default: int | None, *, lowest: int) -> int:
-    if value is None and default is not None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        message = f"{name}: expected an int, got {type(value).__name__}"
-        raise TypeError(message)
-    if value < lowest:
-        message = f"{name}: expected at least {lowest}, got {value}"
-        raise ValueError(message)
-    return value
-
-
-def _verify(value: Any) -> str | int:
-    if value in {"capture", "off"}:
-        return str(value)
-    if isinstance(value, str):
-        message = f"verify: expected 'capture', 'off' or a number of calls, got {value!r}"
-        raise ValueError(message)
-    return _count("verify", value, None, lowest=1)
-
-
 def _writes(fn: Any, value: Any) -> Writes:
     if value == "auto":
         return Writes(None, {})
+    expected = "'auto' or a tuple of names, as in ('x',) or ('args[0]',)"
     if isinstance(value, str) or not isinstance(value, Iterable):
-        message = (
-            f"writes: expected 'auto' or a tuple of names, as in ('x',) or ('args[0]',), got "
-            f"{value!r}"
-        )
-        raise TypeError(message)
+        raise checks.type_error(value, "writes", expected)
     names = tuple(value)
     if not all(isinstance(name, str) for name in names):
-        message = f"writes: expected names of arguments, got {names!r}"
-        raise TypeError(message)
+        raise checks.type_error(names, "writes", expected)
+    return Writes(names, {name: number for number, name in enumerate(_parameters(fn) or ())})
+
+
+def _parameters(fn: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of a function by name; None of one that does not tell them."""
     try:
-        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters
+        return inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
-        parameters = types.MappingProxyType({})
-    return Writes(names, {name: number for number, name in enumerate(parameters)})
+        return None
 
 
 def _name_of(fn: Any) -> str:
@@ -196,8 +157,7 @@ def _name_of(fn: Any) -> str:
 
 def sees_order_of_keywords(fn: Callable[..., Any]) -> bool:
     """Return whether a function may see in which order keywords are given: it takes any of them."""
-    try:
-        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    known = _parameters(fn)
+    return known is None or any(
+        each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values()
+    )

@@ -12,12 +12,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
+    from gpuprof._callable.leaves import Leaf
     from gpuprof._callable.observe import External
 
 _NO_LEVEL = -1  # of forward-mode differentiation
@@ -26,8 +26,7 @@ _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 StateGuard = tuple[Callable[[], object], object]
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Torch's modes on this thread, as far as a graph has them inside."""
 
     grad: bool = True
@@ -42,25 +41,21 @@ class State:
 
     def describe_difference(self, captured: State) -> list[str]:
         """Return what is not as it was when `captured` was noted, in words."""
-        mine, theirs = self._in_words(), captured._in_words()
         return [
-            f"{name}: {now}, captured {theirs[name]}"
-            for name, now in mine.items()
-            if now != theirs[name]
+            f"{name}: {words.get(now, now)}, captured {words.get(then, then)}"
+            for (name, words), now, then in zip(_IN_WORDS, self, captured, strict=True)
+            if now != then
         ]
 
-    def _in_words(self) -> dict[str, str]:
-        return {
-            "grad mode": _on_off(self.grad),
-            "inference mode": _on_off(self.inference),
-            "autocast": "off" if self.autocast is None else str(self.autocast),
-            "autocast's cache of weights": _on_off(self.autocast_cache),
-            "default dtype": str(self.default_dtype or "torch.float32"),
-        }
 
-
-def _on_off(is_on: bool) -> str:
-    return "on" if is_on else "off"
+_ON_OFF = {True: "on", False: "off"}
+_IN_WORDS: tuple[tuple[str, dict[Any, str]], ...] = (
+    ("grad mode", _ON_OFF),
+    ("inference mode", _ON_OFF),
+    ("autocast", {None: "off"}),
+    ("autocast's cache of weights", _ON_OFF),
+    ("default dtype", {None: "torch.float32"}),
+)
 
 
 def current() -> State:
@@ -70,7 +65,7 @@ def current() -> State:
         return State()
     autocast, cache = None, True
     if torch.is_autocast_enabled():
-        autocast = _autocast_dtype(torch)()
+        autocast = torch.get_autocast_dtype("cuda")
         cache = torch.is_autocast_cache_enabled()
     dtype = torch.get_default_dtype()
     return State(
@@ -98,45 +93,42 @@ def state_guards(state: State) -> tuple[StateGuard, ...]:
         (torch.get_default_dtype, state.default_dtype or torch.float32),
     ]
     # Of torch.func: under vmap, grad or functionalize tensors stand for others.
-    transforms = getattr(torch._C, "_functorch", None)
-    if transforms is not None and hasattr(transforms, "maybe_current_level"):
-        found.append((transforms.maybe_current_level, None))
-    forward = loaded.torch_part("autograd.forward_ad")
-    if forward is not None:
-        found.append((functools.partial(getattr, forward, "_current_level"), _NO_LEVEL))
+    found.append((torch._C._functorch.maybe_current_level, None))
+    forward = torch.autograd.forward_ad
+    found.append((functools.partial(getattr, forward, "_current_level"), _NO_LEVEL))
     if state.autocast is not None:
-        found.append((_autocast_dtype(torch), state.autocast))
+        found.append((functools.partial(torch.get_autocast_dtype, "cuda"), state.autocast))
         found.append((torch.is_autocast_cache_enabled, state.autocast_cache))
     return tuple(found)
 
 
-def _autocast_dtype(torch: Any) -> Callable[[], Any]:
-    if hasattr(torch, "get_autocast_dtype"):
-        return functools.partial(torch.get_autocast_dtype, "cuda")
-    dtype: Callable[[], Any] = torch.get_autocast_gpu_dtype
-    return dtype
-
-
 def transform_of_torch() -> str | None:
     """Return what this code runs inside of by name: a transform of torch.func, or forward mode."""
-    transforms = getattr(getattr(loaded.whole_torch(), "_C", None), "_functorch", None)
-    level = getattr(transforms, "maybe_current_level", lambda: None)()
-    if transforms is not None and level is not None:
-        key = getattr(transforms.peek_interpreter_stack(), "key", lambda: "a transform")()
+    torch = loaded.whole_torch()
+    if torch is None:
+        return None
+    transforms = torch._C._functorch
+    if transforms.maybe_current_level() is not None:
+        key = transforms.peek_interpreter_stack().key()
         return f"torch.func ({str(key).rpartition('.')[2].lower()})"
-    forward = loaded.torch_part("autograd.forward_ad")
-    in_forward_mode = getattr(forward, "_current_level", _NO_LEVEL) != _NO_LEVEL
+    in_forward_mode = torch.autograd.forward_ad._current_level != _NO_LEVEL
     return "torch.autograd.forward_ad" if in_forward_mode else None
 
 
 def modes_of(
-    arrays: Iterable[Any], modules: Iterable[Any]
+    leaves: Iterable[Leaf], modules: Iterable[Any]
 ) -> tuple[State, tuple[bool, ...], tuple[bool, ...]]:
     """Return the state, which modules train, and what requires gradients if they are recorded."""
     state, modules = current(), list(modules)
     training = tuple(part.training for module in modules for part in module.modules())
-    asked = [*arrays, *(each for module in modules for each in module.parameters())]
-    return state, training, tuple(map(requires_grad, asked if state.records_gradients else ()))
+    if not state.records_gradients:
+        return state, training, ()
+    parameters = (each for module in modules for each in module.parameters())
+    return (
+        state,
+        training,
+        (*(leaf.requires_grad for leaf in leaves), *map(_REQUIRES_GRAD, parameters)),
+    )
 
 
 def requires_grad(array: object) -> bool:

@@ -96,6 +96,8 @@ class GraphedCallableStats(Shown, Document):
         Device memory that the graphs have now; None if it is not known of all of them.
     graphs : tuple of GraphCounts
         The graphs that there are now.
+    numerics : int
+        How many comparisons found differences, and none larger than rounding explains.
     """
 
     captures: int = 0
@@ -110,6 +112,7 @@ class GraphedCallableStats(Shown, Document):
     capture_s: float = 0.0
     memory_bytes: int | None = None
     graphs: tuple[GraphCounts, ...] = ()
+    numerics: int = 0
 
     _MEMBERS = (..., "hit_rate", "graphs")
 
@@ -131,8 +134,9 @@ class GraphedCallableStats(Shown, Document):
         told = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
         padded = f", {self.padded_calls:,} padded" if self.padded_calls else ""
         eager = plural(self.eager_calls, "eager call")
+        close = f", {self.numerics:,} verified but for rounding" if self.numerics else ""
         return [
-            f"{plural(self.replays, 'replay')}, {eager}{padded}{rate}",
+            f"{plural(self.replays, 'replay')}, {eager}{padded}{close}{rate}",
             f"{captures} in {duration(1e3 * self.capture_s)}{told}; "
             f"{plural(len(self.graphs), 'graph')} now{memory}",
         ]

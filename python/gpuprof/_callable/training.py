@@ -178,6 +178,7 @@ class Training:
                 timers=self._settings.timers,
                 keep_alive=[*gradients_in.values(), *self._sums],
                 allow_empty=True,
+                host_constants=not self._is_compiled,
                 name=f"{self._name}, backward",
             )
 
@@ -306,7 +307,7 @@ class Training:
 
     def _check_hooks(self) -> None:
         for parameter in self._accumulated:
-            if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
                 message = (
                     f"{self._name}: a parameter of shape {tuple(parameter.shape)} has hooks, which "
                     "param_grads='accumulate' would not run; remove them, or make it with "

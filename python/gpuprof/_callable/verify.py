@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._callable.entry import draws
-from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
-from gpuprof._common.text import shown_value
-from gpuprof._frameworks.arrays import arrays_of, copied, put_back
-from gpuprof._frameworks.compare import Difference, differences
+from gpuprof._common.text import a_type, shown_value
+from gpuprof._distributed.world import distributed
+from gpuprof._frameworks import loaded, torch_hooks
+from gpuprof._frameworks.arrays import copied, put_back
+from gpuprof._frameworks.compare import Difference, differences, largest_change, move
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof.errors import GraphMismatchError
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
 
 _MAX_PROBLEMS = 8
+_SEEDS = (1, 2)  # of the runs that tell what is numerics
 _HINTS = (
     "Python state has changed since the capture: numbers, flags, containers and names are frozen "
     'in the graph (docs/callable.md, "What is frozen"). Pass it as an argument, or name it with '
@@ -32,21 +35,29 @@ _HINTS = (
     "The function does not compute the same twice, for instance with random numbers that are not "
     'torch\'s: then verify="off" is right.',
 )
+_DRAWS = (
+    "The function draws random numbers, and a capture may choose kernels that draw others from the "
+    'same generator. Compare it with dropout off (eval()); then verify="off" is right.'
+)
 
 
-def mismatch(name: str, found: Sequence[Difference]) -> GraphMismatchError:
-    """Return the error for a replay that differs, of a callable that goes on without its graphs."""
+def mismatch(name: str, found: Sequence[Difference], *, draws: bool) -> GraphMismatchError:
+    """Return the error for a replay that differs, of a callable that goes on without its graphs.
+
+    `draws` says that the graph draws random numbers.
+    """
     problems = tuple(map(str, found))
     lines = [f"  {problem}" for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"  and {len(problems) - _MAX_PROBLEMS} more")
+    hints = (_DRAWS, *_HINTS) if draws else _HINTS
     text = "\n".join(
         [
             f"{name}: a replay of the graph differs from the function, given the same inputs; "
             "from now on calls run the function",
             *lines,
             "Usual causes:",
-            *(f"- {hint}" for hint in _HINTS),
+            *(f"- {hint}" for hint in hints),
         ]
     )
     error = GraphMismatchError(text)
@@ -58,6 +69,11 @@ def mismatch(name: str, found: Sequence[Difference]) -> GraphMismatchError:
     return error
 
 
+def as_in_capture(captured: CapturedCall) -> contextlib.AbstractContextManager[None]:
+    """Answer code of the block that asks whether torch captures as it was in the capture."""
+    return torch_hooks.as_if_capturing() if captured.by_torch else contextlib.nullcontext()
+
+
 def compared(
     function: Callable[..., Any],
     captured: CapturedCall,
@@ -66,46 +82,128 @@ def compared(
     on: CallStream,
     *,
     undo: bool,
-) -> tuple[Any, list[Difference]]:
+) -> tuple[Any, list[Difference], bool]:
     """Replay a call, run the function on equal arguments from an equal state, and compare.
 
-    Return the replay's result and the differences. What the function writes to arguments and to
-    state is what stays; with `undo`, state and random generators are put back, too. Nothing is
-    compared if the replay did not take place.
+    Return the replay's result, the differences, and whether there were others that are numerics.
+    What the function writes to arguments and to state is what stays; with `undo`, state and random
+    generators are put back, too. Nothing is compared if the replay did not take place.
     """
-    twins = twins_of(flat.leaves, on)
     state = captured.externals_written
     device = captured.device
     with kept_random_state(device) if undo else contextlib.nullcontext():
-        before = copied(state)
-        gradients = [(parameter, parameter.grad) for parameter, _ in captured.gradients]
-        with kept_random_state(device):
-            result = replay(*rebuild(flat.pattern, [leaf.array for leaf in flat.leaves]))
+        own = _OwnRuns(function, captured, flat, on)
+        with kept_random_state(device) as own.rewind:
+            result = replay(*rebuild(flat.pattern, flat.arrays))
         if result is _core._no_fit or result is _core._is_stale:
-            return result, []
+            return result, [], False
         after = copied(state)
-        put_back(state, before)
-        _set_gradients(gradients)
-        args, kwargs = rebuild(flat.pattern, twins)
-        with fresh_autocast_cache():
-            expected = function(*args, **kwargs)
-        _set_gradients(gradients if undo else captured.gradients)
+        put_back(state, own.before)
+        expected = own.run(own.twins)
+        _set_gradients(own.gradients if undo else captured.gradients)
         found = _result_pairs(expected, result, flat.constants, captured.flat.constants)
-        found += [
-            (leaf.path, twin, leaf.array)
-            for leaf, twin in zip(flat.leaves, twins, strict=True)
+        written = [
+            (leaf, twin, array)
+            for leaf, twin, array in zip(flat.leaves, own.twins, flat.arrays, strict=True)
             if leaf.path in captured.writes
         ]
+        found += [(leaf.path, twin, array) for leaf, twin, array in written]
         names = map(captured.guards.name_of, state)
         found += zip(names, state, after, strict=True)
-        problems = differences(found, on=on, computed_in=captured.dtypes)
+        units = functools.partial(own.units, found) if _may_move(flat) else None
+        problems = differences(found, on=on, computed_in=captured.dtypes, units=units)
         if problems:
-            for leaf, twin in zip(flat.leaves, twins, strict=True):
-                if leaf.path in captured.writes:
-                    arrays_of(leaf.array, on).fill(leaf.array, twin)
+            for leaf, twin, array in written:
+                leaf.library.at(on).fill(array, twin)
         if undo:
-            put_back(state, before)
-    return result, problems
+            put_back(state, own.before)
+    return result, problems, own.has_moved and not problems
+
+
+def _may_move(flat: Flat) -> bool:
+    """Return whether the function may be run again on arguments that are moved.
+
+    Not beside other ranks, of which some may find no difference: collectives would wait for them.
+    """
+    group = distributed()
+    return flat.libraries == {"torch"} and (group is None or group.get_world_size() == 1)
+
+
+class _OwnRuns:
+    """The function's own runs of a call, each from where its replay began."""
+
+    def __init__(
+        self, function: Callable[..., Any], captured: CapturedCall, flat: Flat, on: CallStream
+    ) -> None:
+        self._function = function
+        self._captured = captured
+        self._flat = flat
+        self._on = on
+        self._written = [n for n, leaf in enumerate(flat.leaves) if leaf.path in captured.writes]
+        self.twins = twins_of(flat, on)
+        # What the caller's arrays are before the replay, which leaves alone those not written to.
+        self._given = twins_of(flat, on) if self._written else flat.arrays
+        self.before = copied(captured.externals_written)
+        self.gradients = [(parameter, parameter.grad) for parameter, _ in captured.gradients]
+        self.rewind: Callable[[], object] = tuple
+        self.has_moved = False
+
+    def run(self, twins: Sequence[Any]) -> Any:
+        _set_gradients(self.gradients)
+        args, kwargs = rebuild(self._flat.pattern, twins)
+        with fresh_autocast_cache(), as_in_capture(self._captured):
+            return self._function(*args, **kwargs)
+
+    def units(
+        self, pairs: Sequence[tuple[str, Any, Any]], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """Return by how much some of the tensors change where inputs and state are moved a little.
+
+        Of those that are changed in place it is that change which does. All is put back. There is
+        nothing to return where the memory for copies of all state does not suffice.
+        """
+        try:
+            units = self._measured(pairs, numbers)
+        except loaded.torch().OutOfMemoryError:
+            return {}
+        self.has_moved = True
+        return units
+
+    def _measured(
+        self, pairs: Sequence[tuple[str, Any, Any]], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        state, floating = self._captured.externals_written, self._captured.floating
+        expected = {n: pairs[n][1].detach().clone() for n in numbers}
+        results = [None] * (len(pairs) - len(self._written) - len(state))
+        begun = [*results, *(self._given[n] for n in self._written), *self.before]
+        units = dict.fromkeys(numbers, 0.0)
+        with kept_random_state(self._captured.device), contextlib.ExitStack() as undo:
+            undo.callback(_set_gradients, [(one, one.grad) for one, _ in self.gradients])
+            undo.callback(put_back, state, copied(state))
+            put_back(state, self.before)
+            before = copied(floating)
+            undo.callback(put_back, floating, before)
+            for seed in _SEEDS:
+                put_back(floating, before)
+                put_back(state, self.before)
+                moved, ended = self._moved_run(seed)
+                moved = [*results, *moved]
+                # Unless it returns another structure now.
+                for n in numbers if len(ended) == len(pairs) else ():
+                    ends = expected[n], ended[n], pairs[n][2]
+                    units[n] = max(units[n], largest_change(*ends, begun[n], moved[n]))
+        return units
+
+    def _moved_run(self, seed: int) -> tuple[list[Any], list[Any]]:
+        """Return what is changed in place as it was moved, and results and that after the run."""
+        twins = twins_of(self._flat, self._on, self._given)
+        tensors = [each.data for each in twins if each.is_floating_point() or each.is_complex()]
+        move([*self._captured.floating, *tensors], seed, self._captured.dtypes)
+        written = [*(twins[n] for n in self._written), *self._captured.externals_written]
+        moved = copied(written)
+        self.rewind()
+        result = self.run(twins)
+        return moved, [*flatten_result(result, self._flat.constants).arrays, *written]
 
 
 def _set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:
@@ -113,14 +211,17 @@ def _set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:
         parameter.grad = gradient
 
 
-def twins_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
-    """Return copies of the arrays of a call, each laid out as it; of one used in place, itself."""
+def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) -> list[Any]:
+    """Return copies of the arrays of a call, or of `arrays` that are laid out as they are.
+
+    Each is laid out as its array; one that is used in place is that itself.
+    """
     twins = []
-    for leaf in leaves:
-        arrays = arrays_of(leaf.array, on)
-        twin = arrays.laid_out_like(leaf.array, arrays.static_like(leaf.array))
-        arrays.fill(twin, leaf.array)
-        if getattr(leaf.array, "requires_grad", False):
+    for leaf, array in zip(flat.leaves, flat.arrays if arrays is None else arrays, strict=True):
+        library = leaf.library.at(on)
+        twin = library.laid_out_like(array, library.static_like(array))
+        library.fill(twin, array)
+        if leaf.requires_grad:
             twin.requires_grad_()
         twins.append(twin)
     return twins
@@ -161,13 +262,11 @@ def _result_pairs(
     expected: Any, found: Any, given: Sequence[Any], captured: Sequence[Any]
 ) -> list[tuple[str, Any, Any]]:
     """Pair the arrays of two results; where their structure or their values differ, those."""
-    wanted_pattern, wanted = flatten_result(expected, given)
-    found_pattern, replayed = flatten_result(found, captured)
-    if pattern_key(wanted_pattern) != pattern_key(found_pattern):
-        return list(_other_parts(wanted_pattern, found_pattern, "result"))
-    return [
-        (leaf.path, leaf.array, other.array) for leaf, other in zip(wanted, replayed, strict=True)
-    ]
+    wanted, replayed = flatten_result(expected, given), flatten_result(found, captured)
+    if pattern_key(wanted.pattern) != pattern_key(replayed.pattern):
+        return list(_other_parts(wanted.pattern, replayed.pattern, "result"))
+    paths = [leaf.path for leaf in wanted.leaves]
+    return list(zip(paths, wanted.arrays, replayed.arrays, strict=True))
 
 
 def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -187,6 +286,10 @@ def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple
             for name, child in mine.items():
                 yield from _other_parts(child, theirs[name], f"{path}[{name!r}]")
             return
+    if kind == found[0] == "registered" and expected[1] is found[1]:
+        yield from _other_parts(expected[3][0], found[3][0], path)
+        yield from _other_parts(expected[3][1], found[3][1], f"{path} (context)")
+        return
     told = _parts(expected), _parts(found)
     yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
 
@@ -194,4 +297,6 @@ def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple
 def _parts(pattern: Pattern) -> str:
     if pattern[0] == "value":
         return shown_value(pattern[1])
+    if pattern[0] == "registered":
+        return a_type(pattern[1])
     return "an array" if pattern[0] == "array" else f"a {pattern[0]} of {len(pattern[-1])}"

@@ -32,7 +32,6 @@ _OWN_NAMES = {
     16: "float6_e3m2fn",
     17: "float4_e2m1fn",
 }
-_PROTOCOLS = ("__cuda_array_interface__", "__dlpack__")
 MOVED = "its memory moved (p.data = ..., .to())"
 _MOVE = {
     "argument": "a CUDA graph reads device memory only: move it with {} first",
@@ -40,41 +39,40 @@ _MOVE = {
 }
 
 
-def array_facts(value: object, path: str, role: str = "argument") -> Facts | None:
-    """Return the facts of an array that a graph can work on; None of what is no array.
+def array_facts(value: object, path: str, role: str = "argument") -> Facts:
+    """Return the facts of an array that a graph can work on.
 
-    TypeError if it is an array that a graph cannot work on: in host memory, sparse, quantized, or
-    of a tensor subclass. `path` and `role`, "argument" or "result", are for its text.
+    TypeError if a graph cannot: if it is in host memory, sparse, quantized, or of a tensor
+    subclass. `path` and `role`, "argument" or "result", are for its text.
     """
-    if loaded.is_tensor(value):
+    if isinstance(value, loaded.tensor_type()):
         return _tensor_facts(value, path, role)
+    facts: Facts | None = _core._array_facts(value)
+    if facts is not None and facts[DEVICE_TYPE] in {CUDA, _PINNED, MANAGED}:
+        return facts
+    told = a_type(type(value))
     if loaded.is_numpy_array(value):
         how = _MOVE[role].format("cupy.asarray(x) or torch.from_numpy(x).cuda()")
-        message = f"{path}: a NumPy array; {how}"
-        raise TypeError(message)
-    facts: Facts | None = _core._array_facts(value)
-    if facts is None:
+        wrong = f"a NumPy array; {how}"
+    elif facts is None:
         # As a constant it would be compared by identity, and its memory never looked at.
-        if not any(hasattr(type(value), protocol) for protocol in _PROTOCOLS):
-            return None
-        why = "which is not readable as a dense array in device memory: pass one of torch or CuPy"
-        message = f"{path}: {a_type(type(value))}, {why}"
-        raise TypeError(message)
-    if facts[DEVICE_TYPE] in {CUDA, _PINNED, MANAGED}:
-        return facts
-    where = "in host memory" if facts[DEVICE_TYPE] == _CPU else "on another kind of device"
-    message = f"{path}: {a_type(type(value))} {where}; {_MOVE[role].format('its own library')}"
+        how = "which is not readable as a dense array in device memory: pass one of torch or CuPy"
+        wrong = f"{told}, {how}"
+    else:
+        where = "in host memory" if facts[DEVICE_TYPE] == _CPU else "on another kind of device"
+        wrong = f"{told} {where}; {_MOVE[role].format('its own library')}"
+    message = f"{path}: {wrong}"
     raise TypeError(message)
 
 
+def is_array_type(kind: type) -> bool:
+    """Return whether objects of a type are arrays, of any library and wherever they are."""
+    return hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack__")
+
+
 def is_array(value: object) -> bool:
-    """Return whether `value` is an array of any library that gpuprof knows, wherever it is."""
-    return (
-        loaded.is_tensor(value)
-        or loaded.is_numpy_array(value)
-        or any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
-        or _core._array_facts(value) is not None
-    )
+    """Return whether `value` is an array of any library, wherever it is."""
+    return is_array_type(type(value))
 
 
 def _tensor_facts(tensor: Any, path: str, role: str) -> Facts:
@@ -82,14 +80,18 @@ def _tensor_facts(tensor: Any, path: str, role: str) -> Facts:
     if wrong is not None:
         message = f"{path}: {wrong}"
         raise TypeError(message)
-    # Older torch tells nothing of a tensor that asks for a gradient, or whose type NumPy lacks.
-    return _core._array_facts(tensor) or facts_by_attributes(tensor)
+    return facts_of(tensor)
+
+
+def facts_of(array: Any) -> Facts:
+    """Return the facts of an array that a graph is known to work on."""
+    # Torch tells nothing of a tensor that asks for a gradient, or whose type NumPy lacks.
+    return _core._array_facts(array) or facts_by_attributes(array)
 
 
 def _unfit(torch: Any, tensor: Any, role: str) -> str | None:
     """Say why a graph cannot work on a tensor; None if it can."""
-    buffer = getattr(torch.nn, "Buffer", torch.Tensor)
-    if type(tensor) not in {torch.Tensor, torch.nn.Parameter, buffer}:
+    if type(tensor) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
         return (
             f"{a_type(type(tensor))}, a tensor subclass, whose own operators a CUDA graph cannot "
             "repeat: pass plain tensors, such as those it is made of"
@@ -161,24 +163,9 @@ def _dtype(facts: tuple[Any, ...]) -> str:
     return dtype_name(facts) if isinstance(facts[DTYPE], tuple) else str(facts[DTYPE])
 
 
-def family(array: object) -> object:
-    """Return what two arrays, or their types, share that one capture can serve.
-
-    That is "torch", or the type.
-    """
-    kind = array if isinstance(array, type) else type(array)
-    return "torch" if issubclass(kind, loaded.tensor_type()) else kind
-
-
-def is_used_in_place(array: object) -> bool:
-    """Return whether an array, or the type in its place, is of no library that makes arrays."""
-    return family(array) not in {"torch", loaded.cupy_array_type(), loaded.numba_array_type()}
-
-
-def family_name(array: object) -> str:
-    """Write the `family` of an array, or of the type in its place."""
-    found = family(array)
-    return type_name(found) if isinstance(found, type) else "torch.Tensor"
+def type_text(kind: type) -> str:
+    """Write a type of arrays, of torch's tensors and parameters in one way."""
+    return "torch.Tensor" if issubclass(kind, loaded.tensor_type()) else type_name(kind)
 
 
 def dtype_name(facts: Facts) -> str:
@@ -204,8 +191,3 @@ def extent(facts: Facts) -> tuple[int, int]:
     first, last = (sum(pick(0, step) for step in steps) for pick in (min, max))
     itemsize = facts[DTYPE][1] // 8
     return address + first * itemsize, address + (last + 1) * itemsize
-
-
-def described(array: object, facts: Facts) -> str:
-    """Write an array in few words, as in "a float32 torch.Tensor of shape (4, 8)"."""
-    return f"a {dtype_name(facts)} {family_name(array)} of shape {tuple(facts[SHAPE])}"

@@ -37,6 +37,10 @@ class Arrays(ABC):
         self.types = types  # the exact ones that a call may bring
         self.empty_like = empty_like  # returns a new array, not filled, with the same strides
 
+    def at(self, on: CallStream) -> Arrays:  # noqa: ARG002
+        """Return what makes its copies on a stream where the library has no current one."""
+        return self
+
     def static_like(self, array: Any) -> Any:
         """Return a new array that is not filled: dense, with the order of `array`'s dimensions."""
         return self.empty_like(array)
@@ -91,13 +95,12 @@ class Arrays(ABC):
         return int(math.prod(array.shape) * array.dtype.itemsize)
 
 
-def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
-    """Return what handles `array`, chosen by its exact type.
+def arrays_of(kind: type, on: CallStream | None = None) -> Arrays:
+    """Return what handles the arrays of exactly this type.
 
     `on` is the stream of the copies where the library has no current one. TypeError if it is a
-    subclass of torch's tensor, or no array on a GPU at all.
+    subclass of torch's tensor, or no type of arrays on a GPU at all.
     """
-    kind = type(array)
     if issubclass(kind, loaded.tensor_type()):
         arrays = _of_torch(loaded.torch())
         if kind in arrays.types:
@@ -111,7 +114,7 @@ def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
         return _of_cupy(loaded.cupy())
     if kind is loaded.numba_array_type():
         return NumbaArrays(loaded.numba_cuda(), kind, on)
-    if hasattr(kind, "__cuda_array_interface__") or hasattr(array, "__cuda_array_interface__"):
+    if hasattr(kind, "__cuda_array_interface__"):
         return _InPlaceArrays(kind)
     message = f"expected an array on a GPU, got {type_name(kind)}"
     raise TypeError(message)
@@ -152,8 +155,8 @@ class TorchArrays(Arrays):
     name = "torch"
 
     def __init__(self, torch: Any) -> None:
-        buffer = getattr(torch.nn, "Buffer", torch.Tensor)
-        super().__init__((torch.Tensor, torch.nn.Parameter, buffer), torch.empty_like)
+        types = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        super().__init__(types, torch.empty_like)
         self._torch = torch
         # Integers of each size: as such, a NaN equals itself.
         self._bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
@@ -249,6 +252,9 @@ class NumbaArrays(Arrays):
         super().__init__((kind,), cuda.device_array_like)
         self._cuda = cuda
         self._on = on
+
+    def at(self, on: CallStream) -> Arrays:
+        return NumbaArrays(self._cuda, self.types[0], on)
 
     def fill(self, static: Any, array: Any) -> None:
         orders = ("C_CONTIGUOUS", "F_CONTIGUOUS")

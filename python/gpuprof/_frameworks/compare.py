@@ -1,7 +1,12 @@
 """Compares arrays: those that a replayed graph wrote with those of the function itself.
 
-Equal bits are equal. Other integers and booleans differ. Other floating-point and complex numbers
-are close if ``|found - expected| <= tolerance * max(|expected|, scale)``, real and imaginary parts
+Equal bits are equal. Other integers and booleans differ. Other tensors of torch are close, where
+the caller can tell how sensitive each is, if no element is further off than 16 times the largest
+change that inputs moved by their last bits make, or 4 ulp of the largest element. Left out of both
+is the fill value of a mask: elements of the greatest magnitude that are the same in both arrays.
+
+Elsewhere, as for padded calls and other libraries' arrays, floating-point and complex numbers are
+close if ``|found - expected| <= tolerance * max(|expected|, scale)``, real and imaginary parts
 each for itself. The scale is the root mean square of the expected array, so that noise beside large
 elements does not count. Elements of the greatest magnitude that are the same in both arrays are
 left out of it: the fill value of a mask, such as -1e9, would hide everything else. NaN equals NaN,
@@ -30,13 +35,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.text import shown_value
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import family_name, is_array
+from gpuprof._frameworks.array_facts import is_array, type_text
 from gpuprof._frameworks.arrays import Arrays, arrays_of
 
 if TYPE_CHECKING:
@@ -54,6 +59,7 @@ _TOLERANCES = {
     "float8_e8m0fnu": 1.0,
 }
 _PARTS = {"complex128": "float64", "complex64": "float32", "complex32": "float16"}
+_UNITS, _ULPS = 16, 4  # that are numerics
 _CHUNK = 1 << 22  # elements that are compared at a time: they are widened to 8 or 16 bytes each
 
 
@@ -72,6 +78,7 @@ class Difference:
     count: int = 1  # of the elements that differ
     size: int = 1  # of all elements
     max_error: float | None = None  # inf where only one of two is finite; None without numbers
+    unit: float | None = None  # how much a tensor changes with inputs that are moved a little
 
     def __str__(self) -> str:
         said = f"{_written(self.found)} replayed, {_written(self.expected)} by the function"
@@ -79,7 +86,13 @@ class Difference:
             return f"{self.path}: {said}"
         text = f"{self.path}: {self.count:,} of {self.size:,} elements differ, first at "
         text += f"{self.index}: {said}"
-        return text if self.max_error is None else f"{text} (largest error {self.max_error:.6g})"
+        if self.max_error is None:
+            return text
+        text += f" (largest error {self.max_error:.6g}"
+        if self.unit is None:
+            return f"{text})"
+        moved = f"inputs and state that are moved by their last bits change it by {self.unit:.3g}"
+        return f"{text}; {moved}, of which {_UNITS} times as much would be numerics)"
 
 
 def differences(
@@ -87,13 +100,16 @@ def differences(
     *,
     on: CallStream | None = None,
     computed_in: Iterable[str] = (),
+    units: Callable[[Sequence[int]], Mapping[int, float]] | None = None,
 ) -> list[Difference]:
     """Wait, and return in which of (path, expected, found) the second differs from the first.
 
     `on` is the stream of arrays whose library has no current one. `computed_in` has the names of
     the dtypes that the function computes in where they are coarser than those of its results; none
-    counts for more than bfloat16. Arrays that a graph uses in place are compared by shape alone,
-    and a pair without arrays is one of which the caller has found that it differs.
+    counts for more than bfloat16. Where floating-point tensors differ, `units` is asked for the
+    unit of each by the number of its pair, which takes the place of tolerances. Arrays that a graph
+    uses in place are compared by shape alone, and a pair without arrays is one of which the caller
+    has found that it differs.
     """
     coarsest = max((_tolerance(name) or 0.0 for name in computed_in), default=0.0)
     least = min(coarsest, _TOLERANCES["bfloat16"])
@@ -102,16 +118,22 @@ def differences(
     for path, expected, found in pairs:
         results.append(_other_kind(path, expected, found))
         if results[-1] is None and is_array(expected):
-            arrays = arrays_of(expected, on)
+            arrays = arrays_of(type(expected), on)
             if not arrays.in_place:
                 entry = (len(results) - 1, arrays, path, expected, found)
                 comparable.setdefault(arrays.name, []).append(entry)
     for entries in comparable.values():
         # All are enqueued before the first is waited for.
         same = [arrays.same_bytes(*pair) for _, arrays, _, *pair in entries]
-        for (at, arrays, path, expected, found), equal in zip(entries, same, strict=True):
-            if not equal:
-                results[at] = _compared(arrays, path, expected, found, least)
+        other = [entry for entry, equal in zip(entries, same, strict=True) if not equal]
+        measured: Mapping[int, float] = {}
+        floating = [at for at, _, _, expected, _ in other if _is_floating(expected)]
+        if units is not None and floating and not any(results):
+            measured = units(floating)
+        for at, arrays, path, expected, found in other:
+            results[at] = _compared(
+                arrays, path, expected, found, least=least, unit=measured.get(at)
+            )
     return [result for result in results if result is not None]
 
 
@@ -131,11 +153,11 @@ def _described(value: Any) -> str:
     else:
         interface = value.__cuda_array_interface__
         dtype, shape = interface["typestr"], interface["shape"]
-    return f"a {dtype} {family_name(value)} of shape {tuple(map(int, shape))}"
+    return f"a {dtype} {type_text(type(value))} of shape {tuple(map(int, shape))}"
 
 
 def _compared(
-    arrays: Arrays, path: str, expected: Any, found: Any, least: float
+    arrays: Arrays, path: str, expected: Any, found: Any, *, least: float, unit: float | None
 ) -> Difference | None:
     """Return how two arrays of one shape and dtype differ, whose bits are not the same."""
     b, a = arrays.elements(expected), arrays.elements(found)
@@ -145,7 +167,7 @@ def _compared(
     first, count, largest = None, 0, 0.0
     with contextlib.nullcontext() if loaded.is_tensor(b) else xp.errstate(all="ignore"):
         if tolerance is not None:
-            judged = _judged_floats(xp, a, b, max(tolerance, least))
+            judged = _judged_floats(xp, a, b, max(tolerance, least), unit)
         else:
             judged = _judged_bits(arrays, a, b, as_numbers=name.startswith(("int", "uint")))
         for start, bad, error in judged:
@@ -162,7 +184,8 @@ def _compared(
     value, other = (_element(each[first : first + 1], name) for each in (b, a))
     numbers = isinstance(value, (int, float, complex)) and name != "bool"
     error = largest if numbers else None
-    return Difference(path, _index(first, shape), value, other, count, math.prod(shape), error)
+    size = math.prod(shape)
+    return Difference(path, _index(first, shape), value, other, count, size, error, unit)
 
 
 def _judged_bits(
@@ -174,15 +197,21 @@ def _judged_bits(
         yield start, bad, abs(_wide(x) - _wide(y)) if as_numbers else bad * 0.0
 
 
-def _judged_floats(xp: Any, a: Any, b: Any, tolerance: float) -> Iterator[tuple[int, Any, Any]]:
+def _judged_floats(
+    xp: Any, a: Any, b: Any, tolerance: float, unit: float | None
+) -> Iterator[tuple[int, Any, Any]]:
     """Yield of each chunk where it begins, which elements are too far off, and their errors."""
-    scale = _scale(xp, a, b)
+    if unit is None:
+        scale = _scale(xp, a, b)
+    else:
+        limit = max(_UNITS * unit, _ULPS * float(xp.finfo(b.dtype).eps) * _largest(a, b))
     for start, *chunks in _chunks(a, b):
         x, y = map(_wide, chunks)
         same = (x == y) | (xp.isnan(x) & xp.isnan(y))
         error = xp.where(same, 0.0, abs(x - y))
         error = xp.where(xp.isnan(error), math.inf, error)
-        bad = (error > tolerance * abs(y).clip(scale)) | xp.isinf(error)
+        allowed = tolerance * abs(y).clip(scale) if unit is None else limit
+        bad = (error > allowed) | xp.isinf(error)
         if bad.ndim > 1:  # real and imaginary parts
             bad, error = bad.any(1), xp.amax(error, 1)
         yield start, bad, error
@@ -203,6 +232,79 @@ def _scale(xp: Any, a: Any, b: Any) -> float:
         total += float((xp.where(counts, y, 0.0) / top).__pow__(2).sum())
         count += int(counts.sum())
     return top * math.sqrt(total / count) if count else 0.0
+
+
+def _largest(a: Any, b: Any) -> float:
+    """Return the greatest finite magnitude in a tensor `b`, without the fill value of a mask."""
+    torch, top, largest = loaded.torch(), _top(b), 0.0
+    for _, *chunks in _chunks(a, b):
+        x, y = map(_wide, chunks)
+        counts = y.isfinite() & ((abs(y) < top) | (x != y))
+        largest = max(largest, float(torch.where(counts, abs(y), 0.0).max()))
+    return largest
+
+
+def _top(b: Any) -> float:
+    return max(float(abs(_wide(y)).nan_to_num(0.0, 0.0).max()) for _, _, y in _chunks(b, b))
+
+
+def largest_change(
+    expected: Any, moved: Any, found: Any, begun: Any = None, moved_before: Any = None
+) -> float:
+    """Return the largest finite change of a tensor's elements from one run to a moved one.
+
+    Where it was changed in place, `begun` and `moved_before` are what it was before each run. Fill
+    values of masks are left out: the greatest of all, where they are the same in `found`.
+    """
+    if (expected.shape, expected.dtype) != (moved.shape, moved.dtype):
+        return 0.0
+    elements = [
+        each.detach().resolve_conj().resolve_neg().reshape(-1)
+        for each in (expected, moved, found, begun, moved_before)
+        if each is not None
+    ]
+    torch, top, largest = loaded.torch(), _top(elements[0]), 0.0
+    for start in range(0, len(elements[0]), _CHUNK):
+        y, m, x, *before = (_wide(each[start : start + _CHUNK]) for each in elements)
+        change = m - y
+        if before:
+            change = change - (before[1] - before[0])
+        counts = change.isfinite() & ((abs(y) < top) | (x != y))
+        largest = max(largest, float(torch.where(counts, abs(change), 0.0).max()))
+    return largest
+
+
+def move(tensors: Iterable[Any], seed: int, computed_in: Iterable[str]) -> None:
+    """Move floating-point tensors in place by random multiples of their last bits.
+
+    That is a relative 2^-22 of float32. It is that of the coarsest dtype that a function computes
+    in, up to bfloat16, where the tensor's own is finer.
+    """
+    torch = loaded.torch()
+    dtypes = [getattr(torch, name) for name in computed_in if _tolerance(name) is not None]
+    coarsest = max(map(_last_bits, dtypes), default=0.0)
+    coarsest = min(coarsest, _last_bits(torch.bfloat16))
+    with torch.inference_mode():
+        for number, tensor in enumerate(tensors):
+            generator = torch.Generator(tensor.device).manual_seed(1000 * number + seed)
+            options = {"dtype": torch.float32, "device": tensor.device}
+            noise = torch.randn(tensor.shape, generator=generator, **options)
+            wide = tensor.float() if tensor.element_size() < 4 else tensor
+            step = max(coarsest, _last_bits(tensor.dtype))
+            moved = (wide + wide * (step * noise)).to(tensor.dtype)
+            # Infinities stay, and so does what would become one.
+            tensor.copy_(torch.where(moved.to(wide.dtype).isfinite(), moved, tensor))
+
+
+def _last_bits(dtype: Any) -> float:
+    eps = float(loaded.torch().finfo(dtype).eps)
+    return 2 * eps if eps < 1e-6 else eps / 2
+
+
+def _is_floating(array: Any) -> bool:
+    return (
+        loaded.is_tensor(array) and _tolerance(str(array.dtype).removeprefix("torch.")) is not None
+    )
 
 
 def _chunks(a: Any, b: Any) -> Iterator[tuple[int, Any, Any]]:

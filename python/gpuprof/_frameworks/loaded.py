@@ -7,6 +7,9 @@ function looks again when it is called.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 
@@ -66,6 +69,25 @@ def numba_array_type() -> Any:
 def is_tensor(value: object) -> bool:
     """Return whether `value` is a tensor of torch's, or of a subclass."""
     return isinstance(value, tensor_type())
+
+
+def tensors_in(value: Any, most: int = 10_000) -> Iterator[Any]:
+    """Yield the tensors in a result, however they lie in it, among its first `most` parts."""
+    left = [value]
+    for _ in range(most):
+        if not left:
+            return
+        value = left.pop()
+        if is_tensor(value):
+            yield value
+            continue
+        if isinstance(value, Mapping):
+            value = value.values()
+        elif is_dataclass(value) and not isinstance(value, type):
+            value = [getattr(value, each.name, None) for each in reversed(fields(value))]
+        elif not isinstance(value, (tuple, list, set, frozenset)):
+            continue
+        left += reversed([*islice(value, most)])
 
 
 def is_module(value: object) -> bool:

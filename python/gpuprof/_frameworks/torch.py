@@ -96,20 +96,27 @@ def _reseed_cuda() -> None:
 
 
 @contextmanager
-def kept_random_state(device: int) -> Iterator[None]:
-    """Put torch's default generator of one CUDA device back after the block."""
+def kept_random_state(device: int) -> Iterator[Callable[[], None]]:
+    """Put torch's default generator of one CUDA device back after the block.
+
+    Yields what does so, then and later.
+    """
     cuda = None if loaded.whole_torch() is None else loaded.torch_cuda()
     if cuda is None:
-        yield
+        yield lambda: None
         return
     generator = cuda.default_generators[device]
     seed, offset = generator.initial_seed(), generator.get_offset()
-    try:
-        yield
-    finally:
+
+    def rewind() -> None:
         if generator.initial_seed() != seed:
             generator.manual_seed(seed)
         generator.set_offset(offset)
+
+    try:
+        yield rewind
+    finally:
+        rewind()
 
 
 @contextmanager
@@ -259,3 +266,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     found: Callable[..., Any] = torch.compile(function, dynamic=False)
     return found
+
+
+def pytree_node(kind: type) -> Any:
+    """Return how ``torch.utils._pytree`` takes objects of a class apart; None if it does not."""
+    return getattr(loaded.torch_part("utils._pytree"), "SUPPORTED_NODES", {}).get(kind)

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.cupy import relaxed
 from gpuprof._frameworks.torch_graph import (
     RandomnessProbe,
     TorchParts,
-    keeps_graphs,
+    check_torch,
     make_blas_handle,
     raw_exec,
     what_it_lacks,
@@ -34,7 +35,7 @@ from gpuprof._frameworks.torch_graph import (
 from gpuprof.errors import InvalidStateError, capture_error, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _NONE = 0  # of the driver's capture statuses
 _INVALIDATED = 2
@@ -118,6 +119,10 @@ class TorchCapture:
     allocator and the generators are as they were, whatever failed. `wants` said yes to the stream.
     None means torch's current one; where that is the default stream, one of gpuprof's, which waits
     for it and which it waits for. A CapturePool is shared with graphs, not with an open capture.
+
+    After the body of a block the current stream is that from before; otherwise a capture of the
+    current stream leaves it to the body. `generators` are those that it may draw from, beside the
+    default one.
     """
 
     # What is to be undone; of the class, for the sake of an object that fails to be made.
@@ -126,12 +131,23 @@ class TorchCapture:
     _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
     _in_torch = False  # torch's begin was called, and its end has yet to succeed
 
-    def __init__(self, stream: object, mode: str, pool: Any = None) -> None:
+    def __init__(
+        self,
+        stream: object,
+        mode: str,
+        pool: Any = None,
+        *,
+        is_block: bool = True,
+        generators: tuple[Any, ...] = (),
+    ) -> None:
         self._asked = stream
+        self._is_block = is_block
+        self._generators = generators
         self._mode = mode
         self._shared_pool = pool
         self._sharing: _Sharing | None = None
         self._torch = loaded.torch()
+        check_torch(self._torch)
         self._stream: Any = None
         self._device = 0
         self._pool: Any = None
@@ -142,7 +158,8 @@ class TorchCapture:
         self._end_code = 0
         self.graph: Any = None  # torch's, from `begin` on; None after a failure
         self.lacks = what_it_lacks(self._torch)
-        self.probe = RandomnessProbe(self._torch)  # how to launch the graph, from `end` on
+        # How to launch the graph, from `end` on.
+        self.probe = RandomnessProbe(self._torch, only_default=not generators)
 
     def begin(self) -> int:
         """Begin the capture, make its stream torch's current one, and return its handle.
@@ -167,12 +184,15 @@ class TorchCapture:
         if before is not None:
             self._before = before
             stream.wait_stream(before)
-        self._current = cuda.stream(stream)
-        self._current.__enter__()
+        if self._is_block or stream != cuda.current_stream():
+            self._current = cuda.stream(stream)
+            self._current.__enter__()
         self._device = int(cuda.current_device())
         make_blas_handle(self._torch)
         self._pool = self._pick_pool()
-        self.graph = self._make_graph()
+        self.graph = cuda.CUDAGraph(keep_graph=True)
+        for generator in self._generators:
+            self.graph.register_generator_state(generator)
         self._in_torch = True
         with _typed_errors(_BEGIN):
             self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
@@ -259,17 +279,13 @@ class TorchCapture:
             self._torch.cuda.set_stream(self._stream)
             yield
 
-    def raw_graph(self) -> int | None:
-        """Return the driver's handle of the graph, or None where torch keeps none."""
-        return int(self.graph.raw_cuda_graph()) if keeps_graphs(self._torch) else None
-
-    def instantiate(self) -> None:
-        """Make the graph executable. Torch without ``keep_graph`` did it at the end."""
-        if keeps_graphs(self._torch):
-            self.graph.instantiate()
+    def raw_graph(self) -> int:
+        """Return the driver's handle of the graph."""
+        return int(self.graph.raw_cuda_graph())
 
     def parts(self) -> TorchParts:
-        """Return the graph's parts, once it is instantiated."""
+        """Make the graph executable, and return its parts."""
+        self.graph.instantiate()
         exec_ = raw_exec(self.graph)
         return TorchParts(self.raw_graph(), exec_, self.graph, self.probe, self.lacks)
 
@@ -308,13 +324,14 @@ class TorchCapture:
             raise InvalidStateError(message)
         sharing.captured_by = self._me
         if not sharing.graphs:
-            # Torch has let go of what the last graph held, and takes no capture for it any more.
-            pool._torch = None
+            # Torch has let go of what the last graph held, and takes no capture for it any more, at
+            # least until it is empty.
+            if pool._is_named:
+                with relaxed():
+                    self._torch.cuda.empty_cache()
+            else:
+                pool._torch = None
         return pool._torch_handle()
-
-    def _make_graph(self) -> Any:
-        kind = self._torch.cuda.CUDAGraph
-        return kind(keep_graph=True) if keeps_graphs(self._torch) else kind()
 
     def _join(self) -> None:
         # On a stream that is still capturing the wait would draw the other one into the capture.
@@ -356,16 +373,13 @@ class TorchCapture:
 
     def _repair_after_failed_end(self) -> None:
         """Bring torch in order after an end that it called and that failed, as for a lost fork."""
-        pools = _Pools(self._torch, self._device, self._pool)
         try:
-            if pools.can_reopen and not pools.end():  # 2.12 and newer did it themselves
-                self.graph.reset()
-            else:
-                if pools.can_reopen:
-                    pools.begin()
+            if self._tell_pool("_cuda_endAllocateToPool"):
+                self._torch._C._cuda_beginAllocateCurrentThreadToPool(self._device, self._pool)
                 self._end_in_its_place()
-                if pools.can_reopen:
-                    pools.release()
+                self._tell_pool("_cuda_releasePool")
+            else:  # 2.12 and newer did it themselves
+                self.graph.reset()
         except Exception:
             self._repair_by_hand()
         self._forget()
@@ -376,46 +390,18 @@ class TorchCapture:
             _core._drop_capture(self._handle)
         with contextlib.suppress(Exception):
             self.graph.reset()
-        pools = _Pools(self._torch, self._device, self._pool)
         # Only what was still open was not released either.
-        if pools.end():
-            pools.release()
+        if self._tell_pool("_cuda_endAllocateToPool"):
+            self._tell_pool("_cuda_releasePool")
         with contextlib.suppress(Exception):
             # A new state, because the old one believes for ever that it is being captured.
             generator = self._torch.cuda.default_generators[self._device]
             generator.graphsafe_set_state(generator.clone_state().graphsafe_get_state())
 
-
-class _Pools:
-    """Torch's private functions for the memory pool of one capture."""
-
-    def __init__(self, torch: Any, device: int, pool: Any) -> None:
-        self._functions = torch._C
-        self._arguments = (device, pool)
-
-    @property
-    def can_reopen(self) -> bool:
-        names = ("_cuda_endAllocateToPool", "_cuda_beginAllocateCurrentThreadToPool")
-        return all(hasattr(self._functions, name) for name in (*names, "_cuda_releasePool"))
-
-    def begin(self) -> None:
-        """Route this thread's allocations to the pool, and hold it."""
-        self._functions._cuda_beginAllocateCurrentThreadToPool(*self._arguments)
-
-    def end(self) -> bool:
-        """Return whether allocations were routed to the pool. They are not any more."""
-        return self._try("_cuda_endAllocateToPool")
-
-    def release(self) -> bool:
-        """Let the pool go once; return whether that worked."""
-        return self._try("_cuda_releasePool")
-
-    def _try(self, name: str) -> bool:
-        function: Callable[..., object] | None = getattr(self._functions, name, None)
-        if function is None:
-            return False
+    def _tell_pool(self, name: str) -> bool:
+        """Call a private function of torch's for the memory pool; return whether it worked."""
         try:
-            function(*self._arguments)
+            getattr(self._torch._C, name)(self._device, self._pool)
         except Exception:
             return False
         return True

@@ -28,16 +28,17 @@ class Use(NamedTuple):
 
 
 _Place: TypeAlias = "int | str"  # of an argument: its number or its name
-# Called before and after each operator: with what it uses, and with the tensors it returned,
-# whether it may return an argument itself or a copy of it, as their strides decide, and whether it
-# may draw random numbers.
+# Called before and after each operator: with what it uses, and with itself, the tensors that it
+# returned, whether it may return an argument itself or a copy of it, as their strides decide, and
+# whether it may draw random numbers. And with one that raised.
 Before = Callable[[list[Use]], None]
-After = Callable[[list[Any], bool, bool], None]
+After = Callable[[Any, list[Any], bool, bool], None]
+Failed = Callable[[Any], None]
 
 
 @contextlib.contextmanager
-def watching(before: Before, after: After) -> Iterator[None]:
-    """Call `before` and `after` around each operator of torch's in the block.
+def watching(before: Before, after: After, failed: Failed) -> Iterator[None]:
+    """Call `before` and `after` around each operator of torch's in the block, or `failed`.
 
     Code that `torch.compile` has compiled runs its operators one by one meanwhile, and is compiled
     as before afterwards.
@@ -45,7 +46,7 @@ def watching(before: Before, after: After) -> Iterator[None]:
     if loaded.whole_torch() is None:
         yield
         return
-    with _eager_compiled_code(), _mode_class()(before, after):
+    with eager_compiled_code(), _mode_class()(before, after, failed):
         yield
 
 
@@ -62,12 +63,12 @@ def may_run_compiled_code() -> bool:
     return frames is not None and getattr(frames, "FRAME_COUNTER", 1) > 0
 
 
-def _eager_compiled_code() -> Any:
+def eager_compiled_code() -> Any:
+    """Return a block in which compiled code runs its operators one by one."""
     # Under a dispatch mode alone, a function that is not compiled yet would never be.
-    stance = getattr(loaded.torch().compiler, "set_stance", None)
-    if loaded.torch_part("_dynamo.eval_frame") is None or stance is None:
+    if loaded.torch_part("_dynamo.eval_frame") is None:
         return contextlib.nullcontext()
-    return stance("force_eager")
+    return loaded.torch().compiler.set_stance("force_eager")
 
 
 @functools.lru_cache(maxsize=1)
@@ -76,24 +77,29 @@ def _mode_class() -> Any:
 
     aten = loaded.torch().ops.aten
     copying = {aten.clone, aten._to_copy, aten.contiguous, aten.reshape, aten.flatten}
+    lift_fresh = aten.lift_fresh.default  # it gets what `torch.tensor` has just made, unseen
     drawing = loaded.torch().Tag.nondeterministic_seeded
 
     class Watch(base):  # type: ignore[misc]
         supports_higher_order_operators = True
 
-        def __init__(self, before: Before, after: After) -> None:
+        def __init__(self, before: Before, after: After, failed: Failed) -> None:
             super().__init__()
-            self._before, self._after = before, after
+            self._before, self._after, self._failed = before, after, failed
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            self._before(_uses(func, args, kwargs))
-            result = func(*args, **kwargs)
+            self._before([] if func is lift_fresh else _uses(func, args, kwargs))
+            try:
+                result = func(*args, **kwargs)
+            except Exception:
+                self._failed(func)
+                raise
             is_copy = getattr(func, "_overloadpacket", None) in copying
             may_draw = drawing in getattr(func, "tags", ()) and _may_draw(func, args, kwargs)
-            self._after(_tensors(result), is_copy, may_draw)
+            self._after(func, _tensors(result), is_copy, may_draw)
             return result
 
     return Watch

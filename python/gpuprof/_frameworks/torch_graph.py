@@ -55,7 +55,7 @@ class RandomnessProbe:
     def _offsets(self) -> list[int] | None:
         try:
             return [int(each.get_offset()) for each in self._torch.cuda.default_generators]
-        except (AttributeError, RuntimeError):  # an older torch; a capture is open
+        except RuntimeError:  # a capture is open
             return None
 
     def _on(self, stream: int | None) -> contextlib.AbstractContextManager[object]:
@@ -141,13 +141,15 @@ def make_blas_handle(torch: Any) -> None:
 def from_torch(graph: Any) -> TorchParts:
     """Return the parts of a `torch.cuda.CUDAGraph`, which is instantiated if it is not yet.
 
-    TypeError if it is something else, InvalidStateError if it has captured nothing, or was reset.
+    TypeError if it is something else, InvalidStateError if it has captured nothing, was reset, or
+    is of a torch before 2.8.
     """
     torch = loaded.torch()
     kind = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
     if kind is None or not isinstance(graph, kind):
         message = f"graph: expected a torch.cuda.CUDAGraph, got {type(graph).__name__}"
         raise TypeError(message)
+    check_torch(torch)
     try:
         graph.pool()
     except RuntimeError as error:
@@ -155,14 +157,13 @@ def from_torch(graph: Any) -> TorchParts:
         raise InvalidStateError(message) from error
     lacks = what_it_lacks(torch)
     raw_graph = None
-    if keeps_graphs(torch):
-        try:
-            raw_graph = int(graph.raw_cuda_graph())
-        except RuntimeError:
-            lacks = (
-                "torch has destroyed the graph that this one was instantiated from: nodes, edges "
-                "and update are not available; capture with torch.cuda.CUDAGraph(keep_graph=True)"
-            )
+    try:
+        raw_graph = int(graph.raw_cuda_graph())
+    except RuntimeError:
+        lacks = (
+            "torch has destroyed the graph that this one was instantiated from: nodes, edges and "
+            "update are not available; capture with torch.cuda.CUDAGraph(keep_graph=True)"
+        )
     # Whoever captured it may have registered generators of their own with it.
     probe = RandomnessProbe(torch, only_default=False)
     return TorchParts(raw_graph, raw_exec(graph), graph, probe, lacks)
@@ -182,24 +183,24 @@ def raw_exec(graph: Any) -> int | None:
         return int(graph.raw_cuda_graph_exec())
 
 
-def keeps_graphs(torch: Any) -> bool:
-    """Return whether this torch can keep a graph beside the one instantiated from it."""
-    return hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph")
+def check_torch(torch: Any) -> None:
+    """Refuse a torch that keeps no graph beside the one instantiated from it."""
+    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
+        message = (
+            f"torch {torch.__version__} keeps no graphs that can be looked into: gpuprof's graphs "
+            "of torch's work need torch 2.8 or later"
+        )
+        raise InvalidStateError(message)
 
 
 def what_it_lacks(torch: Any) -> str:
     """Return what this torch cannot give of its graphs, in words; empty if nothing."""
-    if not keeps_graphs(torch):
-        return (
-            f"torch {torch.__version__} has no keep_graph: nodes, update, upload and collected "
-            "timers are not available; torch 2.8 or newer has it"
-        )
-    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph_exec"):
-        return (
-            f"torch {torch.__version__} does not give the executable graph: update, upload and "
-            "collected timers are not available; a newer torch gives it"
-        )
-    return ""
+    if hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph_exec"):
+        return ""
+    return (
+        f"torch {torch.__version__} does not give the executable graph: update, upload and "
+        "collected timers are not available; torch 2.9 or later gives it"
+    )
 
 
 def _version(torch: Any) -> tuple[int, int]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
+import sys
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from gpuprof._frameworks import loaded
@@ -30,6 +32,11 @@ _hooked: Counter[type] = Counter()  # how often modules of a class have hooks
 _reducers: dict[type, Any] = {}  # what `copyreg` had for such a class, or None
 _global_hooks: set[int] = set()  # the numbers of ours among the hooks of all modules
 _put_back: list[Undo] = []  # what torch asks whether there are any
+_IS_CAPTURING = "_cuda_isCurrentStreamCapturing"
+_AS_CAPTURING = "gpuprof's as_if_capturing"
+_answering: list[Undo] = []
+_blocks = [0]  # the number of those, on all threads, whose code is answered so
+_answering_lock = threading.Lock()
 
 
 class Passive:
@@ -72,6 +79,56 @@ def replace(owner: Any, name: str, function: Any) -> Undo:
             delattr(owner, name)
 
     return put_back
+
+
+@contextlib.contextmanager
+def as_if_capturing() -> Iterator[None]:
+    """Tell code of the block that torch's current stream is captured, on this thread alone.
+
+    Autograd's threads are told so as well, in backward passes of the block: torch lends them what
+    is stashed on this one. What is replaced lies below torch's function, which others have imported
+    under their own names.
+    """
+    core, graphs = loaded.torch_part("_C"), loaded.torch_part("cuda.graphs")
+    if not hasattr(graphs, _IS_CAPTURING):
+        yield
+        return
+    told_before = _is_told(core)
+    with _answering_lock:
+        if not _answering:
+            answer = _answering_for(core, graphs)
+            _answering.extend(replace(each, _IS_CAPTURING, answer) for each in (core, graphs))
+        _blocks[0] += 1
+    core._stash_obj_in_tls(_AS_CAPTURING, True)
+    try:
+        yield
+    finally:
+        core._stash_obj_in_tls(_AS_CAPTURING, told_before)
+        with _answering_lock:
+            _blocks[0] -= 1
+            while _answering and not _blocks[0]:
+                _answering.pop()()
+
+
+def _is_told(core: Any) -> bool:
+    return bool(core._is_key_in_tls(_AS_CAPTURING) and core._get_obj_in_tls(_AS_CAPTURING))
+
+
+def _answering_for(core: Any, graphs: Any) -> Callable[[], bool]:
+    truth = getattr(graphs, _IS_CAPTURING)
+
+    def answer() -> bool:
+        if not _is_told(core):
+            return bool(truth())
+        asker: Any = sys._getframe(1)
+        if asker.f_globals is vars(graphs) and asker.f_back is not None:
+            asker = asker.f_back
+        library, _, part = asker.f_globals.get("__name__", "").partition(".")
+        # Torch's modules are part of models. What else of it asks allocates, or refuses to.
+        wants_truth = library == "torch" and part.partition(".")[0] != "nn"
+        return bool(truth()) if wants_truth else True
+
+    return answer
 
 
 def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:

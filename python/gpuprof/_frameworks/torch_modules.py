@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import gpuprof._core as _core
 from gpuprof._frameworks.loaded import is_module, whole_torch
 from gpuprof._frameworks.torch_hooks import replace
 
@@ -122,6 +123,8 @@ def _contents(cell: types.CellType) -> Iterator[Any]:
 
 
 def inside(module: Any) -> Any:
-    """Return the module that `torch.compile` was given, else the same one."""
+    """Return the module that a graphed one or `torch.compile` was given, else the same one."""
+    while isinstance(module, _core.CallBase):
+        module = vars(module)["_fn"]
     children = module._modules
     return children.get("_orig_mod", module) if isinstance(children, dict) else module

@@ -18,7 +18,7 @@ from gpuprof._graphs.guard import (
     forget_begun,
     forget_dead,
 )
-from gpuprof._graphs.pool import check_pool
+from gpuprof._graphs.pool import check_pool, find_pool
 from gpuprof._graphs.types import (
     BACKENDS,
     CaptureInfo,
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
     from types import TracebackType
 
+    from gpuprof._frameworks.torch_constants import HostConstants
     from gpuprof._graphs.debug import CaptureWatch
-    from gpuprof._graphs.pool import CapturePool
+    from gpuprof._graphs.pool import PoolLike
 
 
 @atexit.register
@@ -52,7 +53,7 @@ def begin_capture(
     stream: object = None,
     *,
     mode: CaptureModeLike = "thread_local",
-    pool: CapturePool | None = None,
+    pool: PoolLike | None = None,
 ) -> None:
     """Begin to capture a stream; `end_capture` on the same stream gives the graph.
 
@@ -64,8 +65,8 @@ def begin_capture(
         As for `GraphCaptureGuard`.
     mode : CaptureMode or str
         As for `GraphCaptureGuard`.
-    pool : CapturePool, optional
-        As for `GraphCaptureGuard`.
+    pool : CapturePool, GraphPoolHandle or tuple of int, optional
+        As for `capture`.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def begin_capture(
         raise
 
 
-def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> CapturedGraph:
+def end_capture(stream: object = None, *, pool: PoolLike | None = None) -> CapturedGraph:
     """End the capture that `begin_capture` began on a stream.
 
     Parameters
@@ -90,7 +91,7 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
     stream : int or object, optional
         The stream that was given to `begin_capture`; None is the framework's current one, or that
         of the only capture which this thread has begun.
-    pool : CapturePool, optional
+    pool : CapturePool, GraphPoolHandle or tuple of int, optional
         Must be the one that was given to `begin_capture`, if any is given here.
 
     Returns
@@ -117,7 +118,7 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
             f"one are: {open_on}"
         )
         raise InvalidStateError(message)
-    if pool is not None and pool is not guard._settings.pool:
+    if pool is not None and find_pool(pool) is not guard._settings.pool:
         message = f"pool: begin_capture() was given {guard._settings.pool!r}, not {pool!r}"
         raise InvalidStateError(message)
     try:
@@ -224,8 +225,9 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         plain capture: torch may silently reuse the memory of tensors in its graph.
     mode : CaptureMode or str
         ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
-    pool : CapturePool, optional
-        Keeps the buffers that the graph needs; under torch its captures share memory.
+    pool : CapturePool, GraphPoolHandle or tuple of int, optional
+        Keeps the buffers that the graph needs; under torch its captures share memory. A tuple is a
+        handle of torch's, of ``torch.cuda.graph_pool_handle`` or a ``torch.cuda.MemPool``.
     keep_alive : iterable of object
         Objects that the graph uses. Kept until it is closed and its last replay is done.
     upload : bool
@@ -239,6 +241,10 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         traces; or nothing. An event costs the GPU about 2 microseconds a replay on an H200.
     allow_empty : bool
         Accept a block that records nothing.
+    host_constants : bool
+        Copy from unpinned host memory, which torch refuses in a capture, through pinned memory that
+        the graph keeps: also `torch.tensor` of numbers on the GPU, and indices on the host. Replays
+        use the values of the capture. Compiled code runs its operators one by one.
     name : str, optional
         What the graph is called in errors, statistics, traces.
 
@@ -264,7 +270,10 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     __module__ = "gpuprof"
 
-    __slots__ = ("_debug", "_guard", "_settings", "_stream", "_watch", "_watching")
+    __slots__ = (
+        *("_constants", "_debug", "_guard", "_settings", "_staging"),
+        *("_stream", "_watch", "_watching"),
+    )
 
     def __init__(
         self,
@@ -272,12 +281,13 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         *,
         backend: Literal["auto", "driver", "torch"] = "auto",
         mode: CaptureModeLike = "thread_local",
-        pool: CapturePool | None = None,
+        pool: PoolLike | None = None,
         keep_alive: Iterable[object] = (),
         upload: bool = False,
         debug: bool = False,
         timers: TimersLike = "last",
         allow_empty: bool = False,
+        host_constants: bool = False,
         name: str | None = None,
     ) -> None:
         choice("backend", backend, BACKENDS)
@@ -290,11 +300,17 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             timers=timers_number(timers),
             allow_empty=bool(allow_empty),
             name=graph_name(name),
-            own_stream=True,
+            is_block=True,
         )
         self._stream = stream
         self._debug = bool(debug)
+        self._constants: HostConstants | None = None
+        if host_constants:
+            from gpuprof._frameworks import torch_constants
+
+            self._constants = torch_constants.HostConstants()
         self._guard: GraphCaptureGuard | None = None
+        self._staging: _GeneratorContextManager[None] | None = None
         self._watching: _GeneratorContextManager[CaptureWatch] | None = None
         self._watch: CaptureWatch | None = None
 
@@ -308,7 +324,13 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             raise InvalidStateError(message)
         # Kept before it begins: an interrupt may come right after.
         guard = self._guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
-        guard._begin(self._stream, self._settings)
+        constants, settings = self._constants, self._settings
+        if constants is not None:
+            settings = settings._replace(keep_alive=(*settings.keep_alive, constants.kept))
+        guard._begin(self._stream, settings)
+        if constants is not None:
+            self._staging = constants.of_block()
+            self._staging.__enter__()
         if self._debug:
             from gpuprof._graphs import debug as graphs_debug
 
@@ -330,6 +352,9 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             watching, self._watching = self._watching, None
             if watching is not None:
                 watching.__exit__(kind, error, traceback)
+            staging, self._staging = self._staging, None
+            if staging is not None:
+                staging.__exit__(kind, error, traceback)
             if error is None:
                 self._finish(guard)
             elif guard.is_open:
@@ -343,6 +368,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         """Leave nothing open, wherever an exception came out of `_enter` or `_leave`."""
         if self._watching is not None:
             self._watching.gen.close()
+        if self._staging is not None:
+            self._staging.gen.close()
         if self._guard is not None:
             self._guard.abort()
 
@@ -363,11 +390,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     def _outside(self) -> str | None:
         """Return a sentence on work that ran outside the capture, or None."""
-        if self._watch is None or not self._watch.outside:
-            return None
-        from gpuprof._graphs import debug as graphs_debug
-
-        return graphs_debug.report_outside(self._watch.outside)
+        return self._watch.report_outside() if self._watch is not None else None
 
 
 def _note(error: BaseException, guard: GraphCaptureGuard) -> None:

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 import gpuprof._core as _core
+from gpuprof._common.text import plural
 from gpuprof._frameworks import loaded
 from gpuprof._graphs.diagnosis import CaptureFacts, explain, note_for_body
 from gpuprof._graphs.types import CaptureStatus
@@ -26,8 +29,8 @@ TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 _MAX_OUTSIDE = 100
 
-# Torch, gpuprof, and what only waits for or calls the program's own code.
-_PASSED_OVER = {"torch", "gpuprof", "contextlib", "functools", "threading", "concurrent"}
+# Torch, CuPy, gpuprof, and what only waits for or calls the program's own code.
+_PASSED_OVER = {"torch", "cupy", "gpuprof", "contextlib", "functools", "threading", "concurrent"}
 
 # They give memory or another view of it and put nothing on a stream.
 _NO_WORK = (
@@ -41,23 +44,18 @@ _NO_WORK = (
 )
 
 
+@dataclass(eq=False)
 class CaptureWatch:
     """What was seen of one capture."""
 
-    def __init__(
-        self,
-        stream: int,
-        facts: Callable[[], CaptureFacts],
-        note_progress: Callable[[], object],
-    ) -> None:
-        self._stream = stream
-        self._facts = facts
-        self._note_progress = note_progress
-        self._last: tuple[CodeType, int] | None = None
-        self._broken_at: str | None = None
-        self._raised = False
-        # Operators that ran on a stream that was not being captured, each with its line.
-        self.outside: list[tuple[str, str]] = []
+    _stream: int
+    _facts: Callable[[], CaptureFacts]
+    _note_progress: Callable[[], object]
+    _last: tuple[CodeType, int] | None = None
+    _broken_at: str | None = None
+    _raised: bool = False
+    # Operators that ran on a stream that was not being captured, each with its line.
+    outside: list[tuple[str, str]] = field(default_factory=list)
 
     def is_broken(self) -> bool:
         """Return whether the capture has been broken."""
@@ -94,7 +92,7 @@ class CaptureWatch:
     def after(self, op: str) -> None:
         """Raise if the operator that has just run broke the capture."""
         if not self._raised and self.is_broken():
-            raise self.error(op, _line(sys._getframe(1)))
+            raise self.error(op, line_of(sys._getframe(1)))
         self._note_progress()
 
     def note(self, error: BaseException) -> None:
@@ -105,7 +103,7 @@ class CaptureWatch:
 
     def _last_line(self) -> str:
         if self._last is None:
-            return f"a line before {_line(sys._getframe(1))}"
+            return f"a line before {line_of(sys._getframe(1))}"
         code, line = self._last
         return f"{code.co_filename}:{line} in {code.co_name}"
 
@@ -115,7 +113,20 @@ class CaptureWatch:
             return
         # The legacy default stream is never captured, and asking it could break the capture.
         if stream in {0, 1} or _core._capture_status(stream) == CaptureStatus.NONE:
-            self.outside.append((op, _line(sys._getframe(1))))
+            self.outside.append((op, line_of(sys._getframe(1))))
+
+    def report_outside(self) -> str | None:
+        """Return a sentence on the work that is missing from the graph; None if none is."""
+        if not self.outside:
+            return None
+        shown = "; ".join(f"{op} at {where}" for op, where in self.outside[:3])
+        more = len(self.outside) - 3
+        return (
+            f"{plural(len(self.outside), 'operator')} ran on a stream that was not being captured, "
+            f"so the graph does not do that work: {shown}{f'; and {more} more' if more > 0 else ''}"
+            ". Run it on the capture's stream, or on one that waits for it first and that it waits "
+            "for again before the end"
+        )
 
 
 @contextlib.contextmanager
@@ -143,19 +154,6 @@ def watch(
             seen.note(error)
             raise
         seen.before()
-
-
-def report_outside(outside: list[tuple[str, str]]) -> str:
-    """Return a sentence on the work that is missing from a graph."""
-    shown = "; ".join(f"{op} at {where}" for op, where in outside[:3])
-    more = len(outside) - 3
-    rest = "" if more <= 0 else f"; and {more} more"
-    operators = "1 operator" if len(outside) == 1 else f"{len(outside)} operators"
-    return (
-        f"{operators} ran on a stream that was not being captured, so the graph does not do that "
-        f"work: {shown}{rest}. Run it on the capture's stream, or on one that waits for it first "
-        "and that it waits for again before the end"
-    )
 
 
 def _trace(seen: CaptureWatch, undo: contextlib.ExitStack) -> None:
@@ -195,7 +193,7 @@ def _dispatch_mode(seen: CaptureWatch) -> Any:
                 result = function(*args, **(kwargs or {}))
             except Exception as error:
                 if seen.is_broken():
-                    raise seen.error(op, _line(sys._getframe(1))) from error
+                    raise seen.error(op, line_of(sys._getframe(1))) from error
                 raise
             seen.after(op)
             device = _device_of((result, *args))
@@ -228,6 +226,18 @@ def _nearest(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _line(frame: FrameType) -> str:
-    shown = _nearest(frame) or frame
+def line_of(frame: FrameType) -> str:
+    """Return where the program's own code is that leads to a frame."""
+    shown = _nearest(frame)
+    if shown is None:  # autograd's threads run nothing else of Python's
+        return "backward()"
     return f"{shown.f_code.co_filename}:{shown.f_lineno} in {shown.f_code.co_name}"
+
+
+def line_raised(error: BaseException) -> str | None:
+    """Return the last line of the program's own that an exception came through."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not _is_passed_over(frame):
+            found = f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
+    return found

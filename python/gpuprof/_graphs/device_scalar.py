@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, SupportsFloat, SupportsIndex
+import math
+import operator
+from typing import Any, SupportsFloat, SupportsIndex
 
 import gpuprof._core as _core
-from gpuprof._common.checks import type_error, value_error
+from gpuprof._common.checks import not_pickled, type_error, value_error
+from gpuprof._common.text import type_name
 
 # Other names of each dtype: short ones, of which NumPy reads 'f16' as 16 bytes and the rest not at
 # all, and those of NumPy that are not a dtype's, on the 64-bit systems that there are drivers for.
@@ -46,6 +49,8 @@ _BYTE_ORDERS = frozenset("<>=|")
 _FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first
 _SINGLE_BYTES = frozenset({"bool", "int8", "uint8"})
 _OWN_ORDER = "the machine's byte order"
+_EXACT = 2**53  # up to here every integer is a float
+_MOST_SHOWN = 60
 _AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
 
 
@@ -81,6 +86,69 @@ def _from_text(text: str) -> str:
     if order in _FOREIGN_ORDERS and name not in _SINGLE_BYTES:
         raise value_error(text, "dtype", _OWN_ORDER)
     return name
+
+
+def plain_number(value: object, dtype: str, least: int, greatest: int) -> int | float:
+    """Return any number as an int from ``-least`` to `greatest`, or where both are 0 as a float."""
+    kind = type_name(type(value))
+    # NumPy's complex numbers have a __float__ too, which drops a part of them.
+    has_float = hasattr(type(value), "__float__") and "complex" not in kind
+    if not has_float and not hasattr(type(value), "__index__"):
+        message = f"value: expected a number for {dtype}, got {kind}"
+        raise TypeError(message)
+    try:
+        number = _converted(value, is_integral=greatest != 0, has_float=has_float)
+    except Exception as error:
+        if getattr(value, "ndim", 0):
+            message = (
+                f"value: expected a single number for {dtype}, got {kind} with dimensions; pass "
+                "its item()"
+            )
+            raise TypeError(message) from None
+        if not isinstance(error, OverflowError) or not isinstance(value, int):
+            raise
+        message = f"value: {_shown(value)} is too large to be converted to {dtype}"
+        raise ValueError(message) from None
+    if greatest == 0:
+        return number
+    if isinstance(number, float) and not math.isinf(number):
+        if not number.is_integer():
+            message = (
+                f"value: {_shown(value)} is no integer, and {dtype} holds the integers {-least} to "
+                f"{greatest}"
+            )
+            raise ValueError(message)
+        if abs(number) > _EXACT and not isinstance(value, float):
+            message = (
+                f"value: {_shown(value)} is known as a float only, which may have lost digits; "
+                "pass an int"
+            )
+            raise ValueError(message)
+        number = int(number)
+    if not -least <= number <= greatest:
+        message = (
+            f"value: {_shown(value)} does not fit in {dtype}, which holds {-least} to {greatest}"
+        )
+        raise ValueError(message)
+    return number
+
+
+def _converted(value: Any, *, is_integral: bool, has_float: bool) -> int | float:
+    if is_integral and hasattr(type(value), "__index__"):
+        try:
+            return operator.index(value)
+        except TypeError:
+            if not has_float:
+                raise
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # an int of more digits than Python writes, or whatever the object's raises
+        text = ""
+    return text if 0 < len(text) <= _MOST_SHOWN else f"this {type(value).__name__}"
 
 
 class DeviceScalar(_core._DeviceScalar):
@@ -154,9 +222,7 @@ class DeviceScalar(_core._DeviceScalar):
     ) -> None:
         super().__init__(value, dtype_name(dtype), stream)
 
-    def __reduce__(self) -> NoReturn:
-        message = (
-            "a DeviceScalar is memory of this process's GPU and cannot be pickled or copied; "
-            "pass get() and make a new one"
-        )
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a DeviceScalar is memory of this process's GPU and cannot be pickled or copied; "
+        "pass get() and make a new one"
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof.errors import CaptureError, refused
@@ -26,7 +27,7 @@ class CaptureFacts:
     # The lines of the driver's log since the capture began, oldest first, each with whether this
     # thread wrote it; None where the driver keeps no log.
     log: Sequence[tuple[bool, str]] | None = ()
-    op: str | None = None  # what broke it, and the line, with debug=True
+    op: str | None = None  # what broke it, and the line, where that was seen
     where: str | None = None
     stream: int | None = None
 
@@ -34,16 +35,12 @@ class CaptureFacts:
         """Return these facts with what broke the capture, as far as it was seen."""
         return replace(self, op=op, where=where)
 
-    def _for_core(self) -> _core._CaptureFacts:
-        return _core._CaptureFacts(
-            name=None if self.name is None else repr(self.name),
-            mode=self.mode,
-            num_nodes=self.num_nodes,
-            last_kernel=_with_utf8(self.last_kernel),
-            log=None if self.log is None else [*self.log],
-            op=_with_utf8(self.op),
-            where=_with_utf8(self.where),
-            stream=self.stream,
+    def _for_core(self) -> tuple[Any, ...]:
+        return (
+            None if self.name is None else repr(self.name),
+            *(self.mode, self.num_nodes, _with_utf8(self.last_kernel)),
+            None if self.log is None else [*self.log],
+            *(_with_utf8(self.op), _with_utf8(self.where), self.stream),
         )
 
 
@@ -73,7 +70,7 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
 
 
 def note_for_body(error: BaseException, facts: CaptureFacts) -> None:
-    """Add a note to the body's exception on what the driver had refused, unless it says so already.
+    """Add a note to the body's exception on what broke the capture, unless it says so already.
 
     Python 3.10 has no notes.
     """

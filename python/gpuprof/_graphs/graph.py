@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
-from gpuprof._common.checks import type_error, whole
+from gpuprof._common.checks import not_pickled, type_error, whole
 from gpuprof._graphs import labels
 from gpuprof._graphs.timings import GraphTimings
 from gpuprof._graphs.types import GraphMemory, graph_name, shown
@@ -186,8 +186,7 @@ class CapturedGraph(_core.GraphBase):
     @property
     def memory(self) -> GraphMemory:
         """The device memory that the graph took, as far as it was measured."""
-        instantiate, upload = (None if size < 0 else size for size in self._memory())
-        return GraphMemory(instantiate, upload)
+        return GraphMemory(*self._memory())
 
     def _graph_handle(self) -> int:
         handle = self.raw_graph
@@ -283,9 +282,9 @@ class CapturedGraph(_core.GraphBase):
         Names, grids, blocks and dependencies count; arguments and addresses do not. It also has
         ``launches``, and ``diff(other)`` says in words what another graph launches more.
         """
-        from gpuprof._graphs import signature
+        from gpuprof._graphs.signature import GraphSignature, digits, launches_of
 
-        return signature.signature_of(self.nodes)
+        return GraphSignature(digits(self.nodes), launches_of(self.nodes))
 
     def diff(self, other: CapturedGraph) -> GraphDiff:
         """Describe how another graph differs from this one.
@@ -441,9 +440,9 @@ class CapturedGraph(_core.GraphBase):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def __reduce__(self) -> Any:
-        message = "a CapturedGraph cannot be pickled: it lives in this process's CUDA context"
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a CapturedGraph cannot be pickled: it lives in this process's CUDA context"
+    )
 
     def _facts(self) -> dict[str, str]:
         if self.closed:

@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gpuprof._core as _core
+from gpuprof._common.checks import not_pickled
 from gpuprof._frameworks import loaded
 from gpuprof._graphs import labels
 from gpuprof._graphs.graph import CapturedGraph
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gpuprof._frameworks.cupy import CupyCapture
     from gpuprof._frameworks.torch_capture import TorchCapture
     from gpuprof._graphs.diagnosis import CaptureFacts
-    from gpuprof._graphs.pool import CapturePool
+    from gpuprof._graphs.pool import CapturePool, PoolLike
 
 _LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
 _WRONG_THREAD = 908  # of the driver's errors
@@ -55,7 +56,8 @@ def forget_begun(guard: GraphCaptureGuard) -> None:
 def forget_dead() -> None:
     """Abort the captures of `begun` whose thread has ended: nobody else may end them."""
     for guard in list(begun.values()):
-        if guard._is_orphan:
+        by, is_relaxed = guard._begun_by, guard.mode is CaptureMode.RELAXED
+        if by is not None and not is_relaxed and not by.is_alive():
             forget_begun(guard)
             guard.abort()
         elif not guard._core.is_open:  # of a thread that is not Python's; or it is being ended now
@@ -73,7 +75,10 @@ class CaptureSettings(NamedTuple):
     timers: int = 0
     allow_empty: bool = False
     name: str | None = None
-    own_stream: bool = False  # in place of the legacy default one, if a framework is there
+    # After a block the current stream is that from before, whatever the body did. One on the legacy
+    # default stream captures a stream of gpuprof's own, if a framework is there.
+    is_block: bool = False
+    generators: tuple[Any, ...] = ()  # of torch's, that the body may draw from
     # Called with the graph before it is made executable; returns what the graph has to keep alive.
     prepare: Callable[[CapturedGraph], tuple[object, ...]] | None = None
 
@@ -94,8 +99,8 @@ class GraphCaptureGuard:
         current one is the legacy default stream, which cannot be captured.
     mode : CaptureMode or str
         ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
-    pool : CapturePool, optional
-        Whose buffers the graph needs.
+    pool : CapturePool, GraphPoolHandle or tuple of int, optional
+        As for `capture`.
 
     Raises
     ------
@@ -117,6 +122,8 @@ class GraphCaptureGuard:
     _cupy: CupyCapture | None = None
     _begun_by: Thread | None = None
     _replaced_stream: int | None = None  # one of gpuprof's own is captured instead of it
+    # The operator that broke it and the line, where one who observes its operators saw that.
+    _broke_at: tuple[str | None, str | None] = (None, None)
     _is_to_undo = False  # it has begun, and was neither finished nor undone
     _over = "this capture has not begun"
     _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
@@ -126,7 +133,7 @@ class GraphCaptureGuard:
         stream: object = None,
         *,
         mode: CaptureModeLike = "thread_local",
-        pool: CapturePool | None = None,
+        pool: PoolLike | None = None,
     ) -> None:
         self._begin(stream, CaptureSettings(mode=capture_mode(mode), pool=check_pool(pool)))
 
@@ -172,7 +179,13 @@ class GraphCaptureGuard:
 
         _core.require_cuda()
         settings = self._settings
-        torch = torch_capture.TorchCapture(stream, settings.mode.name.lower(), settings.pool)
+        torch = torch_capture.TorchCapture(
+            stream,
+            settings.mode.name.lower(),
+            settings.pool,
+            is_block=settings.is_block,
+            generators=settings.generators,
+        )
         if torch.lacks and settings.timers == COLLECT:
             message = f'timers: "collect" cannot be had: {torch.lacks}; use "last"'
             raise InvalidStateError(message)
@@ -197,7 +210,7 @@ class GraphCaptureGuard:
         if stream is not None:
             return _core.stream_handle(stream), 0
         handle, ordinal, of_framework = _core._current_stream()
-        asked = of_framework and self._settings.own_stream
+        asked = of_framework and self._settings.is_block
         if handle > 1 or not asked or loaded.cupy() is None:
             return handle, ordinal
         from gpuprof._frameworks import cupy as frameworks_cupy
@@ -224,13 +237,16 @@ class GraphCaptureGuard:
         InvalidStateError
             The capture is over already.
         """
-        self._check_open()
+        if self._over:
+            message = f"{self._over}; there is nothing to finish"
+            raise InvalidStateError(message)
         ended: _core._EndedCapture | None = None
         try:
             ended = self._end()
             num_nodes = self._core.facts()["num_nodes"]
             self._core.close()
-            memory = self._end_cupy()
+            cupy, self._cupy = self._cupy, None
+            memory = None if cupy is None else cupy.end()
             if num_nodes == 0 and not self._settings.allow_empty:
                 raise EmptyGraphError(_empty_text(self._settings.name, self._stream))
             graph = self._graph = self._make_graph(ended, memory)
@@ -265,13 +281,9 @@ class GraphCaptureGuard:
             isinstance(error, CaptureError) and error.code == _WRONG_THREAD and self._core.is_open
         )
 
-    def _end_cupy(self) -> object:
-        cupy, self._cupy = self._cupy, None
-        return None if cupy is None else cupy.end()
-
     def _make_graph(self, ended: _core._EndedCapture | None, memory: object) -> CapturedGraph:
         settings = self._settings
-        raw = 0 if self._torch is None else (self._torch.raw_graph() or 0)
+        raw = 0 if self._torch is None else self._torch.raw_graph()
         graph = CapturedGraph._make(
             ended,
             handle=raw,
@@ -292,7 +304,6 @@ class GraphCaptureGuard:
             if self._torch is None:
                 graph._instantiate()
             else:
-                self._torch.instantiate()
                 graph._use_torch(self._torch.parts())
             if graph._has_labels:
                 labels.register(graph)
@@ -329,11 +340,6 @@ class GraphCaptureGuard:
             self._cupy = None
         self._is_to_undo = False
 
-    @property
-    def _is_orphan(self) -> bool:
-        by = self._begun_by
-        return by is not None and self.mode is not CaptureMode.RELAXED and not by.is_alive()
-
     def status(self) -> CaptureStatus:
         """Return whether the capture is active, broken, or over."""
         return CaptureStatus(self._core.status())
@@ -351,7 +357,7 @@ class GraphCaptureGuard:
             num_nodes=facts["num_nodes"],
             last_kernel=facts["last_kernel"] or None,
             log=self._core.log() if keeps_log else None,
-        )
+        ).at(*self._broke_at)
 
     @property
     def stream(self) -> int:
@@ -375,14 +381,9 @@ class GraphCaptureGuard:
             raise InvalidStateError(self._over or "the capture is still open; finish it first")
         return self._graph
 
-    def _check_open(self) -> None:
-        if self._over:
-            message = f"{self._over}; there is nothing to finish"
-            raise InvalidStateError(message)
-
-    def __reduce__(self) -> Any:
-        message = "a GraphCaptureGuard cannot be pickled: it is an open capture of this process"
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a GraphCaptureGuard cannot be pickled: it is an open capture of this process"
+    )
 
     def __repr__(self) -> str:
         name = f" {shown(self._settings.name)}" if self._settings.name else ""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import NoReturn, final
+from typing import NoReturn, TypeAlias, final
 
 import gpuprof._core as _core
-from gpuprof._common.checks import type_error
+from gpuprof._common.checks import not_pickled, type_error
+from gpuprof._frameworks import loaded
 from gpuprof._timing.backends import cuda_available
 from gpuprof.errors import InvalidStateError
+
+TorchHandle: TypeAlias = "tuple[int, int]"  # torch's name of a pool of its allocator
+PoolLike: TypeAlias = "CapturePool | GraphPoolHandle | TorchHandle"
 
 
 @final
@@ -39,12 +43,13 @@ class CapturePool:
 
     __module__ = "gpuprof"
 
-    __slots__ = ("__weakref__", "_buffers", "_graphs", "_order", "_sealed", "_torch")
+    __slots__ = ("__weakref__", "_buffers", "_graphs", "_is_named", "_order", "_sealed", "_torch")
 
     _buffers: list[object]
     _graphs: weakref.WeakSet[_core.GraphBase]  # that need the buffers
     _sealed: bool
-    _torch: object
+    _torch: TorchHandle | None
+    _is_named: bool  # by torch's handle, which others use too
     _order: _core._LaunchOrder | None
 
     def __new__(cls) -> CapturePool:
@@ -54,6 +59,7 @@ class CapturePool:
         self._graphs = weakref.WeakSet()
         self._sealed = False
         self._torch = None
+        self._is_named = False
         self._order = None
         return self
 
@@ -110,16 +116,17 @@ class CapturePool:
         """Whether new captures are refused."""
         return self._sealed
 
-    def _torch_handle(self) -> object:
-        """Return the handle of the pool of torch's allocator that all captures here share.
-
-        For callers that use torch already: it is imported.
-        """
+    def _torch_handle(self) -> TorchHandle:
+        """Return the handle of the pool of torch's allocator that all captures here share."""
         if self._torch is None:
-            import torch
-
-            self._torch = torch.cuda.graph_pool_handle()
+            self._torch = torch_handle()
         return self._torch
+
+    def _name(self) -> TorchHandle:
+        """Return torch's handle, by which this pool is found from now on."""
+        self._is_named = True
+        _by_torch_handle[self._torch_handle()] = self
+        return self._torch_handle()
 
     def _launch_order(self) -> _core._LaunchOrder:
         """Return what serialises the launches of graphs that share the memory."""
@@ -132,23 +139,46 @@ class CapturePool:
         sealed = ", sealed" if self._sealed else ""
         return f"<gpuprof.CapturePool, {count} buffer{'' if count == 1 else 's'}{sealed}>"
 
-    def __reduce__(self) -> NoReturn:
-        message = (
-            "a CapturePool belongs to the graphs of this process and cannot be pickled or copied"
-        )
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a CapturePool belongs to the graphs of this process and cannot be pickled or copied"
+    )
+
+
+_by_torch_handle: weakref.WeakValueDictionary[TorchHandle, CapturePool]
+_by_torch_handle = weakref.WeakValueDictionary()
+_unlike_torchs = itertools.count(1 << 48)  # torch counts from 1
+
+
+def torch_handle() -> TorchHandle:
+    """Return a new handle: torch's where torch uses CUDA, else one that torch takes as well."""
+    cuda = loaded.torch_cuda()
+    handle: TorchHandle = (0, next(_unlike_torchs)) if cuda is None else cuda.graph_pool_handle()
+    return handle
+
+
+def find_pool(pool: object) -> CapturePool | None:
+    """Return the pool of a ``pool=`` argument; None where that is None or names no pool."""
+    if isinstance(pool, GraphPoolHandle):
+        return capture_pool_for_handle(pool)
+    if pool is None or isinstance(pool, CapturePool):
+        return pool
+    numbers = pool if isinstance(pool, tuple) else ()
+    if len(numbers) != 2 or not all(isinstance(each, int) for each in numbers):
+        raise type_error(pool, "pool", "a CapturePool, a handle or None")
+    if numbers == (0, 0):  # torch's for none
+        return None
+    found = CapturePool()
+    found._torch, found._is_named = numbers, True
+    return _by_torch_handle.setdefault(numbers, found)
 
 
 def check_pool(pool: object) -> CapturePool | None:
-    """Check a ``pool=`` argument: a `CapturePool` that is not sealed, or None."""
-    if pool is None:
-        return None
-    if not isinstance(pool, CapturePool):
-        raise type_error(pool, "pool", "a CapturePool or None")
-    if pool.is_sealed:
+    """Return the pool of a ``pool=`` argument, which must not be sealed."""
+    found = find_pool(pool)
+    if found is not None and found.is_sealed:
         message = "pool: it is sealed, so that nothing more is captured with it; unseal() it first"
         raise InvalidStateError(message)
-    return pool
+    return found
 
 
 @final
@@ -193,9 +223,7 @@ class GraphPoolHandle:
     def __repr__(self) -> str:
         return f"<gpuprof.GraphPoolHandle {self._number}>"
 
-    def __reduce__(self) -> NoReturn:
-        message = "a GraphPoolHandle names a pool of this process and cannot be pickled"
-        raise TypeError(message)
+    __reduce__ = not_pickled("a GraphPoolHandle names a pool of this process and cannot be pickled")
 
 
 def _make_handle(*pools: CapturePool) -> GraphPoolHandle:

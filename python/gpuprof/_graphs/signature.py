@@ -81,11 +81,6 @@ def _check_type(other: object) -> None:
         raise TypeError(message)
 
 
-def signature_of(nodes: Nodes) -> GraphSignature:
-    """Return the signature of a graph with these nodes."""
-    return GraphSignature(digits(nodes), launches_of(nodes))
-
-
 def facts(node: GraphNode) -> tuple[Any, ...]:
     """Return what the node does, without its place in the graph, to be compared and hashed."""
     return tuple(getattr(node, field) for field in FIELDS)

@@ -7,24 +7,22 @@ where the process does not use CUDA.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import gpuprof._core as _core
 from gpuprof._callable.api import make_graphed_callable
 from gpuprof._common.checks import type_error
+from gpuprof._frameworks import loaded
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.guard import CaptureSettings, GraphCaptureGuard
-from gpuprof._graphs.pool import (
-    CapturePool,
-    GraphPoolHandle,
-    capture_pool_for_handle,
-    graph_pool_handle,
-)
+from gpuprof._graphs.pool import CapturePool, check_pool, find_pool
+from gpuprof._graphs.pool import torch_handle as graph_pool_handle
 from gpuprof._graphs.types import capture_mode
 from gpuprof.compat import torch_nvtx as nvtx
+from gpuprof.compat.torch_callables import graphed
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -62,13 +60,13 @@ class Event:
     interprocess : bool
         Only False.
     external : bool
-        Only False: a record in a stream capture is a dependency of the graph, without a time. Use
-        `gpuprof.timer` in `gpuprof.capture` for times inside a graph.
+        Whether a record and a wait in a stream capture are nodes of the graph, which each replay
+        runs, instead of a dependency inside of it.
 
     Raises
     ------
     ValueError
-        `interprocess` or `external` is true.
+        `interprocess` is true.
     """
 
     def __init__(
@@ -80,37 +78,31 @@ class Event:
     ) -> None:
         if interprocess:
             _refuse("interprocess", "use torch.cuda.Event(interprocess=True)")
-        if external:
-            _refuse("external", "use gpuprof.timer inside gpuprof.capture for times in a graph")
         self._enable_timing = bool(enable_timing)
         self.blocking = bool(blocking)
-        self._event = _core._Event()
+        self._event = _core._Event(bool(external))
 
     @property
     def cuda_event(self) -> int:
         """The handle of the CUDA event; 0 before the first record and on the host's clock."""
         return self._event.handle
 
-    def record(self, stream: object = None) -> None:
-        """Record the event on a stream; None is the framework's current one.
+    event_id = cuda_event
 
-        Raises
-        ------
-        CudaError
-            The driver refused the record.
-        InvalidStateError
-            4096 events and timers are in use.
-        """
+    @property
+    def device(self) -> Any:
+        """The `torch.device`, or its name without torch; None where `cuda_event` is 0."""
+        if self._event.device is None:
+            return None
+        name, torch = f"cuda:{self._event.device}", loaded.whole_torch()
+        return name if torch is None else torch.device(name)
+
+    def record(self, stream: object = None) -> None:
+        """Record the event on a stream; None is the framework's current one."""
         self._event.record(stream)
 
     def wait(self, stream: object = None) -> None:
-        """Let later work of a stream wait for the event; None is the framework's current one.
-
-        Raises
-        ------
-        CudaError
-            The driver refused it.
-        """
+        """Let later work of a stream wait for the event; None is the framework's current one."""
         self._event.wait(stream)
 
     def query(self) -> bool:
@@ -124,21 +116,17 @@ class Event:
     def elapsed_time(self, end_event: Event) -> float:
         """Return the milliseconds from this event to another.
 
-        Parameters
-        ----------
-        end_event : Event
-            The later one.
-
         Raises
         ------
+        ValueError
+            An event was made without ``enable_timing=True``, or was not recorded.
         InvalidStateError
-            An event was made without ``enable_timing=True``, was not recorded, is not reached yet,
-            or is on another device.
+            One is not reached yet, or is on another device.
         """
         _check_type("end_event", end_event, Event)
         if not (self._enable_timing and end_event._enable_timing):
-            message = "both events must be made with Event(enable_timing=True) to have a time"
-            raise InvalidStateError(message)
+            message = "Both events must be created with argument 'enable_timing=True'"
+            raise ValueError(message)
         return self._event.elapsed_ms(end_event._event)
 
     def __repr__(self) -> str:
@@ -148,28 +136,6 @@ class Event:
     def __reduce__(self) -> Any:
         message = "an Event holds a CUDA event and cannot be pickled or copied; make a new one"
         raise TypeError(message)
-
-
-# The pools that stand for torch's own pool handles.
-_pools: WeakValueDictionary[Any, CapturePool] = WeakValueDictionary()
-
-
-def _pool_of(pool: object) -> CapturePool:
-    """Return the pool of a ``pool=`` argument: gpuprof's own, or one for a handle of torch's."""
-    if isinstance(pool, GraphPoolHandle):
-        return capture_pool_for_handle(pool) or CapturePool()
-    if isinstance(pool, CapturePool):
-        return pool
-    if pool is None:
-        return CapturePool()
-    if not isinstance(pool, tuple):
-        expected = "what graph_pool_handle() or CUDAGraph.pool() returned, or None"
-        raise type_error(pool, "pool", expected)
-    known = _pools.get(pool)
-    if known is None:
-        known = _pools[pool] = CapturePool()
-        known._torch = pool
-    return known
 
 
 class CUDAGraph:
@@ -186,8 +152,8 @@ class CUDAGraph:
     def __init__(self, keep_graph: bool = False) -> None:
         self.keep_graph = bool(keep_graph)
         self._graph: CapturedGraph | None = None
-        self._pool: CapturePool | None = None
         self._open: GraphCaptureGuard | None = None
+        self._generators: tuple[Any, ...] = ()
 
     @property
     def graph(self) -> CapturedGraph:
@@ -196,6 +162,13 @@ class CUDAGraph:
             message = "this CUDAGraph has no graph: capture one first, with graph(g)"
             raise InvalidStateError(message)
         return self._graph
+
+    def register_generator_state(self, generator: Any) -> None:
+        """Let captures draw from a generator of torch's, anew in each replay.
+
+        The default generator needs no call, and from torch 2.12 on no other does.
+        """
+        self._generators = (*self._generators, generator)
 
     def capture_begin(
         self,
@@ -208,7 +181,8 @@ class CUDAGraph:
         Parameters
         ----------
         pool : object, optional
-            Whose memory the graph shares: of `graph_pool_handle` or another graph's `pool`.
+            Whose memory the graph shares: a handle of torch's, of `graph_pool_handle` or of another
+            graph's `pool`, or a `gpuprof.CapturePool`.
         capture_error_mode : {'global', 'thread_local', 'relaxed'}
             The mode of the capture.
         check_input_liveness : bool
@@ -220,30 +194,38 @@ class CUDAGraph:
         """
         if check_input_liveness:
             _refuse("check_input_liveness", "keep the inputs with gpuprof.capture(keep_alive=...)")
-        self._begin(pool)
-        assert self._pool is not None
-        settings = CaptureSettings(
-            mode=capture_mode(capture_error_mode), pool=self._pool, allow_empty=True
-        )
+        settings = self._settings(pool, capture_error_mode)
         guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
         guard._begin(None, settings)
         self._open = guard
 
-    def _begin(self, pool: object) -> None:
+    def _settings(self, pool: object, mode: str) -> CaptureSettings:
         if self._open is not None:
             message = "this CUDAGraph is being captured; call capture_end() first"
             raise InvalidStateError(message)
         if self._graph is not None:
             message = "this CUDAGraph has a graph already; call reset() first"
             raise InvalidStateError(message)
-        self._pool = _pool_of(pool)
+        return CaptureSettings(
+            mode=capture_mode(mode),
+            pool=check_pool(pool) or CapturePool(),
+            allow_empty=True,
+            generators=self._generators,
+        )
 
     @contextmanager
     def _captured(self, pool: object, stream: object, mode: str) -> Iterator[None]:
-        self._begin(pool)
-        with capture(stream, mode=capture_mode(mode), pool=self._pool, allow_empty=True) as guard:
+        block = capture(stream)
+        block._settings = self._settings(pool, mode)._replace(is_block=True)
+        with block as guard:
             yield
-        self._graph = guard.graph
+        self._keep(guard.graph)
+
+    def _keep(self, graph: CapturedGraph) -> None:
+        self._graph = graph
+        if graph.num_nodes == 0:
+            message = "The CUDA Graph is empty: there was no work, or it ran on another stream"
+            warnings.warn(message, stacklevel=4)
 
     def capture_end(self) -> None:
         """End the capture that `capture_begin` began.
@@ -259,7 +241,7 @@ class CUDAGraph:
             message = "this CUDAGraph is not being captured; call capture_begin() first"
             raise InvalidStateError(message)
         try:
-            self._graph = guard.finish()
+            self._keep(guard.finish())
         finally:
             if guard.is_open:  # on another thread than it was begun on
                 self._open = guard
@@ -269,30 +251,23 @@ class CUDAGraph:
         _ = self.graph
 
     def replay(self) -> None:
-        """Launch the graph on the framework's current stream.
-
-        Raises
-        ------
-        InvalidStateError
-            Nothing was captured.
-        CudaError
-            The driver refused the launch.
-        """
+        """Launch the graph on the framework's current stream."""
         self.graph.launch()
 
     def reset(self) -> None:
-        """Close the graph; another one may be captured. Idempotent."""
+        """Close the graph and discard an open capture; another may begin. Idempotent."""
         graph, self._graph = self._graph, None
-        self._pool = None
+        guard, self._open = self._open, None
+        if guard is not None:
+            guard.abort()
         if graph is not None:
             graph.close()
 
-    def pool(self) -> CapturePool:
-        """Return the pool that the graph was captured with, for other captures."""
-        if self._pool is None:
-            message = "this CUDAGraph has no pool: capture it first, with graph(g)"
-            raise InvalidStateError(message)
-        return self._pool
+    def pool(self) -> tuple[int, int]:
+        """Return the handle of the graph's pool, for other captures and for torch."""
+        pool = self.graph.pool
+        assert pool is not None
+        return pool._name()
 
     def enable_debug_mode(self) -> None:
         """Do nothing: `debug_dump` works in any case."""
@@ -357,13 +332,14 @@ def make_graphed_callables(
     callables: Any,
     sample_args: tuple[Any, ...],
     num_warmup_iters: int = 3,
-    allow_unused_input: bool = False,  # noqa: ARG001 (torch's)
+    allow_unused_input: bool = False,
     pool: object = None,
 ) -> Any:
     """Capture functions as graphs: ``torch.cuda.make_graphed_callables``.
 
-    Results are new tensors in each call, and a module gives another module. A call with other
-    shapes captures another graph.
+    Results are new tensors in each call. A call with other shapes, or of a module in another mode,
+    captures another graph. A module is returned itself: its ``forward`` replays from then on, and
+    its hooks run around each call.
 
     Parameters
     ----------
@@ -374,22 +350,29 @@ def make_graphed_callables(
     num_warmup_iters : int
         How often each function runs before it is captured.
     allow_unused_input : bool
-        Taken and ignored: an argument that is not used gets no gradient.
+        Whether tensors that require gradients, arguments or parameters of a module, may be such
+        that the results do not depend on them.
     pool : object, optional
         As for `CUDAGraph.capture_begin`.
 
     Returns
     -------
-    GraphedCallable
+    GraphedCallable or module
         Of several functions, a tuple of them.
 
     Raises
     ------
+    InvalidStateError
+        The results do not depend on an argument or parameter, which `allow_unused_input` allows.
     As `gpuprof.make_graphed_callable`.
     """
-    return make_graphed_callable(
+    return graphed(
         callables,
-        sample_args,
-        warmup=num_warmup_iters,
-        pool=None if pool is None else _pool_of(pool),
+        lambda functions: make_graphed_callable(
+            functions,
+            sample_args,
+            warmup=num_warmup_iters,
+            pool=find_pool(pool),
+        ),
+        allow_unused_input=allow_unused_input,
     )

@@ -87,31 +87,8 @@ def do_bench_cudagraph(
     """Measure how long `fn` takes in a CUDA graph: ``triton.testing.do_bench_cudagraph``.
 
     A sample is the difference between graphs of many and of few calls, so launch overhead is not
-    in it. Where `fn` uses no GPU the time is the CPU's.
-
-    Parameters
-    ----------
-    fn : callable
-        What is captured, called without arguments.
-    rep : float
-        Milliseconds to take samples for.
-    grad_to_none : iterable of torch.Tensor, optional
-        Tensors whose ``grad`` is set to None before each call.
-    quantiles : sequence of float, optional
-        As for `do_bench`.
-    return_mode : {'mean', 'min', 'max', 'median', 'all'}
-        As for `do_bench`.
-
-    Returns
-    -------
-    float or list of float
-        As for `do_bench`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not what is listed above.
-    As `gpuprof.benchmark`.
+    in it. Where `fn` uses no GPU the time is the CPU's. Arguments, result and errors are those of
+    `do_bench`.
     """
     _check(return_mode, quantiles, rep=rep)
     forget = _forget_gradients(grad_to_none)

@@ -146,9 +146,10 @@ Pattern::Pattern(py::handle described) {
   const auto parts = py::cast<py::tuple>(described);
   const auto name = py::cast<std::string>(parts[0]);
   static constexpr std::pair<std::string_view, Kind> kNames[] = {
-      {"array", Kind::kArray},    {"value", Kind::kValue}, {"tuple", Kind::kTuple},
-      {"list", Kind::kList},      {"dict", Kind::kDict},   {"object", Kind::kObject},
-      {"mapping", Kind::kMapping}};
+      {"array", Kind::kArray},     {"value", Kind::kValue},
+      {"tuple", Kind::kTuple},     {"list", Kind::kList},
+      {"dict", Kind::kDict},       {"object", Kind::kObject},
+      {"mapping", Kind::kMapping}, {"registered", Kind::kRegistered}};
   const auto* known = std::find_if(std::begin(kNames), std::end(kNames),
                                    [&](const auto& each) { return each.first == name; });
   if (known == std::end(kNames)) throw py::value_error("not a pattern: " + name);
@@ -157,12 +158,13 @@ Pattern::Pattern(py::handle described) {
     index_ = py::cast<std::size_t>(parts[1]);
     return;
   }
-  const bool has_object =
-      kind_ == Kind::kValue || kind_ == Kind::kObject || kind_ == Kind::kMapping;
+  const bool has_object = kind_ == Kind::kValue || kind_ == Kind::kObject ||
+                          kind_ == Kind::kMapping || kind_ == Kind::kRegistered;
   const bool has_keys = kind_ == Kind::kDict || kind_ == Kind::kObject || kind_ == Kind::kMapping;
   std::size_t next = 1;
   if (has_object) object_ = parts[next++];
   if (kind_ == Kind::kValue) return;
+  if (kind_ == Kind::kRegistered) apart_ = parts[next++];
   if (has_keys) {
     for (const py::handle key : py::cast<py::tuple>(parts[next++])) {
       keys_.push_back(py::reinterpret_borrow<py::object>(key));
@@ -174,6 +176,7 @@ Pattern::Pattern(py::handle described) {
 
 int Pattern::traverse(visitproc visit, void* arg) const {
   Py_VISIT(object_.ptr());
+  Py_VISIT(apart_.ptr());
   for (const py::object& key : keys_) Py_VISIT(key.ptr());
   for (const Pattern& child : children_) {
     const int stop = child.traverse(visit, arg);
@@ -194,6 +197,8 @@ bool Pattern::matches(PyObject* value, const std::vector<ArraySpec>& specs,
       return matches_sequence(value, specs, arrays);
     case Kind::kObject:
       return matches_attributes(value, specs, arrays);
+    case Kind::kRegistered:
+      return matches_registered(value, specs, arrays);
     case Kind::kDict:
     case Kind::kMapping:
       break;
@@ -225,7 +230,7 @@ bool Pattern::matches_by_key(PyObject* value, const std::vector<ArraySpec>& spec
 
 bool Pattern::matches_sequence(PyObject* value, const std::vector<ArraySpec>& specs,
                                std::vector<CallArray>& arrays) const {
-  const bool exact = kind_ == Kind::kTuple ? PyTuple_CheckExact(value) : PyList_CheckExact(value);
+  const bool exact = kind_ == Kind::kList ? PyList_CheckExact(value) : PyTuple_CheckExact(value);
   if (!exact || PySequence_Fast_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) {
     return false;
   }
@@ -255,6 +260,16 @@ bool Pattern::matches_attributes(PyObject* value, const std::vector<ArraySpec>& 
   return true;
 }
 
+bool Pattern::matches_registered(PyObject* value, const std::vector<ArraySpec>& specs,
+                                 std::vector<CallArray>& arrays) const {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
+  PyObject* parts = PyObject_CallOneArg(apart_.ptr(), value);
+  if (parts == nullptr) return ignore_exception();
+  const bool same = matches_sequence(parts, specs, arrays);
+  Py_DECREF(parts);
+  return same;
+}
+
 bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& specs,
                               std::vector<CallArray>& arrays) const {
   const bool right_type = kind_ == Kind::kDict
@@ -280,7 +295,7 @@ bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& spe
 }
 
 bool Pattern::is_simple() const noexcept {
-  if (kind_ == Kind::kObject || kind_ == Kind::kMapping) return false;
+  if (kind_ >= Kind::kObject) return false;
   return std::all_of(children_.begin(), children_.end(),
                      [](const Pattern& child) { return child.is_simple(); });
 }

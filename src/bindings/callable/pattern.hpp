@@ -5,7 +5,8 @@
 // Both are given as nested tuples, by gpuprof._callable.pytree:
 //   ("array", index) | ("value", object) | ("tuple" | "list", children) | ("dict", keys, children)
 //   |
-//   ("object", type, attribute names, children) | ("mapping", type, keys, children)
+//   ("object", type, attribute names, children) | ("mapping", type, keys, children) |
+//   ("registered", type, function that takes one apart, (pattern of its parts, of the rest))
 // Patterns own references to what they name. All functions need the interpreter lock; comparing
 // values may run Python code.
 #pragma once
@@ -80,20 +81,32 @@ class Pattern {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  enum class Kind : std::uint8_t { kArray, kValue, kTuple, kList, kDict, kObject, kMapping };
+  enum class Kind : std::uint8_t {
+    kArray,
+    kValue,
+    kTuple,
+    kList,
+    kDict,
+    kObject,
+    kMapping,
+    kRegistered
+  };
   bool matches_sequence(PyObject* value, const std::vector<ArraySpec>& specs,
                         std::vector<CallArray>& arrays) const;
   bool matches_attributes(PyObject* value, const std::vector<ArraySpec>& specs,
                           std::vector<CallArray>& arrays) const;
   bool matches_entries(PyObject* value, const std::vector<ArraySpec>& specs,
                        std::vector<CallArray>& arrays) const;
+  bool matches_registered(PyObject* value, const std::vector<ArraySpec>& specs,
+                          std::vector<CallArray>& arrays) const;
   bool matches_by_key(PyObject* value, const std::vector<ArraySpec>& specs,
                       std::vector<CallArray>& arrays) const;
   [[nodiscard]] PyObject* build_dict(const std::vector<PyObject*>& arrays) const;
 
   Kind kind_ = Kind::kValue;
   std::size_t index_ = 0;               // kArray
-  pybind11::object object_;             // kValue: the value; kObject, kMapping: the type
+  pybind11::object object_;             // kValue: the value; else the type
+  pybind11::object apart_;              // kRegistered: the function
   std::vector<pybind11::object> keys_;  // kDict, kMapping: keys; kObject: attribute names
   std::vector<Pattern> children_;
 };

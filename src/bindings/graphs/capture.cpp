@@ -1,6 +1,4 @@
 // Stream captures for Python: gpuprof._graphs.capture makes the public classes of them.
-#include "bindings/graphs/capture.hpp"
-
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/graphs/launch.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/python/objects.hpp"
@@ -23,6 +22,7 @@
 #include "bindings/ranges/scope_stack.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/diagnosis.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof::bindings {
 
@@ -72,10 +72,10 @@ class PyCapture {
     }
   }
 
-  std::unique_ptr<EndedCapture> end() {
+  std::unique_ptr<graphs::CapturedParts> end() {
     Capture& capture = begun();
     try {
-      auto ended = std::make_unique<EndedCapture>(capture.end());
+      auto ended = std::make_unique<graphs::CapturedParts>(capture.end());
       if (!capture.attached()) close();
       return ended;
     } catch (...) {
@@ -165,21 +165,20 @@ Log log_of(const Capture& capture) {
 using OptionalText = std::optional<std::string>;
 using OwnedLines = std::vector<std::pair<bool, std::string>>;
 
-graphs::CaptureFacts python_facts(const OptionalText& name, const OptionalText& mode,
-                                  const std::optional<std::size_t>& num_nodes,
-                                  const OptionalText& last_kernel,
-                                  const std::optional<OwnedLines>& log, const OptionalText& op,
-                                  const OptionalText& where,
-                                  const std::optional<std::uintptr_t>& stream) {
+// Name, mode, number of nodes, last kernel, log, what broke it and where, and the stream.
+using KnownFacts = std::tuple<OptionalText, OptionalText, std::optional<std::size_t>, OptionalText,
+                              std::optional<OwnedLines>, OptionalText, OptionalText,
+                              std::optional<std::uintptr_t>>;
+
+graphs::CaptureFacts facts_from(const KnownFacts& known) {
+  const auto& [name, mode, num_nodes, last_kernel, log, op, where, stream] = known;
   graphs::CaptureFacts facts;
   facts.name = name.value_or("");
   facts.mode = mode.value_or("");
   facts.nodes = num_nodes;
-  facts.last_kernel = last_kernel.value_or("");
+  facts.last_kernel = graph_text::short_name(graph_text::demangled(last_kernel.value_or("")));
   facts.keeps_log = log.has_value();
-  if (log) {
-    for (const auto& [own, text] : *log) facts.log.push_back({own, text});
-  }
+  for (const auto& [own, text] : log.value_or(OwnedLines())) facts.log.push_back({own, text});
   facts.op = op.value_or("");
   facts.where = where.value_or("");
   facts.stream = stream;
@@ -192,21 +191,19 @@ OptionalText if_any(std::string text) {
 }
 
 void bind_diagnosis(py::module_& module) {
-  py::class_<graphs::CaptureFacts>(module, "_CaptureFacts")
-      .def(py::init(&python_facts), py::arg("name"), py::arg("mode"), py::arg("num_nodes"),
-           py::arg("last_kernel"), py::arg("log"), py::arg("op"), py::arg("where"),
-           py::arg("stream"));
   module.def(
       "_diagnose",
-      [](int code, const std::string& call, const std::string& detail,
-         const graphs::CaptureFacts& facts) {
-        graphs::Diagnosis found = graphs::diagnose(code, call, detail, facts);
+      [](int code, const std::string& call, const std::string& detail, const KnownFacts& facts) {
+        graphs::Diagnosis found = graphs::diagnose(code, call, detail, facts_from(facts));
         return std::make_tuple(found.code, if_any(found.first_refused), if_any(found.hint),
                                found.text);
       },
       py::arg("code"), py::arg("call"), py::arg("detail"), py::arg("facts"),
       "(code, first refused call, hint, text) of an error of a capture.");
-  module.def("_diagnosis_note", &graphs::diagnosis_note, py::arg("facts"));
+  module.def(
+      "_diagnosis_note",
+      [](const KnownFacts& facts) { return graphs::diagnosis_note(facts_from(facts)); },
+      py::arg("facts"));
 }
 
 void bind_capture(py::module_& module) {
@@ -305,7 +302,7 @@ void close_lost_captures() { PyCapture::close_lost(); }
 void bind_graphs_capture(py::module_& module) {
   graphs::own_captured_scopes();
   add_type(module, block_spec);
-  const py::class_<EndedCapture> ended(module, "_EndedCapture");
+  const py::class_<graphs::CapturedParts> ended(module, "_EndedCapture");
   bind_capture(module);
   bind_diagnosis(module);
   module.def("_open_captures", [] {

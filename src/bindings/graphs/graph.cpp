@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
-#include "bindings/graphs/capture.hpp"
 #include "bindings/graphs/launch.hpp"
 #include "bindings/graphs/nodes.hpp"
 #include "bindings/graphs/scalar.hpp"
@@ -50,14 +49,12 @@ using CopyList = std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::siz
 class PyGraph {
  public:
   // `handle` is the graph, unless `ended` brings one. `stream` is kept alive with the graph.
-  PyGraph(EndedCapture* ended, std::uintptr_t handle, std::uintptr_t stream, int ordinal,
+  PyGraph(graphs::CapturedParts* ended, std::uintptr_t handle, std::uintptr_t stream, int ordinal,
           int timers, const std::string& name)
       : path_(name), stream_(stream), ordinal_(ordinal) {
-    auto parts = ended != nullptr ? std::exchange(ended->parts, {}) : graphs::CapturedParts{};
-    const bool borrowed = parts.graph == nullptr;
-    if (borrowed) parts.graph = reinterpret_cast<void*>(handle);
-    graph_ = std::make_unique<CapturedGraph>(std::move(parts), borrowed, stream, ordinal,
-                                             static_cast<graphs::GraphTimers>(timers));
+    graph_ = std::make_unique<CapturedGraph>(
+        ended != nullptr ? std::exchange(*ended, {}) : graphs::CapturedParts{},
+        reinterpret_cast<void*>(handle), stream, ordinal, static_cast<graphs::GraphTimers>(timers));
   }
 
   PyGraph(const PyGraph&) = delete;
@@ -225,7 +222,9 @@ class PyGraph {
       done = graph_->launch(request);
       call.over();
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
+      call.before_lock();
     });
+    call.after_lock();
     drain_kept_soon();
     return done;
   }
@@ -347,10 +346,10 @@ auto locking(Result (CapturedGraph::*method)(), Convert as_python) {
 
 std::uintptr_t number_of(void* handle) noexcept { return reinterpret_cast<std::uintptr_t>(handle); }
 
-std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<EndedCapture>& ended,
+std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<graphs::CapturedParts>& ended,
                                     std::uintptr_t handle, std::uintptr_t stream, int ordinal,
                                     int timers, const std::string& name) {
-  auto* parts = ended.is_none() ? nullptr : ended.cast<EndedCapture*>();
+  auto* parts = ended.is_none() ? nullptr : ended.cast<graphs::CapturedParts*>();
   return std::make_unique<PyGraph>(parts, handle, stream, ordinal, timers, name);
 }
 

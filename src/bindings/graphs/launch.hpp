@@ -51,4 +51,8 @@ struct NotedLaunches {
 };
 inline NotedLaunches noted_launches;
 
+// Puts back what captures hold that were ended with their thread: their hold on collections, a
+// range. With the interpreter lock.
+void close_lost_captures();
+
 }  // namespace gpuprof::bindings

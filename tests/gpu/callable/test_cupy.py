@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ import gpuprof
 from tests.gpu.support.callables import assert_replays
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
-from tests.support.processes import run_python
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|numba|torch)")]
 
@@ -124,28 +124,6 @@ def test_arrays_of_the_driver_pool_are_staged(cupy: Any, stream: Any) -> None:
     assert_replays(fast, 3)
 
 
-def test_another_shape_gets_a_graph_of_its_own(cupy: Any, stream: Any) -> None:
-    fast = gpuprof.make_graphed_callable(
-        lambda values: values * 2, (cupy.ones(4, dtype=cupy.float32),)
-    )
-    for _ in range(2):
-        for size in (4, 5, 6):
-            values = cupy.arange(size, dtype=cupy.float32)
-            found = fast(values)
-            assert found.shape == (size,)
-            assert bool((found == values * 2).all())
-    assert_replays(fast, 6, captures=3)
-
-
-def test_the_first_calls_run_eagerly_where_no_sample_is_given(cupy: Any, stream: Any) -> None:
-    fast = gpuprof.make_graphed_callable(lambda values: values * 2, warmup=2)
-    for step in range(5):
-        values = cupy.full(8, float(step), dtype=cupy.float32)
-        assert bool((fast(values) == values * 2).all())
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
-
-
 def test_calls_on_the_default_stream(cupy: Any) -> None:
     given = cupy.zeros((16, 24), dtype=cupy.float32)
     fast = gpuprof.make_graphed_callable(work, (given, given.copy()))
@@ -156,21 +134,24 @@ def test_calls_on_the_default_stream(cupy: Any) -> None:
     assert_replays(fast, 5)
 
 
-@pytest.mark.parametrize(("writes", "replays"), [("auto", 0), ((), 3)])
-def test_one_array_twice_is_replayed_where_it_is_known_not_to_be_written(
-    cupy: Any, stream: Any, writes: Any, replays: int
-) -> None:
-    given = cupy.zeros((16, 24), dtype=cupy.float32)
-    fast = gpuprof.make_graphed_callable(work, (given, given.copy()), writes=writes)
-    for seed in range(3):
-        values = LAYOUTS["contiguous"](line(cupy, seed))
-        found, wanted = fast(values, values), work(values, values)
-        assert bool((found["sum"] == wanted["sum"]).all())
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, replays, 3 - replays), seen
+@dataclass
+class OfNumba:
+    """A kernel of Numba's that adds 1, what runs it on a stream, and arrays for it."""
+
+    cuda: Any
+    numpy: Any
+    stream: Any
+    handle: int
+    run: Callable[[Any, Any], None]
+
+    def arrays(self, value: float) -> tuple[Any, Any]:
+        """Return 100 such values, and as many zeros, made on the stream."""
+        values, result = self.numpy.full(100, value), self.numpy.zeros(100)
+        return tuple(self.cuda.to_device(each, stream=self.stream) for each in (values, result))
 
 
-def test_a_kernel_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def of_numba(monkeypatch: pytest.MonkeyPatch) -> OfNumba:
     cuda = numba_cuda_or_skip(monkeypatch)
     numpy = pytest.importorskip("numpy", reason="NumPy (for Numba) is not installed")
 
@@ -186,15 +167,15 @@ def test_a_kernel_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(values: Any, result: Any) -> None:
         add[2, 64, stream](values, result)
 
-    def arrays(value: float) -> tuple[Any, Any]:
-        return cuda.to_device(numpy.full(100, value)), cuda.device_array(100)
+    return OfNumba(cuda, numpy, stream, handle, run)
 
-    values, result = arrays(1.0)
-    fast = gpuprof.make_graphed_callable(run, (values, result), stream=handle)
+
+def test_a_kernel_of_numba(of_numba: OfNumba) -> None:
+    fast = gpuprof.make_graphed_callable(of_numba.run, of_numba.arrays(1.0), stream=of_numba.handle)
     for step in range(3):
-        values, result = arrays(float(step))
+        values, result = of_numba.arrays(float(step))
         assert fast(values, result) is None
-        cuda.synchronize()
+        of_numba.cuda.synchronize()
         assert result.copy_to_host().tolist() == [step + 1.0] * 100
     assert_replays(fast, 3)
 
@@ -238,79 +219,20 @@ def test_a_call_in_a_capture_of_cupys_stream_inside_one_of_torchs(
     assert bool((found == values * 2).all())
 
 
-def test_calls_with_arrays_of_numba_inside_a_stream_of_torchs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_calls_with_arrays_of_numba_inside_a_stream_of_torchs(of_numba: OfNumba) -> None:
     torch = torch_or_skip()
-    cuda = numba_cuda_or_skip(monkeypatch)
-    numpy = pytest.importorskip("numpy", reason="NumPy (for Numba) is not installed")
-
-    @cuda.jit
-    def add(values: Any, result: Any) -> None:
-        index = cuda.grid(1)
-        if index < values.size:
-            result[index] = values[index] + 1
-
-    handle = device().stream()
-    stream = cuda.external_stream(handle)
-
-    def run(values: Any, result: Any) -> None:
-        add[2, 64, stream](values, result)
-
-    values, result = cuda.to_device(numpy.full(100, 1.0)), cuda.to_device(numpy.zeros(100))
-    fast = gpuprof.make_graphed_callable(run, (values, result), stream=handle)
-    cuda.synchronize()
+    fast = gpuprof.make_graphed_callable(of_numba.run, of_numba.arrays(1.0), stream=of_numba.handle)
+    of_numba.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         torch.cuda._sleep(HELD)
         for step in range(3):
-            values = cuda.to_device(numpy.full(100, float(step)), stream=stream)
-            result = cuda.to_device(numpy.zeros(100), stream=stream)
+            values, result = of_numba.arrays(float(step))
             fast(values, result)
-            found = result.copy_to_host(stream=stream)
-            stream.synchronize()
+            found = result.copy_to_host(stream=of_numba.stream)
+            of_numba.stream.synchronize()
             assert found.tolist() == [step + 1.0] * 100
     assert_replays(fast, 3)
     torch.cuda.synchronize()
-
-
-# A host function of Python's holds a stream, until so many launches wait behind it that the driver
-# lets the next one wait, too. Then a graph of the same pool is let go.
-BLOCKED = """
-warnings.simplefilter("ignore")
-import threading, time
-import cupy
-import gpuprof
-go = threading.Event()
-pool = gpuprof.CapturePool()
-with cupy.cuda.Stream(non_blocking=True) as stream:
-    x = cupy.ones(8, dtype=cupy.float32)
-    first, second = (
-        gpuprof.make_graphed_callable(lambda values: values * 2, (x,), pool=pool) for _ in range(2)
-    )
-    stream.synchronize()
-    stream.launch_host_func(lambda _: go.wait(), None)
-    def call():
-        with stream:
-            while not go.is_set():
-                first(x)
-    thread = threading.Thread(target=call)
-    thread.start()
-    before = -1
-    while before != (now := first.graph.num_replays) or now == 0:
-        before = now
-        time.sleep(0.5)
-    del second
-    go.set()
-    thread.join()
-    stream.synchronize()
-    print("done")
-    del first
-"""
-
-
-def test_a_graph_is_let_go_while_another_threads_launch_waits(cupy: Any) -> None:
-    done = run_python(BLOCKED, timeout=120, GPUPROF_RELEASE_GIL="1")
-    assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
 
 
 def test_an_array_of_cupy_as_an_argument_of_a_torch_function(cupy: Any) -> None:

@@ -1,4 +1,4 @@
-"""Graphed training on two GPUs beside eager training: DDP around a graphed module, and FSDP.
+"""Graphed training on two GPUs beside eager training: DDP of a graphed module, and FSDP.
 
 DDP adds its hooks to parameters and waits for autograd to come to each: a graphed module inside of
 it, with ``param_grads="autograd"``, is one node of autograd's graph, and DDP stays eager. A module
@@ -25,10 +25,25 @@ def torch() -> Any:
     return two_gpus_or_skip()
 
 
-def run(name: str, folder: Path) -> None:
-    """Run one of the checks in two processes."""
+CHECKS = {
+    "a graphed module inside of DDP gives what eager DDP gives": "ddp",
+    "gradients that DDP adds up before it synchronizes": "ddp_without_synchronization",
+    "a module of DDP itself is refused": "ddp_itself",
+    "accumulation under DDP is refused": "ddp_and_accumulation",
+    "a sharded module is refused by name": "fsdp",
+}
+
+
+@pytest.mark.parametrize("name", CHECKS.values(), ids=CHECKS)
+def test_two_processes_train_as_they_do_eagerly_or_are_refused(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.support.distributed_callable", name, folder / "meeting"],
+        [
+            sys.executable,
+            "-m",
+            "tests.gpu.support.distributed_callable",
+            name,
+            tmp_path / "meeting",
+        ],
         cwd=ROOT,
         env=environment(None),
         capture_output=True,
@@ -38,23 +53,3 @@ def run(name: str, folder: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all gradients are right" in done.stdout
-
-
-def test_a_graphed_module_inside_of_ddp_gives_what_eager_ddp_gives(tmp_path: Path) -> None:
-    run("ddp", tmp_path)
-
-
-def test_gradients_that_ddp_adds_up_before_it_synchronizes(tmp_path: Path) -> None:
-    run("ddp_without_synchronization", tmp_path)
-
-
-def test_a_module_of_ddp_itself_is_refused(tmp_path: Path) -> None:
-    run("ddp_itself", tmp_path)
-
-
-def test_accumulation_under_ddp_is_refused(tmp_path: Path) -> None:
-    run("ddp_and_accumulation", tmp_path)
-
-
-def test_a_sharded_module_is_refused_by_name(tmp_path: Path) -> None:
-    run("fsdp", tmp_path)

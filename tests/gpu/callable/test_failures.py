@@ -11,14 +11,8 @@ import pytest
 
 import gpuprof
 from tests.gpu.support.callables import assert_replays
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def reads_a_value(values: Any) -> Any:
@@ -85,23 +79,6 @@ def test_a_failed_capture_falls_back_with_one_warning(torch: Any, lazy: bool) ->
     check_torch(torch, stream)
 
 
-def test_a_good_shape_is_graphed_beside_one_that_fails(torch: Any) -> None:
-    def picky(values: Any) -> Any:
-        if values.numel() > 8:
-            values.sum().item()
-        return values * 2
-
-    small, large = torch.ones(8, device="cuda"), torch.ones(16, device="cuda")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fast = gpuprof.make_graphed_callable(picky, (small,), on_capture_error="eager")
-        for _ in range(3):
-            assert torch.equal(fast(large), large * 2)
-            assert torch.equal(fast(small), small * 2)
-    seen = fast.stats()
-    assert (seen.replays, seen.eager_calls, seen.captures) == (3, 3, 1), seen
-
-
 def test_an_error_of_the_function_passes_and_the_next_call_is_right(torch: Any) -> None:
     stream = torch.cuda.current_stream()
     error = KeyError("the function's own")
@@ -119,22 +96,6 @@ def test_an_error_of_the_function_passes_and_the_next_call_is_right(torch: Any) 
     assert torch.equal(fast(given), given * 2)
     assert fast.stats().replays == 1
     check_torch(torch, stream)
-
-
-def test_an_argument_is_written_to_once_by_a_call_that_fails_to_capture(torch: Any) -> None:
-    def counted(values: Any) -> Any:
-        values.add_(1)
-        values.sum().item()
-        return values * 2
-
-    values = torch.zeros(8, device="cuda")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fast = gpuprof.make_graphed_callable(counted, warmup=1, on_capture_error="eager")
-        for step in range(1, 5):
-            assert fast(values).tolist() == [2.0 * step] * 8
-            assert values.tolist() == [float(step)] * 8
-    assert fast.stats().eager_calls == 3  # and one of the warm-up
 
 
 @pytest.mark.parametrize("policy", ["raise", "eager"])
@@ -164,10 +125,3 @@ def test_failed_captures_hold_no_memory(torch: Any, policy: str) -> None:
     for _ in range(10):
         fail()
     assert held() <= before
-
-
-def test_a_result_that_no_replay_can_give_is_refused_by_its_path(torch: Any) -> None:
-    given = torch.ones(4, device="cuda")
-    with pytest.raises(TypeError, match="'handle'"):
-        gpuprof.make_graphed_callable(lambda v: {"sum": v * 2, "handle": object()}, (given,))
-    check_torch(torch, torch.cuda.current_stream())

@@ -9,15 +9,9 @@ import pytest
 
 import gpuprof
 import gpuprof.errors as errors
-from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.fuzz_frozen import FROZEN, frozen
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 @pytest.mark.parametrize("name", FROZEN)

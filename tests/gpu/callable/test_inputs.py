@@ -9,7 +9,6 @@ import pytest
 
 import gpuprof
 from tests.gpu.support.callables import assert_replays
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
@@ -27,11 +26,6 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 }
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
 OTHER_STRIDES = {"transposed", "every second column", "rows with a gap"}  # than a dense matrix
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def line(torch: Any, seed: int) -> Any:
@@ -125,47 +119,6 @@ def test_a_write_to_what_may_be_a_copy_follows_the_strides(torch: Any) -> None:
         assert torch.equal(fast(LAYOUTS[layout](mine)), wanted)
         assert torch.equal(mine, eager)
     assert_replays(fast, 6, captures=3)
-
-
-def test_the_sample_is_not_written_to_by_calls_with_other_arrays(torch: Any) -> None:
-    sample = torch.zeros(8, device="cuda")
-    fast = gpuprof.make_graphed_callable(add_in_place, (sample,), warmup=1)
-    before = sample.clone()
-    values = torch.full((8,), 5.0, device="cuda")
-    for _ in range(3):
-        fast(values)
-    assert torch.equal(sample, before)
-    assert values.tolist() == [8.0] * 8
-    assert_replays(fast, 3)
-
-
-def test_an_argument_that_is_written_to_and_returned(torch: Any) -> None:
-    def accumulate(total: Any, values: Any) -> Any:
-        total += values
-        return total
-
-    total = torch.zeros(8, device="cuda")
-    fast = gpuprof.make_graphed_callable(accumulate, (torch.zeros_like(total), total.clone()))
-    for step in range(5):
-        found = fast(total, torch.full((8,), float(step), device="cuda"))
-        assert torch.equal(found, total)
-    assert total.tolist() == [10.0] * 8
-    assert_replays(fast, 5)
-
-
-def test_one_array_as_two_arguments_of_which_one_is_written_to(torch: Any) -> None:
-    def shifted(left: Any, right: Any) -> Any:
-        left.add_(1)
-        return left * 10 + right
-
-    fast = gpuprof.make_graphed_callable(
-        shifted, tuple(torch.zeros(8, device="cuda") for _ in range(2))
-    )
-    left, right = torch.full((8,), 2.0, device="cuda"), torch.full((8,), 4.0, device="cuda")
-    assert fast(left, right).tolist() == [34.0] * 8
-    both = torch.full((8,), 2.0, device="cuda")
-    assert fast(both, both).tolist() == [33.0] * 8  # as eagerly, whatever it takes
-    assert both.tolist() == [3.0] * 8
 
 
 def test_an_argument_is_let_go_of_by_its_call(torch: Any) -> None:

@@ -10,16 +10,10 @@ import pytest
 import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.callables import assert_replays
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 PIECE = 2 << 20  # the driver takes and gives back memory in pieces of this size
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def taken(torch: Any) -> tuple[int, int]:
@@ -58,23 +52,6 @@ def test_a_thousand_changes_of_the_shape_leave_the_memory_flat(torch: Any) -> No
     assert (seen.replays, seen.eager_calls, seen.failures) == (1000, 0, 0), seen
     assert seen.captures > 900
     assert seen.evictions == seen.captures - 4
-
-
-def test_the_least_recently_used_graph_goes_first(torch: Any) -> None:
-    fast = gpuprof.make_graphed_callable(
-        lambda values: values * 2, (torch.ones(1, device="cuda"),), max_graphs=3
-    )
-    for size in (1, 2, 3, 1, 4):  # the fourth takes the place of 2
-        fast(torch.ones(size, device="cuda"))
-    before = fast.stats()
-    assert (before.captures, before.evictions, len(fast.graphs)) == (4, 1, 3)
-    for size in (3, 4, 1):
-        fast(torch.ones(size, device="cuda"))
-    assert fast.stats().captures == 4
-    found = fast(torch.ones(2, device="cuda"))
-    assert found.tolist() == [2.0, 2.0]
-    after = fast.stats()
-    assert (after.captures, after.evictions, after.eager_calls) == (5, 2, 0), after
 
 
 def test_results_outlive_the_graph_and_the_callable(torch: Any) -> None:
@@ -122,21 +99,6 @@ def test_a_callable_that_is_let_go_gives_its_memory_back(torch: Any) -> None:
     for _ in range(20):
         cycle()
     assert used() <= before + 2 * PIECE
-
-
-def test_a_callable_is_freed_without_the_collector(torch: Any) -> None:
-    given = torch.ones(4 << 20, device="cuda")
-    fast = gpuprof.make_graphed_callable(lambda v: v * 2, (given,))
-    fast(given)
-    torch.cuda.synchronize()
-    gc.disable()
-    try:
-        before = torch.cuda.memory_allocated()
-        del fast
-        gpuprof.flush()
-        assert torch.cuda.memory_allocated() <= before - given.nbytes
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("outputs", ["clone", "static"])

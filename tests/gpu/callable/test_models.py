@@ -9,16 +9,10 @@ import pytest
 
 import gpuprof
 from tests.gpu.support.callables import assert_replays, run_torch_script
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|transformers|triton)")]
 
 names = pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "embedding"])
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 @pytest.fixture
@@ -212,23 +206,3 @@ def test_a_transformers_model_gives_what_it_gives_eagerly(torch: Any, kind: str)
             assert found.keys() == wanted.keys()
             torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
     assert_replays(fast, 3)
-
-
-def test_calls_run_eagerly_where_gpuprof_is_disabled(torch: Any) -> None:
-    run_torch_script(
-        """
-        ran = []
-        def double(values):
-            ran.append(values)
-            return values * 2
-        given = torch.arange(16.0, device="cuda")
-        fast = gpuprof.make_graphed_callable(double, (given,))
-        before = len(ran)
-        for step in range(3):
-            assert torch.equal(fast(given + step), (given + step) * 2)
-        assert len(ran) == before + 3
-        seen = fast.stats()
-        assert (seen.captures, seen.replays) == (0, 0), seen
-        """,
-        GPUPROF_DISABLE="1",
-    )

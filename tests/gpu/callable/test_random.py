@@ -8,17 +8,11 @@ import pytest
 
 import gpuprof
 from tests.gpu.support.callables import assert_replays
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 KINDS = ["dropout", "rand", "normal in place", "bernoulli", "two of them"]
 kinds = pytest.mark.parametrize("kind", KINDS)
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def drawing(torch: Any, kind: str) -> Any:

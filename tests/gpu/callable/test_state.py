@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof.errors import GraphMismatchError
 from tests.gpu.support.callables import assert_replays
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 # The calls within which a sweep of a few parameters a call has seen all of a small model.
 SWEPT = 100
-
-_factor: Any = None  # what a function under test reads as a global variable
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def make(torch: Any) -> Any:
@@ -112,83 +103,6 @@ def test_replaced_parameters_are_found_by_the_sweep(torch: Any, change: str) -> 
     seen = fast.stats()
     assert seen.eager_calls == 0, seen
     assert seen.captures >= 2, seen
-
-
-class Holder:
-    """A plain object, whose attributes are not looked through."""
-
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
-
-
-def replace_read(torch: Any, state: Holder) -> None:
-    state.net.bias = torch.nn.Parameter(state.net.bias + 2, requires_grad=False)
-
-
-def replace_block(torch: Any, state: Holder) -> None:
-    state.blocks["a"] = make(torch)[3]
-    state.blocks["a"].weight.mul_(2)
-
-
-def replace_attributes(torch: Any, state: Holder) -> None:
-    bias = torch.nn.Parameter(state.net.bias + 1, requires_grad=False)
-    own = vars(state.net)
-    state.net.__dict__ = {**own, "_parameters": {**own["_parameters"], "bias": bias}}
-
-
-@pytest.mark.parametrize("change", [replace_read, replace_block, replace_attributes])
-def test_a_parameter_or_module_that_is_only_read_is_guarded(torch: Any, change: Any) -> None:
-    module = make(torch)
-    state = Holder(net=module[0], blocks=torch.nn.ModuleDict({"a": module[3]}))
-
-    def read(values: Any) -> Any:
-        return state.blocks["a"](values * state.net.bias + values)
-
-    given = torch.randn(4, 64, device="cuda")
-    fast = gpuprof.make_graphed_callable(read, (given,))
-    before = fast(given)
-    torch.testing.assert_close(before, read(given))
-    change(torch, state)
-    for _ in range(2):
-        torch.testing.assert_close(fast(given), read(given))
-    assert not torch.allclose(fast(given), before)
-    assert_replays(fast, 4, captures=2)
-
-
-def test_the_scaling_of_a_lora_layer_is_guarded(torch: Any) -> None:
-    class Lora(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.base = torch.nn.Linear(32, 8)
-            self.lora_a = torch.nn.ModuleDict({"default": torch.nn.Linear(32, 4, bias=False)})
-            self.lora_b = torch.nn.ModuleDict({"default": torch.nn.Linear(4, 8, bias=False)})
-            self.scaling = {"default": 2.0}
-            self.merged_adapters: list[str] = []
-            self.disabled: set[str] = set()
-
-        def forward(self, values: Any) -> Any:
-            result = self.base(values)
-            for name in self.scaling:
-                if name not in self.disabled and name not in self.merged_adapters:
-                    low = self.lora_b[name](self.lora_a[name](values))
-                    result = result + low * self.scaling[name]
-            return result
-
-    layer = Lora().to("cuda").requires_grad_(False)
-    model = torch.nn.Sequential(layer, torch.nn.ReLU())
-    given = torch.randn(4, 32, device="cuda")
-    fast = gpuprof.make_graphed_callable(model, (given,))
-    changes: list[Callable[[], object]] = [
-        lambda: layer.scaling.update(default=4.0),
-        lambda: layer.disabled.add("default"),
-        lambda: (layer.disabled.clear(), layer.merged_adapters.append("default")),
-    ]
-    for number, change in enumerate(changes):
-        change()
-        for _ in range(2):
-            torch.testing.assert_close(fast(given), model(given))
-        assert fast.stats().captures == number + 2
-    assert fast.stats().eager_calls == 0
 
 
 def test_what_later_warm_ups_write_is_put_back(torch: Any) -> None:
@@ -287,64 +201,6 @@ def test_trainable_parameters_without_gradients(torch: Any) -> None:
     assert_replays(fast, 1)
 
 
-@pytest.fixture(params=["closure", "global"])
-def rebound(torch: Any, request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that reads a tensor by name, and what binds the name to another one."""
-    factor = torch.full((8,), 2.0, device="cuda")
-    monkeypatch.setitem(globals(), "_factor", factor)
-
-    def by_closure(values: Any) -> Any:
-        return values * factor
-
-    def by_global(values: Any) -> Any:
-        return values * _factor
-
-    def rebind(value: float) -> None:
-        nonlocal factor
-        factor = torch.full((8,), value, device="cuda")
-        monkeypatch.setitem(globals(), "_factor", factor)
-
-    return (by_closure if request.param == "closure" else by_global), rebind
-
-
-def test_a_name_that_is_bound_to_another_tensor_is_frozen(torch: Any, rebound: Any) -> None:
-    scaled, rebind = rebound
-    given = torch.randn(8, device="cuda")
-    fast = gpuprof.make_graphed_callable(scaled, (given,))
-    assert torch.equal(fast(given), given * 2)
-    rebind(3.0)
-    noise = [torch.full((8,), float("nan"), device="cuda") for _ in range(64)]
-    assert torch.equal(fast(given), given * 2)  # the old tensor's memory is kept
-    assert_replays(fast, 2)
-    del noise
-
-
-def test_a_name_that_guards_tell_of_has_graphs_of_its_own(torch: Any, rebound: Any) -> None:
-    scaled, rebind = rebound
-    given, bound = torch.randn(8, device="cuda"), 2.0
-    fast = gpuprof.make_graphed_callable(scaled, (given,), guards=lambda: bound)
-    assert torch.equal(fast(given), given * 2)
-    bound = 3.0
-    rebind(bound)
-    for _ in range(2):
-        assert torch.equal(fast(given), given * 3)
-    assert_replays(fast, 3, captures=2)
-
-
-def test_a_name_that_is_bound_to_another_tensor_is_found_by_verify(
-    torch: Any, rebound: Any
-) -> None:
-    scaled, rebind = rebound
-    given = torch.ones(8, device="cuda")
-    fast = gpuprof.make_graphed_callable(scaled, (given,), verify=1)
-    assert torch.equal(fast(given), given * 2)
-    rebind(3.0)
-    with pytest.raises(GraphMismatchError, match="2 replayed, 3 by the function"):
-        fast(given)
-    assert torch.equal(fast(given), given * 3)  # by the function from now on
-    assert fast.stats().eager_calls == 1
-
-
 def test_a_tensor_of_a_closure_that_is_written_to_is_followed(torch: Any) -> None:
     factor = torch.full((8,), 2.0, device="cuda")
     given = torch.randn(8, device="cuda")
@@ -353,24 +209,3 @@ def test_a_tensor_of_a_closure_that_is_written_to_is_followed(torch: Any) -> Non
         factor.fill_(value)
         assert torch.equal(fast(given), given * value)
     assert_replays(fast, 2)
-
-
-def test_a_parameterless_function_reads_what_its_closure_holds(torch: Any) -> None:
-    inputs = {"x": torch.zeros(8, device="cuda"), "y": torch.ones(8, device="cuda")}
-    total = torch.zeros(8, device="cuda")
-
-    def accumulate() -> Any:
-        total.add_(inputs["x"] * 2 + inputs["y"])
-        return total + 1
-
-    accumulate()
-    total.zero_()
-    fast = gpuprof.make_graphed_callable(accumulate, ())
-    wanted = 0.0
-    for step in range(5):
-        inputs["x"].fill_(step)
-        found = fast()
-        wanted += 2 * step + 1
-        assert found.tolist() == [wanted + 1] * 8
-    assert total.tolist() == [wanted] * 8
-    assert_replays(fast, 5)

@@ -8,20 +8,12 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._frameworks.arrays import CupyArrays, TorchArrays
 from tests.gpu.support.callables import assert_replays
-from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
-from tests.support.callables import called_before_a_copy
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 SIZE = 1 << 14
 HELD = 50_000_000  # cycles: the GPU is busy for some 25 ms, while calls are queued
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def steps(values: Any) -> Any:
@@ -147,57 +139,6 @@ def test_threads_with_streams_of_their_own_share_one_callable(torch: Any, thread
         assert len(results[index]) == 60
         expected(torch, results[index], 1000.0 * index)
     assert_replays(fast, threads * 60)
-
-
-def test_what_was_written_comes_back_before_another_threads_call_overwrites_it(
-    torch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def body(target: Any, source: Any) -> None:
-        target.copy_(source)
-
-    zeros, ones = torch.zeros(SIZE, device="cuda"), torch.ones(SIZE, device="cuda")
-    fast = gpuprof.make_graphed_callable(body, (zeros, ones))
-    wide = torch.zeros(2 * SIZE, device="cuda")[::2]
-    others = torch.zeros(SIZE, device="cuda")
-    torch.cuda.synchronize()
-
-    def call() -> None:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            fast(others, ones * 7)
-            torch.cuda.current_stream().synchronize()
-
-    with called_before_a_copy(monkeypatch, TorchArrays, lambda array: array is wide, call):
-        fast(wide, ones * 5)
-    torch.cuda.synchronize()
-    assert torch.all(wide == 5)
-    assert torch.all(others == 7)
-    assert_replays(fast, 2, captures=2)  # the strides of what is written matter
-
-
-def test_a_result_is_fetched_before_another_threads_call_overwrites_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cupy = cupy_or_skip()
-    refused = cupy.cuda.MemoryAsyncPool()  # which a graph of other memory does not copy to
-    with cupy.cuda.Stream(non_blocking=True) as stream:
-        fast = gpuprof.make_graphed_callable(steps, (cupy.zeros(SIZE, dtype=cupy.float32),))
-        given, others = (cupy.full(SIZE, value, dtype=cupy.float32) for value in (5.0, 7.0))
-        stream.synchronize()
-        results: list[Any] = []
-
-        def call() -> None:
-            with cupy.cuda.Stream(non_blocking=True) as other:
-                results.append(fast(others))
-                other.synchronize()
-
-        fetched = called_before_a_copy(monkeypatch, CupyArrays, lambda _: True, call)
-        with fetched, cupy.cuda.using_allocator(refused.malloc):
-            result = fast(given)
-        stream.synchronize()
-        assert bool((result == 22).all())
-        assert bool((results[0] == 26).all())
-        stream.synchronize()
-    assert_replays(fast, 2)
 
 
 def test_threads_that_meet_new_shapes_at_once(torch: Any) -> None:

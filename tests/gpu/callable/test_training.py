@@ -8,16 +8,10 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 # What gradients are.

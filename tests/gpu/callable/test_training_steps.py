@@ -9,17 +9,11 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 # The same kernels with the same operands, of which a few may add in another order.
 SAME = 1e-6
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def adam(torch: Any, module: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Nodes and edges of graphs that torch, CuPy, Numba and the driver made, against what is known."""
+"""Nodes and edges of graphs that torch, CuPy and Numba made, against what is known."""
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +16,6 @@ from tests.support.graph_nodes import edges_in, nodes_in
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
 
-_THREAD_LOCAL = 1
-_EXTERNAL = 1
 _COUNT = 1 << 20
 _ADD = r"""
 template <typename T> __global__ void add_k(T* values, T amount) {
@@ -26,40 +23,6 @@ template <typename T> __global__ void add_k(T* values, T amount) {
     values[blockIdx.x * blockDim.x + threadIdx.x] += amount;
 }
 """
-
-
-@contextmanager
-def captured(body: Callable[[int], object]) -> Iterator[int]:
-    """Capture by the driver what `body` queues on a stream; the graph lives for the block."""
-    stream = device().stream()
-    graph = ctypes.c_void_p()
-    device().call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _THREAD_LOCAL)
-    body(stream)
-    device().call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
-    assert graph.value
-    try:
-        yield graph.value
-    finally:
-        device().call("cuGraphDestroy", graph)
-
-
-def spin_kernels(count: int) -> Callable[[int], None]:
-    """Return what queues that many kernels, for graphs that are not launched."""
-
-    def body(stream: int) -> None:
-        plan = ctypes.c_void_p(0)
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(plan))
-        for _ in range(count):
-            device().call(
-                "cuLaunchKernel",
-                device().spin_function,
-                *(ctypes.c_uint(size) for size in (3, 2, 1, 64, 1, 1, 512)),
-                ctypes.c_void_p(stream),
-                parameters,
-                None,
-            )
-
-    return body
 
 
 @contextmanager
@@ -75,79 +38,6 @@ def torch_graph(torch: Any, body: Callable[[], object]) -> Iterator[int]:
         body()
     yield graph.raw_cuda_graph()
     graph.reset()
-
-
-def test_kernels_of_the_driver_are_read_as_they_were_launched() -> None:
-    with captured(spin_kernels(3)) as graph:
-        nodes = nodes_in(graph)
-        assert edges_in(graph) == ((0, 1), (1, 2))
-    for node in nodes:
-        assert (node.type, node.name, node.symbol) == ("kernel", "spin", "spin")
-        assert (node.grid, node.block, node.shared_memory) == ((3, 2, 1), (64, 1, 1), 512)
-    assert [node.name for node in nodes] == ["spin"] * 3
-
-
-def test_a_thousand_nodes_are_all_read() -> None:
-    with captured(spin_kernels(1000)) as graph:
-        nodes = nodes_in(graph)
-        edges = edges_in(graph)
-    assert [node.name for node in nodes] == ["spin"] * 1000
-    assert edges == tuple((i, i + 1) for i in range(999))
-
-
-def test_copies_memsets_and_allocations_have_their_sizes() -> None:
-    source, target = device().allocate(4096), device().allocate(4096)
-
-    def body(stream: int) -> None:
-        handle, size = ctypes.c_void_p(stream), ctypes.c_size_t
-        own = ctypes.c_void_p()
-        call = device().call
-        call(
-            "cuMemcpyDtoDAsync_v2",
-            ctypes.c_void_p(target),
-            ctypes.c_void_p(source),
-            size(1000),
-            handle,
-        )
-        call("cuMemsetD32Async", ctypes.c_void_p(target), ctypes.c_uint(7), size(16), handle)
-        call("cuMemsetD8Async", ctypes.c_void_p(target), ctypes.c_ubyte(255), size(100), handle)
-        call("cuMemAllocAsync", ctypes.byref(own), size(1 << 21), handle)
-        call("cuMemFreeAsync", own, handle)
-
-    with captured(body) as graph:
-        nodes = nodes_in(graph)
-    assert [node.type for node in nodes] == ["memcpy", "memset", "memset", "mem_alloc", "mem_free"]
-    assert [node.nbytes for node in nodes] == [1000, 64, 100, 1 << 21, None]
-    assert [node.value for node in nodes] == [None, 7, 255, None, None]
-    assert [node.element_size for node in nodes] == [None, 4, 1, None, None]
-
-
-def test_event_nodes_and_child_graphs_are_read() -> None:
-    event = ctypes.c_void_p()
-    device().call("cuEventCreate", ctypes.byref(event), 0)
-
-    def body(stream: int) -> None:
-        handle = ctypes.c_void_p(stream)
-        device().call("cuEventRecordWithFlags", event, handle, _EXTERNAL)
-        device().call("cuStreamWaitEvent", handle, event, _EXTERNAL)
-
-    node = ctypes.c_void_p()
-    with captured(body) as outer, captured(spin_kernels(2)) as inner:
-        device().call(
-            "cuGraphAddChildGraphNode",
-            ctypes.byref(node),
-            ctypes.c_void_p(outer),
-            None,
-            ctypes.c_size_t(0),
-            ctypes.c_void_p(inner),
-        )
-        nodes = nodes_in(outer)
-    by_type = {node.type: node for node in nodes}
-    assert by_type.keys() == {"event_record", "event_wait", "graph"}
-    assert by_type["event_wait"].dependencies == (by_type["event_record"].index,)
-    assert [child.name for child in by_type["graph"].children] == ["spin", "spin"]
-    assert [child.dependencies for child in by_type["graph"].children] == [(), (0,)]
-    device().call("cuEventDestroy_v2", event)
 
 
 def test_torchs_kernels_and_copies_are_read_in_order() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -138,26 +135,3 @@ def growth_kib(call: Callable[[], None], times: int) -> int:
         call()
     torch.cuda.synchronize()
     return resident() - before
-
-
-def test_a_closed_graph_that_runs_keeps_what_it_needs() -> None:
-    class Kept:
-        pass
-
-    kept = Kept()
-    alive = weakref.ref(kept)
-    with gpuprof.capture(keep_alive=[kept]) as cap:
-        spin(400_000_000)
-    del kept
-    gc.collect()  # now, because it can take longer than the kernel
-    cap.graph.launch()
-    cap.graph.close()
-    del cap
-    assert alive() is not None
-    torch.cuda.synchronize()
-    for _ in range(100):
-        gpuprof.flush()
-        if alive() is None:
-            break
-        time.sleep(0.01)
-    assert alive() is None
