@@ -8,15 +8,12 @@
 
 #include "gpuprof/version.hpp"
 
-namespace gpuprof::graphs {
-class CapturePool;
-}
-
 GPUPROF_BEGIN_NAMESPACE
 
 namespace detail {
 class ScalarMemory;
 struct PoolAccess;
+struct PoolState;
 }  // namespace detail
 
 /// Objects that graphs need for as long as they are replayed, and a seal against new captures.
@@ -66,11 +63,10 @@ class CapturePool {
 
  private:
   friend struct detail::PoolAccess;
-  explicit CapturePool(std::shared_ptr<graphs::CapturePool> pool) noexcept
-      : pool_(std::move(pool)) {}
+  explicit CapturePool(std::shared_ptr<detail::PoolState> pool) noexcept : pool_(std::move(pool)) {}
   std::size_t record_scalar(const detail::ScalarMemory& scalar);
 
-  std::shared_ptr<graphs::CapturePool> pool_;
+  std::shared_ptr<detail::PoolState> pool_;
 };
 
 GPUPROF_END_NAMESPACE

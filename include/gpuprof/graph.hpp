@@ -30,12 +30,6 @@ class __attribute__((visibility("default"))) GraphUpdateError : public Error {
       : Error(ErrorKind::kInvalidState, message) {}
 };
 
-/// Device memory that a graph takes, in bytes; empty where it was not measured.
-struct GraphMemory {
-  std::optional<std::uint64_t> instantiate;
-  std::optional<std::uint64_t> upload;
-};
-
 /// What the scopes of one path took in the last replay.
 struct SpanTiming {
   std::vector<std::string> names;  ///< of the path, outermost first

@@ -1,8 +1,9 @@
 /// @file
-/// The enumerations of stream captures and CUDA graphs.
+/// The enumerations and plain data of stream captures and CUDA graphs.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "gpuprof/version.hpp"
 
@@ -45,6 +46,12 @@ enum class NodeType : int {
   kMemFree = 11,
   kBatchMemOp = 12,
   kConditional = 13,
+};
+
+/// Device memory that a graph takes, in bytes; empty where it was not measured.
+struct GraphMemory {
+  std::optional<std::uint64_t> instantiate;
+  std::optional<std::uint64_t> upload;
 };
 
 GPUPROF_END_NAMESPACE

@@ -2,10 +2,8 @@
 
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "api/environment.hpp"
@@ -15,6 +13,7 @@
 #include "gpuprof/catalog.hpp"
 #include "gpuprof/nvtx.hpp"
 #include "nvtx/attributes.hpp"
+#include "ranges/started.hpp"
 #include "trace/recorder.hpp"
 
 GPUPROF_BEGIN_NAMESPACE
@@ -23,37 +22,15 @@ using api::nvtx_on;
 
 namespace {
 
-constexpr std::size_t kMostStarted = 65'536;
-
 bool nobody_listens() noexcept {
   return !nvtx_on.load(std::memory_order_relaxed) && !trace::is_recording();
 }
 
-struct Started {
-  std::shared_ptr<const api::RangeOfName> range;
-  bool in_nvtx = false;
-  std::uint64_t nvtx_number = 0;
-  driver::HostNanoseconds begin = 0;  // 0: no trace recorded then
-  std::uint32_t tid = 0;
-};
-
-struct StartedRanges {
-  driver::ForkMutex mutex;
-  std::unordered_map<std::uint64_t, Started> by_number;
-  std::uint64_t last = 0;
-};
-
-StartedRanges& started_ranges() {
-  static StartedRanges& storage = *new StartedRanges;  // never destroyed
+ranges::StartedRanges<const api::RangeOfName>& started_ranges() {
+  static auto& storage = *new ranges::StartedRanges<const api::RangeOfName>;  // never destroyed
   return storage;
 }
 const bool started_ranges_fork_hook = (started_ranges(), true);  // a child may not make it
-
-bool is_full() {
-  StartedRanges& all = started_ranges();
-  const std::lock_guard lock(all.mutex);
-  return all.by_number.size() >= kMostStarted;
-}
 
 const bool nvtx_environment_is_read = api::read_environment();
 
@@ -106,7 +83,7 @@ void annotate::close() noexcept {
     range_->pop();
   }
   try {
-    if (is_traced) range_->trace(trace::Kind::kSlice, begin_, now, thread_);
+    if (is_traced) range_->trace(trace::Kind::kSlice, begin_, now, 0xFFFF, thread_);
   } catch (const std::exception&) {  // out of memory: the trace has one slice less
   }
   range_.reset();
@@ -120,7 +97,7 @@ void mark(std::string_view name, const RangeOptions& options) noexcept {
     if (range != nullptr && nvtx_on.load(std::memory_order_relaxed)) range->mark();
     if (range != nullptr && trace::is_recording()) {
       const driver::HostNanoseconds now = driver::host_now();
-      range->trace(trace::Kind::kInstant, now, now, 0);
+      range->trace(trace::Kind::kInstant, now, now, 0, 0);
     }
   } catch (const std::exception&) {  // out of memory: it is not shown
   }
@@ -129,49 +106,22 @@ void mark(std::string_view name, const RangeOptions& options) noexcept {
 
 std::uint64_t range_start(std::string_view name, const RangeOptions& options) {
   if (nobody_listens()) return 0;
-  if (is_full()) {
-    driver::warn_once(driver::Warning::kForeignRange,
-                      "gpuprof: " + std::to_string(kMostStarted) +
-                          " ranges are started and not ended; no more are started until some end");
-    api::emit_pending_warnings();
-    return 0;
+  const auto range = api::range_of(name, options);
+  std::uint64_t number = 0;
+  if (range != nullptr) {
+    number = started_ranges().start(range, nvtx_on.load(std::memory_order_relaxed),
+                                    trace::is_recording());
   }
-  Started started;
-  started.range = api::range_of(name, options);
   api::emit_pending_warnings();
-  if (started.range == nullptr) return 0;
-  // Before the lock, because NVTX takes one.
-  started.tid = trace::thread_id();
-  if (nvtx_on.load(std::memory_order_relaxed)) {
-    started.nvtx_number = started.range->start();
-    started.in_nvtx = true;
-  }
-  if (trace::is_recording()) started.begin = driver::host_now();
-  StartedRanges& all = started_ranges();
-  const std::lock_guard lock(all.mutex);
-  const std::uint64_t number = ++all.last;
-  all.by_number[number] = std::move(started);
   return number;
 }
 
 bool range_end(std::uint64_t number) noexcept {
-  Started ended;
-  StartedRanges& all = started_ranges();
-  {
-    const std::lock_guard lock(all.mutex);
-    const auto found = all.by_number.find(number);
-    if (found == all.by_number.end()) return false;
-    ended = std::move(found->second);
-    all.by_number.erase(found);
-  }
-  if (ended.in_nvtx) ended.range->end(ended.nvtx_number);
   try {
-    if (ended.begin != 0 && trace::is_recording()) {
-      ended.range->trace(trace::Kind::kAsync, ended.begin, driver::host_now(), ended.tid);
-    }
+    return started_ranges().end(number, trace::is_recording());
   } catch (const std::exception&) {  // out of memory: the trace has one slice less
+    return true;
   }
-  return true;
 }
 
 // Catalogs

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "api/graph_state.hpp"
-#include "api/kept_objects.hpp"
 #include "driver/devices.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/diagnosis.hpp"
 #include "text/graph_text.hpp"
+#include "text/kernel_name.hpp"
 #include "timing/thread_nesting.hpp"
 
 GPUPROF_BEGIN_NAMESPACE
@@ -22,15 +22,6 @@ constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 bool is_of_capture(const Error& error) noexcept {
   return *graphs::capture_text(error.code()) != '\0';
 }
-
-// The driver's graph until a CapturedGraph takes it.
-struct Ended {
-  graphs::CapturedParts parts;
-  explicit Ended(graphs::CapturedParts of) : parts(std::move(of)) {}
-  Ended(const Ended&) = delete;
-  Ended& operator=(const Ended&) = delete;
-  ~Ended() { graphs::discard_graph(parts.graph); }
-};
 
 std::shared_ptr<graphs::Capture> begin_on(Stream stream, const CaptureOptions& options) {
   static std::once_flag owned;
@@ -68,7 +59,7 @@ struct Capture::State {
     facts.stream = capture->stream();
     facts.mode = kModeNames[static_cast<std::size_t>(options.mode)];
     if (seen.known) facts.nodes = seen.nodes;
-    facts.last_kernel = seen.last_kernel;
+    facts.last_kernel = graph_text::short_name(graph_text::demangled(seen.last_kernel));
     facts.keeps_log = driver::driver_version() >= kLogsSince;
     facts.log = capture->log();
     const graphs::Diagnosis found =
@@ -79,7 +70,7 @@ struct Capture::State {
     result.capture = options.name;
     result.mode = options.mode;
     result.num_nodes = facts.nodes;
-    result.last_kernel = facts.last_kernel;
+    result.last_kernel = seen.last_kernel;
     result.first_refused = found.first_refused;
     result.hint = found.hint;
     for (const driver::LogLine& line : facts.log) {
@@ -142,11 +133,10 @@ void Capture::keep_scalar(const detail::ScalarMemory& scalar) {
 CapturedGraph Capture::finish() {
   State& state = *state_;
   state.throw_if_over();
-  Ended ended(state.end());
+  graphs::CapturedParts parts = state.end();
   state.throw_if_empty();
-  auto graph = std::make_unique<CapturedGraph::State>(std::exchange(ended.parts, {}),
-                                                      state.capture->stream(), state.options.timers,
-                                                      state.options.name);
+  auto graph = std::make_unique<CapturedGraph::State>(std::move(parts), state.capture->stream(),
+                                                      state.options.timers, state.options.name);
   graph->own(std::move(state.needs));
   if (state.options.in_pool_order) graph->graph.set_launch_order(graph->needs.pool->launch_order());
   graph->graph.instantiate();

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "api/graph_state.hpp"
-#include "api/kept_objects.hpp"
 #include "api/warnings.hpp"
 #include "driver/error.hpp"
+#include "graphs/released_list.hpp"
 #include "ranges/sample_events.hpp"
 #include "text/graph_nodes.hpp"
 #include "text/graph_text.hpp"
@@ -16,6 +16,35 @@
 #include "timing/scope.hpp"
 #include "timing/thread_nesting.hpp"
 #include "trace/recorder.hpp"
+
+namespace gpuprof::api {
+namespace {
+
+struct Kept {
+  std::vector<std::shared_ptr<const void>> objects;
+  Kept* next = nullptr;
+};
+
+graphs::ReleasedList<Kept> released_objects;
+
+void release_objects(void* bundle) { released_objects.push(static_cast<Kept*>(bundle)); }
+
+}  // namespace
+
+graphs::Payload keep_objects(std::vector<std::shared_ptr<const void>> objects) {
+  if (objects.empty()) return {};
+  auto kept = std::make_unique<Kept>();
+  kept->objects = std::move(objects);
+  return {kept.release(), &release_objects};
+}
+
+void drain_kept_objects() noexcept {
+  released_objects.drain([](Kept& bundle) {
+    for (std::shared_ptr<const void>& object : bundle.objects) object.reset();
+  });
+}
+
+}  // namespace gpuprof::api
 
 GPUPROF_BEGIN_NAMESPACE
 namespace {
@@ -52,10 +81,6 @@ std::vector<SpanTiming> rows_of(const std::vector<graphs::SpanTime>& times) {
   return rows;
 }
 
-std::optional<std::uint64_t> measured_size(std::int64_t bytes) noexcept {
-  return bytes < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(bytes));
-}
-
 }  // namespace
 
 KeptObjects Needs::all() const {
@@ -69,7 +94,7 @@ CapturedGraph::State::State(graphs::CapturedParts parts, std::uintptr_t of_strea
                             GraphTimers timers, std::string graph_name)
     : name(std::move(graph_name)),
       stream(of_stream),
-      graph(std::move(parts), /*borrowed=*/false, of_stream, /*ordinal=*/0, timers),
+      graph(std::move(parts), /*borrowed=*/nullptr, of_stream, /*ordinal=*/0, timers),
       path(name.empty() ? "graph" : name) {}
 
 void CapturedGraph::State::own(Needs wanted) {
@@ -86,7 +111,7 @@ void CapturedGraph::State::own(Needs wanted) {
   graph.read_scalars(wanted.scalars);
   if (wanted.pool) {
     graph.read_scalars(wanted.pool->scalars());
-    seen_clears = wanted.pool->clears();
+    seen_clears = wanted.pool->clears.load(std::memory_order_acquire);
   }
   needs = std::move(wanted);
 }
@@ -100,7 +125,7 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
   {
     const std::lock_guard lock(mutex);
     if (needs.pool) {
-      const std::uint64_t clears = needs.pool->clears();
+      const std::uint64_t clears = needs.pool->clears.load(std::memory_order_acquire);
       cleared = std::exchange(seen_clears, clears) != clears;
     }
     if (replay) {
@@ -213,10 +238,7 @@ void CapturedGraph::update(CapturedGraph& other) {
   api::drain_kept_objects();
 }
 
-GraphMemory CapturedGraph::memory() const {
-  const graphs::GraphMemory measured = open().graph.memory();
-  return {measured_size(measured.instantiate), measured_size(measured.upload)};
-}
+GraphMemory CapturedGraph::memory() const { return open().graph.memory(); }
 
 GraphTimings CapturedGraph::timings(bool wait) const {
   State& state = open();

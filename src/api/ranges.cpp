@@ -42,43 +42,23 @@ nvtx::Domain& domain_of(const RangeOptions& options) {
 }
 
 nvtx::Payload payload_of(const Payload& given) {
-  nvtx::Payload payload;
-  switch (given.kind) {
-    case Payload::Kind::kSigned:
-      payload.kind = nvtx::Payload::Kind::kSigned;
-      payload.signed_value = given.integer;
-      break;
-    case Payload::Kind::kUnsigned:
-      payload.kind = nvtx::Payload::Kind::kUnsigned;
-      payload.unsigned_value = given.natural;
-      break;
-    case Payload::Kind::kReal:
-      payload.kind = nvtx::Payload::Kind::kReal;
-      payload.real_value = given.real;
-  }
-  return payload;
+  static_assert(static_cast<int>(nvtx::Payload::Kind::kSigned) == 1);  // the order is the same
+  return {static_cast<nvtx::Payload::Kind>(1 + static_cast<int>(given.kind)), given.integer,
+          given.natural, given.real, nullptr};
 }
 
 // A member of the args of a trace's event.
 std::string payload_member(const nvtx::Payload& payload) {
+  constexpr const char* kMember = "\"payload\":";
+  if (payload.kind == nvtx::Payload::Kind::kSigned)
+    return kMember + std::to_string(payload.signed_value);
+  if (payload.kind == nvtx::Payload::Kind::kUnsigned)
+    return kMember + std::to_string(payload.unsigned_value);
+  if (payload.kind != nvtx::Payload::Kind::kReal || !std::isfinite(payload.real_value)) return {};
   std::array<char, 32> digits{};
-  std::to_chars_result written{digits.data(), {}};
-  char* const end = digits.data() + digits.size();
-  switch (payload.kind) {
-    case nvtx::Payload::Kind::kSigned:
-      written = std::to_chars(digits.data(), end, payload.signed_value);
-      break;
-    case nvtx::Payload::Kind::kUnsigned:
-      written = std::to_chars(digits.data(), end, payload.unsigned_value);
-      break;
-    case nvtx::Payload::Kind::kReal:
-      if (!std::isfinite(payload.real_value)) return {};
-      written = std::to_chars(digits.data(), end, payload.real_value);
-      break;
-    default:
-      return {};
-  }
-  return "\"payload\":" + std::string(digits.data(), written.ptr);
+  const auto written =
+      std::to_chars(digits.data(), digits.data() + digits.size(), payload.real_value);
+  return kMember + std::string(digits.data(), written.ptr);
 }
 
 std::shared_ptr<const RangeOfName> make(std::string_view name, const RangeOptions& options) {
@@ -153,10 +133,10 @@ void RangeOfName::mark() const {
 }
 
 void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
-                        driver::HostNanoseconds end, std::uint32_t tid) const {
+                        driver::HostNanoseconds end, std::uint16_t depth, std::uint32_t tid) const {
   trace::Event event;
   event.kind = kind;
-  event.depth = 0xFFFF;
+  event.depth = depth;
   event.tid = tid;
   event.begin = begin;
   event.end = end;

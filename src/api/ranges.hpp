@@ -30,7 +30,7 @@ class RangeOfName {
 
   // For the traces that record.
   void trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
-             std::uint32_t tid) const;
+             std::uint16_t depth, std::uint32_t tid) const;
 
  private:
   void prepare() const;

@@ -15,7 +15,6 @@
 GPUPROF_BEGIN_NAMESPACE
 namespace {
 
-using graph_text::characters;  // which terminals show in a column each: but for wide ones and marks
 using graph_text::cut;
 using graph_text::grouped;
 using graph_text::shown;
@@ -152,35 +151,6 @@ std::string title_of(const std::vector<std::string>& clocks, bool enabled) {
 
 double p50_of(const Summary& summary) { return summary.count > 0 ? summary.p50 : kNone; }
 
-// Lines of cells below each other; those of the first column and the named ones to the left.
-std::string grid(std::vector<Cells> lines, const std::vector<bool>& to_left) {
-  std::vector<std::size_t> widths(to_left.size(), 0);
-  std::vector<bool> has_text(to_left.size(), false);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    for (std::size_t column = 0; column < widths.size(); ++column) {
-      widths[column] = std::max(widths[column], characters(lines[i][column]));
-      if (i > 0 && !lines[i][column].empty()) has_text[column] = true;
-    }
-  }
-  std::string text;
-  std::size_t rule = 0;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::string line;
-    for (std::size_t column = 0; column < widths.size(); ++column) {
-      if (column > 0 && !has_text[column]) continue;
-      const std::string& cell = lines[i][column];
-      const std::string space(widths[column] - characters(cell), ' ');
-      if (column > 0) line += "  ";
-      line += to_left[column] ? cell + space : space + cell;
-    }
-    if (i == 0) rule = characters(line);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-    if (i == 0) text += std::string(rule, '-') + '\n';
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string Stats::table() const {
@@ -209,8 +179,7 @@ std::string Stats::table() const {
          duration(time.count > 0 ? time.total : kNone), duration(tree.self_ms(row)),
          tree.share(row), duration(time.count > 0 ? time.first : kNone), notes_of(row)});
   });
-  text +=
-      grid(std::move(lines), {true, true, false, false, false, false, false, false, false, true});
+  text += graph_text::table(lines, {0, 1, 9});
   if (dropped != 0) {
     text += grouped(dropped) +
             " samples dropped: too many were waiting for the GPU; read values or call "

@@ -64,9 +64,8 @@ bool may_record(Sample& sample, const State& state, bool wanted) noexcept {
   return false;
 }
 
-void keep_events(unsigned long long capture,
-                 const std::shared_ptr<const GraphEvents>& events) noexcept {
-  if (owner.keep != nullptr) owner.keep(capture, events);
+void keep_event(unsigned long long capture, const std::shared_ptr<const OwnEvent>& event) noexcept {
+  if (owner.keep != nullptr) owner.keep(capture, event);
 }
 
 void hand_over(unsigned long long capture, Sample& sample) noexcept {

@@ -22,9 +22,9 @@ enum class CaptureClaim : std::uint8_t {
 struct CaptureOwner {
   // Whose the capture with this number of the driver's is.
   CaptureClaim (*claim)(unsigned long long capture) noexcept = nullptr;
-  // Events that will become nodes of the capture; the owner may keep them alive.
+  // An event of nodes of the capture; the owner may keep it alive.
   void (*keep)(unsigned long long capture,
-               const std::shared_ptr<const GraphEvents>& events) noexcept = nullptr;
+               const std::shared_ptr<const OwnEvent>& event) noexcept = nullptr;
   // A span whose events are both nodes of the capture. The owner may keep a reference.
   void (*recorded)(unsigned long long capture, Sample& sample) noexcept = nullptr;
   // A scope that is entered, and one that is left, on a stream of the capture, whether its events
@@ -56,9 +56,8 @@ bool is_capturing(const driver::Table& table, std::uintptr_t stream);
 // kSkipped, with one warning unless the capture's owner wants no timers.
 bool may_record(Sample& sample, const State& state, bool wanted) noexcept;
 
-// Tell the owner of the capture of events and of a complete span; see CaptureOwner.
-void keep_events(unsigned long long capture,
-                 const std::shared_ptr<const GraphEvents>& events) noexcept;
+// Tell the owner of the capture of an event and of a complete span; see CaptureOwner.
+void keep_event(unsigned long long capture, const std::shared_ptr<const OwnEvent>& event) noexcept;
 void hand_over(unsigned long long capture, Sample& sample) noexcept;
 
 // Tells the owner that a scope is left, after its end was recorded or failed to be.

@@ -94,10 +94,12 @@ bool provide_pair(Sample& sample, EventClock& clock) {
 void provide_pair_for_graph(Sample& sample, EventClock& clock, unsigned long long capture) {
   return_pair(sample);
   sample.events = &clock;
-  sample.in_graph = std::make_shared<const GraphEvents>(clock, capture);
-  sample.start = sample.in_graph->pair().start;
-  sample.end = sample.in_graph->pair().end;
-  captures::keep_events(capture, sample.in_graph);
+  const auto pair = std::make_shared<const GraphEvents>(clock, capture);
+  sample.start = pair->start.handle();
+  sample.end = pair->end.handle();
+  captures::keep_event(capture, {pair, &pair->start});
+  captures::keep_event(capture, {pair, &pair->end});
+  sample.in_graph = pair;
 }
 
 contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
@@ -165,7 +167,7 @@ void record_end(Sample& sample, std::uintptr_t stream) {
                     ? "a stream capture began between the start and the end of a timed span"
                     : "the stream capture ended between the start and the end of a timed span");
   }
-  if (capture.id != 0 && capture.id != sample.in_graph->capture()) {
+  if (capture.id != 0 && capture.id != sample.in_graph->capture) {
     throw Error(ErrorKind::kInvalidState,
                 "the stream capture in which a timed span began has ended, and its end is in "
                 "another one");

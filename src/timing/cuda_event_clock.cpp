@@ -94,13 +94,14 @@ EventPair EventClock::make_pair(const driver::EventAccess& access) const {
   return pair;
 }
 
-EventPair EventClock::make_for_graph() {
-  const driver::EventAccess access = this->access();
+CUevent EventClock::make_own() {
+  static_cast<void>(access());
   const driver::CurrentContext current(table_, context_);
-  const EventPair pair = make_pair(access);
+  CUevent event = nullptr;
+  driver::check(table_.cuEventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
   const std::lock_guard lock(mutex_);
-  ++in_graphs_;
-  return pair;
+  ++own_;
+  return event;
 }
 
 void EventClock::give_back(EventPair pair) noexcept {
@@ -109,15 +110,12 @@ void EventClock::give_back(EventPair pair) noexcept {
   free_.push_back(pair);
 }
 
-void EventClock::destroy_for_graph(EventPair pair) noexcept {
+void EventClock::destroy_own(CUevent event) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    --in_graphs_;
+    --own_;
   }
-  if (const auto access = try_access()) {
-    access->destroy(pair.start);
-    access->destroy(pair.end);
-  }
+  if (const auto access = try_access()) access->destroy(event);
 }
 
 void EventClock::hold() noexcept {
@@ -259,7 +257,7 @@ bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noe
 
 void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t count) noexcept {
   if (count == 0) return;
-  note_queue_complete(*batch[count - 1]);
+  note_queue_complete(*batch[count - 1], count);
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < count; ++i) {
@@ -373,17 +371,14 @@ std::size_t EventClock::destroy_idle() noexcept {
   }
   const std::lock_guard lock(mutex_);
   made_ -= std::min(made_, idle);
-  return made_ + in_graphs_ + holders_;
+  return made_ + own_ + holders_;
 }
 
-GraphEvents::GraphEvents(EventClock& clock, unsigned long long capture)
-    : clock_(clock),
-      pair_(clock.make_for_graph()),
-      capture_(capture),
-      generation_(driver::fork_generation()) {}
+OwnEvent::OwnEvent(EventClock& clock)
+    : clock_(clock), handle_(clock.make_own()), generation_(driver::fork_generation()) {}
 
-GraphEvents::~GraphEvents() {
-  if (generation_ == driver::fork_generation()) clock_.destroy_for_graph(pair_);
+OwnEvent::~OwnEvent() {
+  if (generation_ == driver::fork_generation()) clock_.destroy_own(handle_);
 }
 
 }  // namespace gpuprof::timing

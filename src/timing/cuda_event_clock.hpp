@@ -72,10 +72,9 @@ class EventClock {
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
 
-  // A pair for event nodes of a graph. Not pooled: an event that was recorded before would read its
-  // old time until the graph runs. Throws driver::Error.
-  EventPair make_for_graph();
-  void destroy_for_graph(EventPair pair) noexcept;
+  // An event outside of the pool, see OwnEvent. Throws driver::Error.
+  CUevent make_own();
+  void destroy_own(CUevent event) noexcept;
 
   // While something other than an event pair holds the context, release_idle() does not release it.
   void hold() noexcept;
@@ -144,8 +143,8 @@ class EventClock {
   SpinFlag draining_;  // held by the thread that drains; released by finish_drain()
   SpinFlag mutex_;     // of what follows; never held over a driver call
   std::vector<EventPair> free_;
-  std::size_t made_ = 0;       // pooled pairs, in the pool or in use
-  std::size_t in_graphs_ = 0;  // pairs made for graphs
+  std::size_t made_ = 0;  // pooled pairs, in the pool or in use
+  std::size_t own_ = 0;   // events outside of the pool
   std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
@@ -154,27 +153,37 @@ class EventClock {
   Queue* last_queue_ = nullptr;
 };
 
-// A pair of events that are nodes of a graph.
+// An event outside of the pool: of a node of a graph, or of a caller that records it by hand. One
+// of the pool would read its old time until the graph runs.
 //
-// A launch of a graph whose event was destroyed may crash, so the pair has several owners: the
-// sample that reads it and, from the start of the span, the graph being captured. The last owner
-// destroys it, on any thread; not in a forked child, and not when the context is lost.
-class GraphEvents {
+// A launch of a graph whose event was destroyed may crash, so an event has several owners: who
+// reads it and, from its record on, the graph being captured. The last owner destroys it, on any
+// thread; not in a forked child, and not when the context is lost.
+class OwnEvent {
  public:
-  // Makes the pair. `capture` is the driver's number of the capture. Throws driver::Error.
-  GraphEvents(EventClock& clock, unsigned long long capture);
-  GraphEvents(const GraphEvents&) = delete;
-  GraphEvents& operator=(const GraphEvents&) = delete;
-  ~GraphEvents();
+  // Throws driver::Error.
+  explicit OwnEvent(EventClock& clock);
+  OwnEvent(const OwnEvent&) = delete;
+  OwnEvent& operator=(const OwnEvent&) = delete;
+  ~OwnEvent();
 
-  [[nodiscard]] const EventPair& pair() const noexcept { return pair_; }
-  [[nodiscard]] unsigned long long capture() const noexcept { return capture_; }
+  [[nodiscard]] CUevent handle() const noexcept { return handle_; }
+  [[nodiscard]] EventClock& clock() const noexcept { return clock_; }
+  [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
 
  private:
   EventClock& clock_;
-  const EventPair pair_;
-  const unsigned long long capture_;
-  const std::uint32_t generation_;
+  const CUevent handle_;
+  const std::uint32_t generation_;  // of the process that made it
+};
+
+// The events of a span in the capture that has this number of the driver's.
+struct GraphEvents {
+  GraphEvents(EventClock& clock, unsigned long long in) : start(clock), end(clock), capture(in) {}
+
+  const OwnEvent start;
+  const OwnEvent end;
+  const unsigned long long capture;
 };
 
 }  // namespace gpuprof::timing

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #if defined(__x86_64__)
@@ -112,16 +113,19 @@ QueueKey key_of(const QueuePlace& place) noexcept {
   return {queue_of(place.stream), context_of(place)};
 }
 
-// Room that a thread has reserved on a stream, for its next calls: with it, a call takes no lock
-// and looks nothing up. It lasts for a few ticks. None is reserved where there are no ticks.
+// What is known for a thread's next calls on a stream: that there is room, reserved for them, or
+// that there is none. With it, a call takes no lock and looks nothing up. It lasts for a few ticks.
+// Nothing is known where there are no ticks.
 struct Reserved {
   std::uintptr_t stream = 0;
   const void* context = nullptr;  // of a default stream
   std::uint64_t ticks = 0;
   std::uint64_t entries = 0;
+  bool room = false;
 
   bool take(const QueuePlace& at, std::uint64_t count) noexcept {
-    if (entries < count || at.stream != stream || read_ticks() - ticks >= kFewTicks) return false;
+    if (entries < count || at.stream != stream) return false;
+    if (read_ticks() - ticks >= (room ? kFewTicks : 4 * kFewTicks)) return false;
     if (contexts::is_default_stream(stream) && context_of(at) != context) return false;
     entries -= count;
     return true;
@@ -129,7 +133,14 @@ struct Reserved {
 };
 thread_local Reserved reserved;
 
-constexpr std::uint64_t kReservedAtOnce = 16;
+constexpr std::uint64_t kReservedAtOnce = 32;
+
+// Whether other threads keep the caller's lock for long once it is let go: as seen at the last call
+// that did so, for a while.
+constexpr HostNanoseconds kSlowLock = 200'000;
+constexpr HostNanoseconds kLockIsSlow = 1'000'000'000;
+constexpr HostNanoseconds kLookForMoves = 500'000;
+std::atomic<HostNanoseconds> slow_lock_until{0};
 
 // The newest span that this thread has begun.
 struct Begun {
@@ -169,7 +180,12 @@ void record_mark(const QueuePlace& place) {
 }  // namespace
 
 QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept : place_(place) {
-  if (!reserved.take(place, entries)) begin(entries);
+  if (!reserved.take(place, entries)) {
+    begin(entries);
+  } else if (!reserved.room) {
+    room_ = may_ask_ = false;
+    hasty_ = true;
+  }
 }
 
 void QueueCall::begin(unsigned entries) noexcept {
@@ -185,33 +201,101 @@ void QueueCall::begin(unsigned entries) noexcept {
   may_ask_ = known.progress.may_be_asked();
   timed_ = known.progress.is_deep();
   if (timed_) begun_ = host_now();
-  if (!room_ || is_due_ || timed_ || known.ticks == 0) return;
+  if (is_due_ || (timed_ && room_) || known.ticks == 0 || (!room_ && is_lock_slow())) return;
   reserved = {place_.stream, key.context, known.ticks,
-              known.progress.reserve(kReservedAtOnce, entries)};
+              known.progress.reserve(room_ ? kReservedAtOnce : 2 * kReservedAtOnce), room_};
 }
 
 void QueueCall::look() noexcept {
-  if (wants_mark_ || is_due_) ask(/*may_wait=*/true);
-  {
-    const QueueKey key = key_of(place_);
-    Shelf& shelf = shelf_of(key);
-    const std::lock_guard lock(shelf.mutex);
-    if (Known* known = shelf.find(key)) known->progress.note_let_go();
+  if (hasty_) return;
+  if (wants_mark_ || is_due_) static_cast<void>(ask(/*may_wait=*/true));
+  // Coming back will take long. What is seen to move now may be watched then.
+  const HostNanoseconds until = host_now() + kLookForMoves;
+  while (!may_ask_ && is_lock_slow() && (begun_ = host_now()) < until && ask(/*may_wait=*/true)) {
   }
   begun_ = host_now();
 }
 
-void QueueCall::ask(bool may_wait) noexcept {
+// A lock that came back at once says nothing: a busy thread needs some time to take it.
+void QueueCall::note_lock_wait(HostNanoseconds waited) noexcept {
+  if (waited < kSlowLock) return;
+  slow_lock_until.store(monotonic_now() + kLockIsSlow, std::memory_order_relaxed);
+}
+
+bool QueueCall::is_lock_slow() noexcept {
+  const HostNanoseconds until = slow_lock_until.load(std::memory_order_relaxed);
+  return until != 0 && monotonic_now() < until;
+}
+
+bool QueueCall::find_room() noexcept {
+  if (!may_ask_) return room_;
+  if (ask_if_idle()) return true;
+  if (is_due_) ask(/*may_wait=*/false);
+  if (!room_) watch();
+  if (timed_) begun_ = host_now();  // the questions are not the call's time
+  return room_;
+}
+
+// The one question that costs next to nothing.
+bool QueueCall::ask_if_idle() noexcept {
+  try {
+    const Table* table = driver::in_use_or_null();
+    if (table == nullptr || contexts::is_default_stream(place_.stream)) return false;
+    if (place_.clock != nullptr && !place_.clock->check_alive()) return false;
+    if (captures::is_capturing(*table, place_.stream)) return false;
+    const driver::RelaxedCapture relaxed(*table);
+    if (table->cuStreamQuery(contexts::as_stream(place_.stream)) != CUDA_SUCCESS) return false;
+  } catch (...) {  // the call itself meets the error
+    return false;
+  }
+  const QueueKey key = key_of(place_);
+  Shelf& shelf = shelf_of(key);
+  const std::lock_guard lock(shelf.mutex);
+  QueueProgress& progress = shelf.find_or_add(key).progress;
+  progress.begin_look(begun_);
+  progress.end_look(/*idle=*/true);
+  reserved.entries = 0;
+  is_due_ = timed_ = false;
+  return room_ = true;
+}
+
+// Others run Python while this call is without the lock, and hand it back after some milliseconds.
+// That the GPU works off a number of spans while this thread holds the lock shows that it does not
+// wait for it.
+void QueueCall::watch() noexcept {
+  const QueueKey key = key_of(place_);
+  Shelf& shelf = shelf_of(key);
+  const auto progress = [&](auto&& use) {
+    const std::lock_guard lock(shelf.mutex);
+    return use(shelf.find_or_add(key).progress);
+  };
+  const bool slow = is_lock_slow();
+  const auto time = progress([&](QueueProgress& known) { return known.watch_time(slow); });
+  if (time == 0 || !ask(/*may_wait=*/false)) return;  // what was complete before does not count
+  const std::uint64_t enough =
+      progress([](QueueProgress& known) { return known.completed(); }) + QueueProgress::kFlow;
+  const auto flows = [&](QueueProgress& known) { return known.has_flowed(enough); };
+  bool flowed = false;
+  for (const HostNanoseconds until = monotonic_now() + time; !flowed && monotonic_now() < until;) {
+    begun_ = host_now();
+    if (!ask(/*may_wait=*/false)) return;
+    flowed = progress(flows);
+  }
+  if (!flowed) progress([&](QueueProgress& known) { known.note_no_flow(slow); });
+  room_ = progress([](QueueProgress& known) { return known.has_room(); });
+}
+
+bool QueueCall::ask(bool may_wait) noexcept {
   is_due_ = false;
   const QueueKey key = key_of(place_);
   Shelf& shelf = shelf_of(key);
   try {
     const Table* table = driver::in_use_or_null();
-    if (table == nullptr) return;
+    if (table == nullptr) return false;
     EventClock* clock = place_.clock;
-    if (clock != nullptr && !clock->check_alive()) return;
+    if (clock != nullptr && !clock->check_alive()) return false;
     const bool is_default = contexts::is_default_stream(place_.stream);
-    if (!is_default && captures::is_capturing(*table, place_.stream)) return;
+    if (!is_default && captures::is_capturing(*table, place_.stream)) return false;
     if (clock == nullptr) clock = contexts::find(*table, place_.stream, place_.ordinal).clock;
     {
       const std::lock_guard lock(shelf.mutex);
@@ -219,19 +303,22 @@ void QueueCall::ask(bool may_wait) noexcept {
     }
     const driver::CurrentContext current(*table, is_default ? clock->context() : nullptr);
     const Answer answer = ask_driver(*table, place_, *clock);
-    if (answer == Answer::kUnknown) return;
+    if (answer == Answer::kUnknown) return false;
     {
       const std::lock_guard lock(shelf.mutex);
       QueueProgress& progress = shelf.find_or_add(key).progress;
       progress.end_look(answer == Answer::kIdle);
       room_ = progress.has_room();
+      may_ask_ = progress.may_be_asked();
       timed_ = progress.is_deep();
     }
     wants_mark_ = answer == Answer::kBusy && !place_.no_mark && !any_gate_closed() &&
                   begun_ - newest_record(*clock) >= kMarkEvery;
     if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
     wants_mark_ = wants_mark_ && !room_ && !may_wait;
+    return true;
   } catch (...) {  // the call itself meets the error
+    return false;
   }
 }
 
@@ -252,13 +339,13 @@ void note_queue_begin(const Sample& sample) noexcept {
   newest_begun = {sample.stream, sample.host_begin};
 }
 
-void note_queue_complete(const Sample& sample) noexcept {
+void note_queue_complete(const Sample& sample, std::uint64_t spans) noexcept {
   const bool is_default = contexts::is_default_stream(sample.stream);
   const QueueKey key{sample.queue == kLegacyStream ? 0 : sample.queue,
                      is_default ? sample.events->context() : nullptr};
   Shelf& shelf = shelf_of(key);
   const std::lock_guard lock(shelf.mutex);
-  if (Known* known = shelf.find(key)) known->progress.note_complete(sample.host_end);
+  if (Known* known = shelf.find(key)) known->progress.note_complete(sample.host_end, spans);
 }
 
 }  // namespace gpuprof::timing

@@ -1,5 +1,8 @@
+#include <stdexcept>
+
 #include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
+#include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/single_event.hpp"
@@ -11,16 +14,16 @@ using driver::check;
 using driver::Error;
 using driver::ErrorKind;
 
-void SingleEvent::give_back() noexcept {
-  if (event_ != nullptr && generation_ == driver::fork_generation()) {
-    clock_->give_back({static_cast<CUevent>(event_), static_cast<CUevent>(spare_)});
-  }
-  event_ = spare_ = nullptr;
-  clock_ = nullptr;
+std::uintptr_t SingleEvent::handle() const noexcept {
+  return event_ ? reinterpret_cast<std::uintptr_t>(event_->handle()) : 0;
+}
+
+std::optional<int> SingleEvent::ordinal() const noexcept {
+  return event_ ? std::optional(event_->clock().ordinal()) : std::nullopt;
 }
 
 void SingleEvent::refuse_after_fork() const {
-  if (event_ == nullptr || generation_ == driver::fork_generation()) return;
+  if (event_->generation() == driver::fork_generation()) return;
   throw Error(
       ErrorKind::kForked,
       "the event was recorded before this process was forked, and the parent's CUDA objects "
@@ -30,35 +33,29 @@ void SingleEvent::refuse_after_fork() const {
 bool SingleEvent::record(std::uintptr_t stream, int ordinal) {
   const driver::Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);
-  const bool is_first = event_ == nullptr;
-  if (!is_first && (clock_ != found.clock || clock_->lost())) return false;
+  if (event_ && (&event_->clock() != found.clock || found.clock->lost())) return false;
   const driver::CurrentContext current(table, found.to_push);
-  if (is_first) {
-    EventPair pair;
-    if (!found.clock->take(pair)) {
-      throw Error(ErrorKind::kInvalidState,
-                  "all 4096 event pairs of this context are in use; read or drop other events and "
-                  "timers first");
-    }
-    clock_ = found.clock;
-    event_ = pair.start;
-    spare_ = pair.end;
-    generation_ = driver::fork_generation();
+  const auto event = event_ ? event_ : std::make_shared<const OwnEvent>(*found.clock);
+  captures::State capture;
+  if (external_) capture = captures::state_of(table, stream);
+  if (capture.capturing()) {
+    check(found.access.record_in_graph(event->handle(), as_stream(stream)),
+          "cuEventRecordWithFlags");
+    captures::keep_event(capture.id, event);
+  } else {
+    check(found.access.record(event->handle(), as_stream(stream)), "cuEventRecord");
   }
-  const CUresult status = found.access.record(static_cast<CUevent>(event_), as_stream(stream));
-  // An event from the pool still has the record of whoever had it before.
-  if (status != CUDA_SUCCESS && is_first) give_back();
-  check(status, "cuEventRecord");
+  event_ = event;
   return true;
 }
 
 bool SingleEvent::is_reached() const {
-  if (event_ == nullptr) return true;
+  if (!event_) return true;
   refuse_after_fork();
   const driver::Table& table = driver::ready();
-  const driver::EventAccess access = clock_->access();
+  const driver::EventAccess access = event_->clock().access();
   const driver::RelaxedCapture relaxed(table);
-  const CUresult status = access.query(static_cast<CUevent>(event_));
+  const CUresult status = access.query(event_->handle());
   if (status == CUDA_ERROR_NOT_READY) return false;
   check(status, "cuEventQuery");
   return true;
@@ -69,36 +66,43 @@ bool SingleEvent::wait(HostNanoseconds until) const {
 }
 
 void SingleEvent::let_wait(std::uintptr_t stream, int ordinal) const {
-  if (event_ == nullptr) return;
+  if (!event_) return;
   refuse_after_fork();
   const driver::Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);
   const driver::CurrentContext current(table, found.to_push);
-  const driver::EventAccess access = clock_->access();
-  check(access.let_wait(as_stream(stream), static_cast<CUevent>(event_)), "cuStreamWaitEvent");
+  const driver::EventAccess access = event_->clock().access();
+  captures::State capture;
+  if (external_) capture = captures::state_of(table, stream);
+  const unsigned flags = capture.capturing() ? CU_EVENT_WAIT_EXTERNAL : CU_EVENT_WAIT_DEFAULT;
+  check(access.let_wait(as_stream(stream), event_->handle(), flags), "cuStreamWaitEvent");
+  if (capture.capturing()) captures::keep_event(capture.id, event_);
 }
 
 double SingleEvent::elapsed_ms(const SingleEvent& end) const {
   if (!recorded() || !end.recorded()) {
-    throw Error(ErrorKind::kInvalidState,
-                "an event was never recorded; call record() on both before elapsed_time()");
+    throw std::invalid_argument("Both events must be recorded before calculating elapsed time");
   }
   refuse_after_fork();
   end.refuse_after_fork();
-  if (clock_ != end.clock_) {
+  if (&event_->clock() != &end.event_->clock()) {
     throw Error(ErrorKind::kInvalidState,
                 "the two events were recorded on different devices or contexts, whose times cannot "
                 "be compared");
   }
   static_cast<void>(driver::ready());
-  const driver::EventAccess access = clock_->access();
+  const driver::EventAccess access = event_->clock().access();
   float ms = 0.0F;
-  const CUresult status =
-      access.elapsed(ms, static_cast<CUevent>(event_), static_cast<CUevent>(end.event_));
+  const CUresult status = access.elapsed(ms, event_->handle(), end.event_->handle());
   if (status == CUDA_ERROR_NOT_READY) {
     throw Error(ErrorKind::kInvalidState,
                 "the GPU has not reached both events yet; call synchronize() on the later one "
                 "before elapsed_time()");
+  }
+  if (status == CUDA_ERROR_INVALID_HANDLE) {
+    throw Error(ErrorKind::kNotReplayed,
+                "an event is recorded by a CUDA graph that has not been replayed yet; launch the "
+                "graph, then ask for the time");
   }
   check(status, "cuEventElapsedTime");
   return static_cast<double>(ms);

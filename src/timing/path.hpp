@@ -70,7 +70,6 @@ struct NestingEntry {
   const Path* inside;  // the parent path of scopes entered inside this one
   const void* frame;   // tells entries apart where the owner is open more than once, else null
   bool frame_may_suspend;
-  std::uint32_t place = 0;  // for the owner, among all of its entries
 };
 
 // The open scopes of a thread, or of a task within one, innermost last; the bindings decide which.

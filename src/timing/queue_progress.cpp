@@ -8,22 +8,15 @@ void QueueProgress::end_look(bool idle) noexcept {
   const bool is_slow = calls_ > 0 && spent_ >= calls_ * kSlowEntry;
   calls_ = spent_ = 0;
   if (idle) {
-    complete_ = cleared_ = moved_ = looked_;
+    cleared_ = moved_ = looked_;
     cleared_total_ = total_;
     level_count_ = 0;
-  } else if (complete_ > cleared_) {
+  } else if (has_progressed_) {
     moved_ = before_;
-    cleared_ = complete_;
-    advance();
   }
+  has_progressed_ = false;
   moves_ = looked_ - cleared_ < kRecent || (looked_ - moved_ < kRecent && !is_slow);
-  const HostNanoseconds window = looked_ - flow_since_;
-  const std::uint64_t worked_off = cleared_total_ - flow_total_;
-  if (worked_off < kFlow && window < kRecent) return;
-  flows_ = worked_off >= kFlow && window < 2 * kRecent && !let_go_ && !is_slow;
-  flow_since_ = looked_;
-  flow_total_ = cleared_total_;
-  let_go_ = false;
+  helped_ = has_room();
 }
 
 // Counts the entries anew from the newest level that is known to have been worked off.

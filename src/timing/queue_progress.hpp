@@ -1,14 +1,17 @@
 // What is known of a stream's queue, and whether there is surely room in it.
 //
-// A queue has about a thousand entries, and a call that finds it full waits in the driver: for ever
-// if the GPU waits for something that the caller holds up. The driver does not tell how full a
-// queue is. But one that moves cannot stay full, and one that was empty a millisecond ago is not
-// full yet. So there is room where all that was queued more than a millisecond ago is known to be
-// complete, or where something of ours has completed within the last millisecond; in both cases
-// only with few entries of ours in the queue, and while the calls return at once. How few: between
-// ours there may be others, and a host function takes many times the room of a record. More of ours
-// are fine where the stream has worked off a number of them since the last look while no call let
-// the lock go: then it does not wait for the lock.
+// A queue has about a thousand entries, and takes host functions only 56 times: those that follow
+// one another count once. A call that finds it full waits in the driver: for ever if the GPU waits
+// for something that the caller holds up. The driver does not tell how full a queue is. But one
+// that moves cannot stay full, and one that was empty a millisecond ago is not full yet. So there
+// is room where all that was queued more than a millisecond ago is known to be complete, or where
+// something of ours has completed within the last millisecond; in both cases only with few entries
+// of ours in the queue, fewer than 56, and while the calls return at once. More of ours are fine
+//
+// - where there was no time to launch so many host functions besides, since what is known to be
+//   complete was queued; and
+// - where several of ours have just completed while the caller held the lock all the time: then
+//   there is not a function that wants the lock between any two of them.
 //
 // What it gets wrong: entries of others are not counted. A queue that is nearly full of others'
 // work and stops moving at that very moment may be taken to have room; that calls on a full queue
@@ -31,37 +34,35 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
-  static constexpr HostNanoseconds kLookSoon = 50'000;  // with more than a few entries
-  static constexpr HostNanoseconds kOwnCall = 1'000;    // what a call of ours takes, at least
-  static constexpr std::uint64_t kFewEntries = 64;
+  static constexpr HostNanoseconds kLookSoon = 50'000;  // where that may give room
+  static constexpr std::uint64_t kFewEntries = 48;
   static constexpr std::uint64_t kMostEntries = 500;
-  static constexpr std::uint64_t kFlow = 16;  // entries that are worked off in about kRecent
+  static constexpr HostNanoseconds kFresh = 80'000;  // 56 host functions take longer to launch
+  static constexpr std::uint64_t kFlow = 6;          // spans that complete while the lock is held
   static constexpr HostNanoseconds kSlowEntry = 8'000;
+  static constexpr HostNanoseconds kWatchAgain = 5'000'000;
+  static constexpr HostNanoseconds kWatch = 2'000'000;
+  static constexpr HostNanoseconds kWatchDeep = 200'000;
+  static constexpr HostNanoseconds kWatchBriefly = 30'000;
 
   // Before a call that queues `entries`. Whether the driver should be asked first.
   bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
     if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
-    ++own_calls_;
-    const HostNanoseconds since = now - looked_;
-    if (this->entries() < kFewEntries) return since >= kLookEvery;
-    if (!flows_ || this->entries() >= limit() / 2) return since >= kLookSoon;
-    return since >= kLookEvery || since - own_calls_ * kOwnCall >= kLookSoon;
+    now_ = now;
+    return now - looked_ >= (has_room() || !helped_ ? kLookEvery : kLookSoon);
   }
   // Whether there is room, by what was known at the last look.
   [[nodiscard]] bool has_room() const noexcept { return moves_ && entries() < limit(); }
-  // Where there is room: adds up to `most` entries that are yet to be queued, so many by a call.
-  // Returns how many were added.
-  std::uint64_t reserve(std::uint64_t most, std::uint64_t by_a_call) noexcept {
-    const std::uint64_t reserved = std::min(most, limit() - entries());
+  // Adds up to `most` entries that are yet to be queued: where there is room, no more than that.
+  // Returns how many.
+  std::uint64_t reserve(std::uint64_t most) noexcept {
+    const std::uint64_t reserved = has_room() ? std::min(most, limit() - entries()) : most;
     total_ += reserved;
-    own_calls_ += static_cast<HostNanoseconds>(reserved / by_a_call);
     return reserved;
   }
   // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
   [[nodiscard]] bool may_be_asked() const noexcept { return moves_; }
-  // A call lets the lock go, so that whatever waits for it goes on.
-  void note_let_go() noexcept { let_go_ = true; }
 
   // Whether calls are to be timed, for note_call().
   [[nodiscard]] bool is_deep() const noexcept { return looked_ - cleared_ >= kRecent; }
@@ -70,16 +71,38 @@ class QueueProgress {
     spent_ += took;
   }
 
-  // What was queued before `queued` is complete.
-  void note_complete(HostNanoseconds queued) noexcept { complete_ = std::max(complete_, queued); }
+  // What was queued before `queued` is complete: so many spans more.
+  void note_complete(HostNanoseconds queued, std::uint64_t spans = 1) noexcept {
+    completed_ += spans;
+    if (queued <= cleared_) return;
+    cleared_ = queued;
+    has_progressed_ = true;
+    advance();
+  }
   // Begins a look, so that other threads do not look as well.
   void begin_look(HostNanoseconds now) noexcept {
-    own_calls_ = 0;
     before_ = looked_;
-    looked_ = now;
+    looked_ = now_ = now;
   }
   // Ends it: the stream was idle, or not.
   void end_look(bool idle) noexcept;
+
+  // For how long to look again and again now, with the lock held all the time. A GPU with that much
+  // in its queue does not run dry meanwhile; with less, the call would come late.
+  [[nodiscard]] HostNanoseconds watch_time(bool is_lock_slow) const noexcept {
+    if (entries() < 2 * kFlow || now_ - unwatched_[is_lock_slow ? 1 : 0] < kWatchAgain) return 0;
+    if (!is_lock_slow) return kWatchBriefly;
+    return entries() < kMostEntries ? kWatch : kWatchDeep;
+  }
+  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
+  // Whether that has shown that the stream does not wait for the lock: as many have completed, or
+  // all. Then there is room for more.
+  bool has_flowed(std::uint64_t completed) noexcept {
+    if (completed_ < completed && entries() > 0) return false;
+    flows_until_ = total_ + kMostEntries;
+    return true;
+  }
+  void note_no_flow(bool is_lock_slow) noexcept { unwatched_[is_lock_slow ? 1 : 0] = now_; }
 
  private:
   static constexpr HostNanoseconds kNever = std::numeric_limits<HostNanoseconds>::min() / 2;
@@ -92,30 +115,32 @@ class QueueProgress {
 
   // The most entries of ours that the queue may hold.
   [[nodiscard]] std::uint64_t entries() const noexcept { return total_ - cleared_total_; }
-  [[nodiscard]] std::uint64_t limit() const noexcept { return flows_ ? kMostEntries : kFewEntries; }
+  [[nodiscard]] std::uint64_t limit() const noexcept {
+    return now_ - cleared_ < kFresh || total_ < flows_until_ ? kMostEntries : kFewEntries;
+  }
   [[nodiscard]] std::uint64_t last_level() const noexcept {
     return level_count_ == 0 ? cleared_total_ : levels_[level_count_ - 1].total;
   }
   void advance() noexcept;
   void note_level(HostNanoseconds now) noexcept;
 
+  HostNanoseconds now_ = 0;  // at the last call or look
   HostNanoseconds looked_ = kNever;
-  HostNanoseconds before_ = kNever;    // the look before
-  HostNanoseconds complete_ = kNever;  // as reported; may be later than `cleared_` between looks
-  HostNanoseconds cleared_ = kNever;   // what was queued before is complete
-  HostNanoseconds moved_ = kNever;     // something has completed after this
+  HostNanoseconds before_ = kNever;   // the look before
+  HostNanoseconds cleared_ = kNever;  // what was queued before is complete
+  HostNanoseconds moved_ = kNever;    // something has completed after this
   std::uint64_t total_ = 0;
   std::uint64_t cleared_total_ = 0;  // at `cleared_` or earlier
-  std::array<Level, 16> levels_{};   // at earlier calls, after `cleared_`
+  std::uint64_t completed_ = 0;
+  std::array<Level, 16> levels_{};  // at earlier calls, after `cleared_`
   std::size_t level_count_ = 0;
   HostNanoseconds spent_ = 0;  // in `calls_` calls since the last look
   HostNanoseconds calls_ = 0;
-  HostNanoseconds own_calls_ = 0;        // since the last look
-  bool moves_ = true;                    // nothing is known: the first call asks
-  HostNanoseconds flow_since_ = kNever;  // since when is counted what is worked off
-  std::uint64_t flow_total_ = 0;
-  bool flows_ = false;
-  bool let_go_ = false;  // since then
+  bool has_progressed_ = false;  // since the last look
+  bool moves_ = true;            // nothing is known: the first call asks
+  bool helped_ = true;           // there was room after the last look
+  std::uint64_t flows_until_ = 0;
+  std::array<HostNanoseconds, 2> unwatched_{kNever, kNever};  // briefly, and where the lock is slow
 };
 
 }  // namespace gpuprof::timing

@@ -35,11 +35,10 @@ class QueueCall {
 
   // Whether there is surely room for it. Asks the driver at most once in 50 to 200
   // microseconds and stream, and only where the last answer was yes: a stream that is stuck is not
-  // to be touched with the lock held.
-  [[nodiscard]] bool has_room() noexcept {
-    if (is_due_ && may_ask_) ask(/*may_wait=*/false);
-    return room_;
-  }
+  // to be touched with the lock held. Without room this may look for 30 microseconds, and for up to
+  // two milliseconds where the lock is slow to come back, whether the stream moves while the lock
+  // is held; in vain once in five milliseconds.
+  [[nodiscard]] bool has_room() noexcept { return room_ && !is_due_ ? true : find_room(); }
   // Where there was none, and without the lock: asks the driver anew, for the calls to come.
   void look() noexcept;
   // After it.
@@ -47,9 +46,22 @@ class QueueCall {
     if (timed_) note_duration();
   }
 
+  // Around taking the lock back, where it was let go: notes whether that takes long.
+  void before_lock() noexcept {
+    if (!hasty_) begun_ = monotonic_now();
+  }
+  void after_lock() const noexcept {
+    if (!hasty_) note_lock_wait(monotonic_now() - begun_);
+  }
+  static void note_lock_wait(HostNanoseconds waited) noexcept;
+
  private:
   void begin(unsigned entries) noexcept;
-  void ask(bool may_wait) noexcept;
+  bool ask(bool may_wait) noexcept;  // false: nothing was learnt
+  bool find_room() noexcept;
+  bool ask_if_idle() noexcept;
+  void watch() noexcept;
+  [[nodiscard]] static bool is_lock_slow() noexcept;
   void note_duration() const noexcept;
   // When this thread last recorded something of ours that the stream may not have got to.
   [[nodiscard]] HostNanoseconds newest_record(EventClock& clock) const noexcept;
@@ -61,13 +73,14 @@ class QueueCall {
   bool room_ = true;
   bool may_ask_ = true;
   bool timed_ = false;
+  bool hasty_ = false;  // as the calls just before it, without a look at anything
 };
 
 // Notes that a span of the calling thread has just begun on its stream. A mark right after that
 // would lengthen what the span measures.
 void note_queue_begin(const Sample& sample) noexcept;
 
-// Notes that the sample, and all that was queued before it, is complete.
-void note_queue_complete(const Sample& sample) noexcept;
+// Notes that the sample, and all that was queued before it, is complete; so many spans of ours.
+void note_queue_complete(const Sample& sample, std::uint64_t spans) noexcept;
 
 }  // namespace gpuprof::timing

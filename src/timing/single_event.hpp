@@ -1,25 +1,26 @@
 // One event that the caller records, waits for and compares with others.
 //
-// It borrows an event of the context's pool at its first record, so that a lost context, a forked
-// child and the end of the process are met as for every span. Once it has been recorded, any thread
-// may use it. Failures throw driver::Error; the destructor never throws. In a stream capture a
-// record is a dependency of the graph, as with cuEventRecord, and has no time.
+// The event is made at the first record. Once it has been recorded, any thread may use it. Failures
+// throw driver::Error. In a stream capture a record is a dependency of the graph, as with
+// cuEventRecord, and has no time; of an external one, a record and a wait are nodes, which each
+// replay runs.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "timing/clock.hpp"
 
 namespace gpuprof::timing {
 
-class EventClock;
+class OwnEvent;
 
 class SingleEvent {
  public:
-  SingleEvent() = default;
+  explicit SingleEvent(bool external = false) noexcept : external_(external) {}
   SingleEvent(const SingleEvent&) = delete;
   SingleEvent& operator=(const SingleEvent&) = delete;
-  ~SingleEvent() { give_back(); }
 
   // Records it on `stream`; `ordinal` is the device of a default stream on a thread without a
   // context. Recording twice moves it. False, and nothing done, where it has been recorded in
@@ -35,23 +36,19 @@ class SingleEvent {
   // Lets later work of `stream` wait for it. Does nothing where it was never recorded.
   void let_wait(std::uintptr_t stream, int ordinal) const;
 
-  // Milliseconds from this event to `end`, both reached. Throws kInvalidState where one is not, was
-  // never recorded, or belongs to another context.
+  // Milliseconds from this event to `end`, both reached. Throws kInvalidState where one is not, or
+  // belongs to another context, and std::invalid_argument where one was never recorded.
   [[nodiscard]] double elapsed_ms(const SingleEvent& end) const;
 
   [[nodiscard]] bool recorded() const noexcept { return event_ != nullptr; }
-  [[nodiscard]] std::uintptr_t handle() const noexcept {
-    return reinterpret_cast<std::uintptr_t>(event_);
-  }
+  [[nodiscard]] std::uintptr_t handle() const noexcept;       // 0 where it was never recorded
+  [[nodiscard]] std::optional<int> ordinal() const noexcept;  // of its device
 
  private:
-  void give_back() noexcept;
   void refuse_after_fork() const;
 
-  EventClock* clock_ = nullptr;
-  void* event_ = nullptr;         // CUevent
-  void* spare_ = nullptr;         // the other one of its pair
-  std::uint32_t generation_ = 0;  // of the process that recorded it
+  const bool external_;
+  std::shared_ptr<const OwnEvent> event_;  // from the first record on
 };
 
 }  // namespace gpuprof::timing

@@ -18,7 +18,8 @@
 namespace gpuprof::timing {
 
 class EventClock;
-class GraphEvents;
+class OwnEvent;
+struct GraphEvents;
 
 // A GPU time: `ms` milliseconds after anchor number `anchor` of the clock, or before it if
 // negative. Anchors count from 1. Without a clock there is no time.

@@ -385,37 +385,6 @@ if __name__ == "__main__":
     assert out.strip() == "['cpu']"
 
 
-def test_fork_while_another_thread_holds_our_locks(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        FORK
-        + """
-warnings.simplefilter("ignore")
-stop = threading.Event()
-def hammer():
-    mine = gpuprof.timer("hammer", backend="cpu")
-    while not stop.is_set():
-        with mine:
-            pass
-        gpuprof.stats(wait=False)
-threads = [threading.Thread(target=hammer) for _ in range(4)]
-for thread in threads:
-    thread.start()
-def child():
-    with gpuprof.timer("child", backend="cpu"):
-        pass
-    assert gpuprof.stats()["child"].host.count == 1
-for _ in range(30):
-    in_child(child)
-stop.set()
-for thread in threads:
-    thread.join()
-print("done")
-""",
-    )
-    assert out.strip() == "done"
-
-
 def test_many_objects_and_a_fork_leave_no_message(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,

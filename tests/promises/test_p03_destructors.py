@@ -10,8 +10,7 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_cuda
 
 
-def test_close_is_idempotent_and_silent_in_every_state(fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_close_is_idempotent_and_silent_in_every_state(fake: FakeCuda, stream: int) -> None:
     fresh, started, stopped = (gpuprof.Timer("cuda", stream) for _ in range(3))
     started.record_start()
     stopped.record_start()
@@ -20,11 +19,11 @@ def test_close_is_idempotent_and_silent_in_every_state(fake: FakeCuda) -> None:
         timer.close()
         timer.close()
         assert not timer.ready
-    fake.stream_destroy(stream)
 
 
-def test_dropping_timers_and_open_scopes_gives_their_events_back(fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_dropping_timers_and_open_scopes_gives_their_events_back(
+    fake: FakeCuda, stream: int
+) -> None:
     for _ in range(50):
         timer = gpuprof.Timer("cuda", stream)
         timer.record_start()
@@ -35,7 +34,6 @@ def test_dropping_timers_and_open_scopes_gives_their_events_back(fake: FakeCuda)
     del scope
     gc.collect()
     fake.stream_synchronize(stream)
-    fake.stream_destroy(stream)
 
 
 def test_destructors_are_silent_when_every_destroy_fails(fake_path: Path) -> None:

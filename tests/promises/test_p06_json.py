@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import pytest
 
 import gpuprof
-from gpuprof._trace_tools import tools
 from tests.support.ids import short
 
 HOSTILE = [
@@ -40,14 +39,6 @@ def test_statistics_of_a_hostile_name(name: str) -> None:
     assert len(json.dumps(sample.to_dict(), allow_nan=False).encode()) < 40_000
 
 
-def test_values_that_json_has_no_form_for() -> None:
-    gpuprof.disable()
-    with gpuprof.timer("off") as sample:
-        pass
-    parsed = json.loads(json.dumps(sample.to_dict(), allow_nan=False), parse_constant=_refuse)
-    assert parsed["ms"] is None
-
-
 @pytest.mark.parametrize("name", HOSTILE, ids=short)
 def test_benchmarks_of_a_hostile_name(name: str) -> None:
     quick: Any = {"warmup_s": 0.0, "max_time_s": 0.01}
@@ -68,21 +59,3 @@ def test_a_trace_with_a_hostile_name_is_complete_and_strict(name: str, tmp_path:
         writer.instant(name, cat=name, args={name: name})
     parsed = json.loads(path.read_bytes(), parse_constant=_refuse)
     assert [event["ph"] for event in parsed["traceEvents"] if event["ph"] != "M"] == ["X", "C", "i"]
-
-
-def test_a_trace_that_was_cut_off_is_repaired(tmp_path: Path) -> None:
-    part = tmp_path / "run.json.part"
-    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        for number in range(50):
-            writer.instant(f"n{number}")
-        writer.flush()
-        written = part.read_bytes()
-    cut = tmp_path / "cut.json.part"
-    for end in range(len(written) - 400, len(written), 37):
-        cut.write_bytes(written[:end])
-        tools.repair(cut, tmp_path / "repaired.json")
-
-        events = json.loads((tmp_path / "repaired.json").read_bytes())["traceEvents"]
-        kept = [event["name"] for event in events if event["ph"] == "i"]
-        assert kept == [f"n{number}" for number in range(len(kept))]
-        assert len(kept) >= 40

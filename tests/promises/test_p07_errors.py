@@ -39,15 +39,13 @@ def test_a_failing_call_is_named(fault: str, call: str, code: int, name: str) ->
     assert text.startswith(f"{call} failed: {name} ({code}): ")
 
 
-def test_the_drivers_log_is_quoted_where_it_keeps_one(fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_the_drivers_log_is_quoted_where_it_keeps_one(fake: FakeCuda, stream: int) -> None:
     timer = gpuprof.Timer("cuda", stream)
     with fake.faults("cuEventRecord@1=400"), pytest.raises(CudaError) as caught:
         timer.record_start()
     assert "the driver's log says" in caught.value.detail
     assert "from cuEventRecord" in caught.value.detail
     timer.close()
-    fake.stream_destroy(stream)
 
 
 def test_a_capture_error_has_a_class_of_its_own(fake: FakeCuda) -> None:

@@ -1,5 +1,6 @@
 """P10: the first sticky error is remembered with the call that saw it; later calls raise it
-without touching the driver. Each case in its own process.
+without touching the driver. Each case in its own process. The trap comes behind long work, so that
+the end of the scope around it never sees it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ def test_a_sticky_error_is_remembered_and_said_once(fake_path: Path) -> None:
         fake_path,
         """
         with scope as pending:
+            fake.work(stream, 100_000)
             fake.trap(stream)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -51,6 +53,7 @@ def test_auto_scopes_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: 
         """
         auto = gpuprof.timer("auto")
         with auto as first:
+            fake.work(stream, 100_000)
             fake.trap(stream)
         warnings.simplefilter("ignore")
         with scope as pending:
@@ -72,6 +75,7 @@ def test_a_scope_that_is_made_after_a_sticky_error_raises_nothing(fake_path: Pat
         fake_path,
         """
         with scope as pending:
+            fake.work(stream, 100_000)
             fake.trap(stream)
         try:
             pending.ms
@@ -106,6 +110,7 @@ def test_benchmarks_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: P
         fake_path,
         """
         with scope as pending:
+            fake.work(stream, 100_000)
             fake.trap(stream)
         try:
             pending.ms

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterator
 
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from tests.fake_driver.control import ACTIVE, GLOBAL, RELAXED, THREAD_LOCAL, FakeCuda
+from tests.support.threads import in_threads
 
 MS = 1_000_000
 MODES = [GLOBAL, THREAD_LOCAL, RELAXED]
@@ -50,7 +49,8 @@ def test_reading_waiting_and_draining_break_no_capture(
     fake: FakeCuda, streams: tuple[int, int], mode: int, elsewhere: bool
 ) -> None:
     scope = gpuprof.timer("step", stream=streams[1])
-    with scope as before:
+    timer = gpuprof.Timer("cuda", streams[1])
+    with scope as before, timer:
         fake.work(streams[1], MS)
     fake.begin_capture(streams[0], mode)
 
@@ -60,26 +60,17 @@ def test_reading_waiting_and_draining_break_no_capture(
         assert before.ms > 0
         assert during.ready in {True, False}
         assert during.ms > 0
+        assert timer.elapsed_ms() > 0
         gpuprof.flush()
         assert gpuprof.stats()["step"].gpu.count == 2
 
     if elsewhere:
-        failures: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                use_everything()
-            except BaseException as error:
-                failures.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-        assert failures == []
+        in_threads(use_everything)
     else:
         use_everything()
     assert fake.capture_status(streams[0]) == ACTIVE
     fake.graph_destroy(fake.end_capture(streams[0]))
+    timer.close()
 
 
 def test_more_events_can_be_made_during_a_capture(fake: FakeCuda, streams: tuple[int, int]) -> None:
@@ -217,13 +208,3 @@ def _out() -> object:
     import ctypes
 
     return ctypes.byref(ctypes.c_uint64(0))
-
-
-def test_the_threads_capture_mode_is_relaxed_only_while_we_poll(
-    fake: FakeCuda, streams: tuple[int, int]
-) -> None:
-    with gpuprof.timer("step", stream=streams[0]) as sample:
-        fake.work(streams[0], MS)
-    assert sample.ms > 0
-    _core.flush()
-    assert fake.report()["thread_mode"] == GLOBAL

@@ -10,6 +10,7 @@ import pytest
 import gpuprof
 from gpuprof import _core
 from tests.fake_driver.control import FakeCuda
+from tests.support.threads import in_threads
 
 US = 1_000
 MS = 1_000_000
@@ -62,45 +63,43 @@ def test_nested_scopes_read_their_own_spans(fake: FakeCuda, stream: int) -> None
     assert gpuprof.stats()["step/bwd"].gpu.p50_ms == pytest.approx(2 + EMPTY_MS, abs=64e-6)
 
 
-def test_two_streams_are_measured_apart(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_two_streams_are_measured_apart(fake: FakeCuda, stream: int, other: int) -> None:
     slow, quick = gpuprof.timer("slow", stream=stream), gpuprof.timer("quick", stream=other)
+    fake.work(stream, 1 * MS)  # all is queued before the first record is due
+    fake.work(other, 1 * MS)
     with slow as first, quick as second:
         fake.work(stream, 7 * MS)
         fake.work(other, 1 * MS)
     assert first.ms == pytest.approx(7, abs=0.03)
     assert second.ms == pytest.approx(1, abs=0.03)
-    fake.stream_destroy(other)
 
 
-def test_work_on_another_stream_reads_about_zero(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_work_on_another_stream_reads_about_zero(fake: FakeCuda, stream: int, other: int) -> None:
     with gpuprof.timer("step", stream=stream) as sample:
         fake.work(other, 5 * MS)
     assert sample.ms < 0.1
     fake.stream_synchronize(other)
-    fake.stream_destroy(other)
 
 
-def test_verify_stream_raises_where_the_work_ran_elsewhere(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_verify_stream_raises_where_the_work_ran_elsewhere(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
     scope = gpuprof.timer("step", stream=stream, verify_stream=True)
     with pytest.raises(gpuprof.errors.StreamMismatchError, match="another stream"), scope:
         fake.work(other, 5 * MS)
     with scope as sample:
         fake.work(stream, 5 * MS)
     assert sample.ms == pytest.approx(5 + EMPTY_MS, abs=64e-6)
-    fake.stream_destroy(other)
 
 
-def test_verify_stream_lets_the_bodys_exception_win(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_verify_stream_lets_the_bodys_exception_win(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
     with pytest.raises(KeyError, match="mine"):
         with gpuprof.timer("step", stream=stream, verify_stream=True):
             fake.work(other, 5 * MS)
             raise KeyError("mine")
     fake.stream_synchronize(other)
-    fake.stream_destroy(other)
 
 
 def test_an_exit_records_on_the_stream_of_its_enter(fake: FakeCuda, stream: int) -> None:
@@ -237,8 +236,6 @@ def test_cuda_starting_inside_a_cpu_scope_is_noted(fake_path: object) -> None:
 def test_a_scope_on_a_thread_without_a_context_uses_the_primary_one(
     fake: FakeCuda, stream: int
 ) -> None:
-    import threading
-
     samples = []
 
     def work() -> None:
@@ -246,18 +243,17 @@ def test_a_scope_on_a_thread_without_a_context_uses_the_primary_one(
             fake.work(stream, 1 * MS)
         samples.append(sample)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    in_threads(work)
     assert samples[0].clock == "cuda"
     assert samples[0].ms >= 0.0
     fake.stream_synchronize(stream)
 
 
-def test_a_stream_of_another_context_is_timed_with_events_of_its_own(fake: FakeCuda) -> None:
+def test_a_stream_of_another_context_is_timed_with_events_of_its_own(
+    fake: FakeCuda, stream: int
+) -> None:
     mine = fake.current_context()
     other = fake.context_create()
-    stream = fake.stream_create()
     fake.set_current(mine)
     with gpuprof.timer("other", stream=stream) as sample:
         fake.work(stream, 4 * MS)
@@ -266,7 +262,6 @@ def test_a_stream_of_another_context_is_timed_with_events_of_its_own(fake: FakeC
     gpuprof.flush()
     _core._release_idle()
     fake.set_current(other)
-    fake.stream_destroy(stream)
     fake.context_destroy(other)
     fake.set_current(mine)
 
@@ -301,8 +296,7 @@ def test_timer_is_exact_and_keeps_one_pair(fake: FakeCuda, stream: int) -> None:
         timer.record_start()
 
 
-def test_a_timer_spans_from_one_stream_to_another(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_a_timer_spans_from_one_stream_to_another(fake: FakeCuda, stream: int, other: int) -> None:
     timer = gpuprof.Timer("cuda", stream)
     assert timer.streams == ()
     timer.record_start()
@@ -319,11 +313,11 @@ def test_a_timer_spans_from_one_stream_to_another(fake: FakeCuda, stream: int) -
     assert timer.elapsed_ms() == pytest.approx(0, abs=0.01)
     timer.close()
     assert timer.streams == ()
-    fake.stream_destroy(other)
 
 
-def test_a_timer_whose_end_is_over_first_waits_for_its_start(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_a_timer_whose_end_is_over_first_waits_for_its_start(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
     fake.work(stream, 3 * MS)
     timer = gpuprof.Timer("cuda", stream)
     timer.record_start()
@@ -332,7 +326,6 @@ def test_a_timer_whose_end_is_over_first_waits_for_its_start(fake: FakeCuda, str
     assert timer.ready is False
     assert -3.0 <= timer.elapsed_ms() < -1.0
     timer.close()
-    fake.stream_destroy(other)
 
 
 def test_a_timer_may_end_on_a_default_stream(fake: FakeCuda, stream: int) -> None:
@@ -368,8 +361,7 @@ def test_a_timer_refuses_an_end_in_another_context_and_stays_usable(
     fake.set_current(mine)
 
 
-def test_a_timer_spans_the_streams_of_one_capture(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_a_timer_spans_the_streams_of_one_capture(fake: FakeCuda, stream: int, other: int) -> None:
     timer = gpuprof.Timer("cuda", stream)
     fake.begin_capture(stream)
     timer.record_start()
@@ -385,13 +377,11 @@ def test_a_timer_spans_the_streams_of_one_capture(fake: FakeCuda, stream: int) -
     timer.close()
     fake.exec_destroy(launched)
     fake.graph_destroy(graph)
-    fake.stream_destroy(other)
 
 
 def test_a_timer_that_began_outside_a_capture_does_not_end_in_one(
-    fake: FakeCuda, stream: int
+    fake: FakeCuda, stream: int, other: int
 ) -> None:
-    other = fake.stream_create()
     timer = gpuprof.Timer("cuda", stream)
     timer.record_start()
     fake.begin_capture(other)
@@ -400,16 +390,14 @@ def test_a_timer_that_began_outside_a_capture_does_not_end_in_one(
     assert fake.capture_status(other) == 1
     fake.graph_destroy(fake.end_capture(other))
     timer.close()
-    fake.stream_destroy(other)
 
 
-def test_a_probe_may_end_on_another_stream(fake: FakeCuda, stream: int) -> None:
-    other = fake.stream_create()
+def test_a_probe_may_end_on_another_stream(fake: FakeCuda, stream: int, other: int) -> None:
+    fake.work(stream, 1000 * US)  # all is queued before the first record is due
     probe = gpuprof.start_probe_timer_if(True, stream)
     fake.fork(stream, other)
     fake.work(other, 250 * US)
-    assert gpuprof.finish_probe_timer(probe, other) == pytest.approx(250, abs=10)
-    fake.stream_destroy(other)
+    assert gpuprof.finish_probe_timer(probe, other) == pytest.approx(250, abs=3)
 
 
 def test_probe_reads_microseconds(fake: FakeCuda, stream: int) -> None:

@@ -10,7 +10,6 @@ import gc
 import inspect
 import pickle
 import sys
-import threading
 import types
 import typing
 import weakref
@@ -21,6 +20,7 @@ import pytest
 
 import gpuprof
 from tests.support.processes import check_python
+from tests.support.threads import in_threads
 
 FORMS: list[Callable[..., Any]] = [
     gpuprof.timer("named", backend="cpu"),
@@ -292,14 +292,7 @@ def test_threads_may_call_it_together(form: Any) -> None:
         return x + 1
 
     results: list[int] = []
-    threads = [
-        threading.Thread(target=lambda i=i: results.extend(work(i) for _ in range(50)))
-        for i in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[lambda i=i: results.extend(work(i) for _ in range(50)) for i in range(4)])
     assert sorted(results) == sorted([i + 1 for i in range(4)] * 50)
 
 

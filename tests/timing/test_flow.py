@@ -14,18 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuprof
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    """Return a scope that measures the same whatever other tests have done to CUDA."""
-    return gpuprof.timer(name, backend="cpu", **options)
-
-
-def path_here() -> str:
-    """Return where a scope entered now would be, without its own name."""
-    with cpu() as sample:
-        pass
-    return sample.path
+from tests.support.scopes import cpu, path_here
 
 
 @pytest.fixture(autouse=True)
@@ -37,21 +26,6 @@ def ends_at_the_root() -> Iterator[None]:
 # Nesting
 
 
-def test_nested_names_join_into_a_path() -> None:
-    with cpu("a") as a, cpu("b") as b, cpu("c") as c:
-        pass
-    assert (a.path, b.path, c.path) == ("a", "a/b", "a/b/c")
-
-
-def test_siblings_share_their_parent() -> None:
-    with cpu("parent"):
-        with cpu("first") as first:
-            pass
-        with cpu("second") as second:
-            pass
-    assert (first.path, second.path) == ("parent/first", "parent/second")
-
-
 def test_one_scope_in_two_places_has_two_rows() -> None:
     scope = cpu("shared")
     for parent in ("left", "right", "left"):
@@ -59,30 +33,6 @@ def test_one_scope_in_two_places_has_two_rows() -> None:
             pass
     counts = {path: row.time.count for path, row in gpuprof.stats().items()}
     assert counts == {"left": 2, "left/shared": 2, "right": 1, "right/shared": 1}
-
-
-def test_a_recursive_scope_nests_in_itself() -> None:
-    scope = cpu("f")
-    samples = []
-
-    def recurse(depth: int) -> None:
-        with scope as sample:
-            if depth:
-                recurse(depth - 1)
-        samples.append(sample)
-
-    recurse(3)
-    assert [sample.path for sample in samples] == ["f/f/f/f", "f/f/f", "f/f", "f"]
-    times = [sample.host_ms for sample in samples]
-    assert times == sorted(times)
-
-
-def test_an_inner_sample_closes_while_the_outer_one_of_its_scope_is_open() -> None:
-    scope = cpu("twice")
-    with scope as outer:
-        with scope as inner:
-            pass
-        assert (outer.state, inner.state) == ("open", "done")
 
 
 def test_a_disabled_scope_adds_nothing_to_the_path() -> None:
@@ -104,70 +54,6 @@ def spanning(scope: gpuprof.Scope) -> Generator[gpuprof.Sample, None, None]:
     """Hold `scope` open between the first resume and the second."""
     with scope as sample:
         yield sample
-
-
-ORDERS = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_generators_of_one_scope_each_close_their_own_entry(order: tuple[int, ...]) -> None:
-    scope = cpu("one")
-    generators = [spanning(scope) for _ in order]
-    samples = [next(generator) for generator in generators]
-    closed: set[int] = set()
-    for index in order:
-        generators[index].close()
-        closed.add(index)
-        states = [sample.state for sample in samples]
-        assert states == ["done" if i in closed else "open" for i in range(3)]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_generators_of_different_scopes_each_close_their_own_entry(order: tuple[int, ...]) -> None:
-    generators = [spanning(cpu(name)) for name in "abc"]
-    samples = [next(generator) for generator in generators]
-    closed: set[int] = set()
-    for index in order:
-        assert next(generators[index], None) is None
-        closed.add(index)
-        states = [sample.state for sample in samples]
-        assert states == ["done" if i in closed else "open" for i in range(3)]
-
-
-@pytest.mark.parametrize("generator_first", [True, False])
-def test_a_with_block_and_a_suspended_generator_of_one_scope_stay_apart(
-    generator_first: bool,
-) -> None:
-    scope = cpu("one")
-    generator = spanning(scope)
-    suspended = next(generator) if generator_first else None
-    with scope as block:
-        suspended = suspended or next(generator)
-    assert (block.state, suspended.state) == ("done", "open")
-    generator.close()
-    assert suspended.state == "done"
-
-
-@pytest.mark.parametrize("generator_first", [True, False])
-def test_a_generator_may_end_inside_a_with_block_of_its_scope(generator_first: bool) -> None:
-    scope = cpu("one")
-    generator = spanning(scope)
-    suspended = next(generator) if generator_first else None
-    with scope as block:
-        suspended = suspended or next(generator)
-        generator.close()
-        assert (block.state, suspended.state) == ("open", "done")
-    assert block.state == "done"
-
-
-def test_a_scope_entered_while_a_generator_is_suspended_is_inside_it() -> None:
-    generator = spanning(cpu("outer"))
-    next(generator)
-    with cpu("inner") as inner:
-        generator.close()
-        with cpu("innermost") as innermost:
-            pass
-    assert (inner.path, innermost.path) == ("outer/inner", "outer/inner/innermost")
 
 
 def test_a_collected_generator_closes_its_entry() -> None:

@@ -24,8 +24,7 @@ def test_a_scope_dropped_while_open_leaves_the_path(fake: FakeCuda) -> None:
     assert sample.path == "after"
 
 
-def test_reading_a_scope_keeps_the_sample_that_it_waits_for(fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_reading_a_scope_keeps_the_sample_that_it_waits_for(fake: FakeCuda, stream: int) -> None:
     fake.configure("mode=manual")
     scope = gpuprof.timer("step", stream=stream)
     with scope:
@@ -39,7 +38,6 @@ def test_reading_a_scope_keeps_the_sample_that_it_waits_for(fake: FakeCuda) -> N
     fake.complete(stream)
     reader.join()
     assert values[0] == pytest.approx(5, abs=0.01) or values[0] == pytest.approx(1, abs=0.01)
-    fake.stream_destroy(stream)
 
 
 def test_a_default_stream_scope_survives_a_change_of_context_in_its_body(fake: FakeCuda) -> None:

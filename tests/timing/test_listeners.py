@@ -12,13 +12,10 @@ import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
+from tests.support.scopes import cpu
 
 MS = 1_000_000
 BATCH = 256
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    return gpuprof.timer(name, backend="cpu", **options)
 
 
 class Heard:

@@ -14,13 +14,10 @@ import pytest
 
 import gpuprof
 from tests.support.processes import check_cuda, check_python, run_python
-from tests.support.threads import PATIENCE_S, in_threads
+from tests.support.scopes import cpu
+from tests.support.threads import PATIENCE_S, beside, in_threads
 
 CAPACITY = 16384
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    return gpuprof.timer(name, backend="cpu", **options)
 
 
 def measure(name: str, count: int = 1) -> None:
@@ -262,26 +259,13 @@ def test_threads_share_a_listener_which_hears_each_sample_once() -> None:
 
 @pytest.mark.threads
 def test_listeners_come_and_go_while_others_time() -> None:
-    stop = threading.Event()
-
-    def time_on() -> None:
-        while not stop.is_set():
-            measure("busy", 50)
-
     def come_and_go() -> None:
         for _ in range(200):
             with gpuprof.on_sample(len):
                 measure("mine")
 
-    busy = [threading.Thread(target=time_on) for _ in range(2)]
-    for thread in busy:
-        thread.start()
-    try:
+    with beside(lambda: measure("busy", 50)):
         in_threads(*[come_and_go] * 4)
-    finally:
-        stop.set()
-        for thread in busy:
-            thread.join()
     heard: list[str] = []
     with gpuprof.on_sample(lambda samples: heard.extend(s.path for s in samples)):
         measure("last")

@@ -9,7 +9,6 @@ import math
 import os
 import pickle
 import re
-import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.stand_in_memory import KIB, TorchMemory, install_torch
+from tests.support.threads import in_threads
 
 
 @pytest.fixture
@@ -180,30 +180,20 @@ def test_threads_share_the_counters_of_a_device(torch: TorchMemory, stream: int)
 
     with gpuprof.timer("main", stream=stream, memory=True) as main:
         torch.use(100)
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        in_threads(work)
     assert use_of(main)[0] == 100
     assert use_of(samples["thread"])[0] == 20
 
 
 def test_scopes_of_many_threads_never_lose_a_peak(torch: TorchMemory, stream: int) -> None:
-    wrong: list[object] = []
-
     def work() -> None:
         for _ in range(50):
             with gpuprof.timer("thread", stream=stream, memory=True) as sample:
                 pass
-            if use_of(sample) != (0, 100, 0):
-                wrong.append(sample.memory)
+            assert use_of(sample) == (0, 100, 0)
 
     torch.allocate(100)
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert wrong == []
+    in_threads(*[work] * 4)
     assert row_of("thread").count == 200
 
 
@@ -389,9 +379,8 @@ def test_the_option_is_a_bool(wrong: object) -> None:
 
 
 def test_a_scope_that_verifies_its_stream_reads_memory_too(
-    torch: TorchMemory, fake: FakeCuda, stream: int
+    torch: TorchMemory, fake: FakeCuda, stream: int, other: int
 ) -> None:
-    other = fake.stream_create()
     scope = gpuprof.timer("step", stream=stream, verify_stream=True, memory=True)
     with scope as sample:
         fake.work(stream, 1000)
@@ -401,7 +390,6 @@ def test_a_scope_that_verifies_its_stream_reads_memory_too(
         fake.work(other, 9_000_000)
         torch.use(6)
     assert use_of(sample)[0] == 6
-    fake.stream_destroy(other)
 
 
 def test_the_last_sample_of_a_scope_has_its_memory(torch: TorchMemory, stream: int) -> None:

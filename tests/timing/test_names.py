@@ -8,14 +8,10 @@ import pytest
 
 import gpuprof
 from tests.support.ids import short
+from tests.support.scopes import cpu
 
 TEN_MEGABYTES = 10_000_000
 OUTPUT_BYTES = 4096
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    """Return a scope that measures the same whatever other tests have done to CUDA."""
-    return gpuprof.timer(name, backend="cpu", **options)
 
 
 def measured(name: str) -> gpuprof.Sample:
@@ -80,23 +76,6 @@ def test_huge_names_that_differ_only_at_the_end_stay_apart() -> None:
     long = "x" * TEN_MEGABYTES
     assert measured(long + "1").path != measured(long + "2").path
     assert len(gpuprof.stats()) == 2
-
-
-def test_a_slash_in_a_name_makes_no_parent() -> None:
-    with cpu("slash") as outer:
-        pass
-    flat = measured("slash/inner")
-    assert (flat.path, flat.names) == ("slash/inner", ("slash/inner",))
-    row = gpuprof.stats()["slash/inner"]
-    assert (row.names, row.name, row.parent, row.depth) == (
-        ("slash/inner",),
-        "slash/inner",
-        None,
-        0,
-    )
-    stats = gpuprof.stats()
-    assert stats.self_ms(stats["slash"]) == pytest.approx(outer.host_ms)
-    assert stats.share(row) is None
 
 
 def test_nesting_and_a_slash_in_a_name_are_rows_of_their_own() -> None:

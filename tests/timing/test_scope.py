@@ -17,11 +17,7 @@ import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.support.ids import short
 from tests.support.processes import check_python
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    """Return a scope that measures the same whatever other tests have done to CUDA."""
-    return gpuprof.timer(name, backend="cpu", **options)
+from tests.support.scopes import cpu
 
 
 def measured(name: str) -> gpuprof.Sample:

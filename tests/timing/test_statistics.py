@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import gpuprof
 from gpuprof import _core
 from tests.support.processes import check_python
+from tests.support.scopes import cpu
 
 EXACT = 4096
 WITHIN = 0.01
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    """Return a scope that measures the same whatever other tests have done to CUDA."""
-    return gpuprof.timer(name, backend="cpu", **options)
 
 
 def measure(name: str, amounts: list[int]) -> list[float]:

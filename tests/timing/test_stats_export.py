@@ -251,8 +251,7 @@ def test_bins_are_kept_where_they_are_asked_for() -> None:
     assert pickle.loads(pickle.dumps(stats))["binned"].host == host
 
 
-def test_gpu_and_host_times_have_bins_of_their_own(fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_gpu_and_host_times_have_bins_of_their_own(fake: FakeCuda, stream: int) -> None:
     with gpuprof.timer("on the GPU", stream=stream):
         fake.work(stream, 3_000_000)
     row = gpuprof.stats(bins=True)["on the GPU"]
@@ -261,7 +260,6 @@ def test_gpu_and_host_times_have_bins_of_their_own(fake: FakeCuda) -> None:
     ((place, count),) = row.gpu.bins
     assert count == 1
     assert math.ldexp(1 + place % 64 / 64, place // 64 - 30) == pytest.approx(3.0, rel=1 / 64)
-    fake.stream_destroy(stream)
 
 
 def test_bins_of_more_samples_than_are_kept_one_by_one() -> None:

@@ -7,7 +7,6 @@ import json
 import math
 import pickle
 import sys
-import types
 from contextlib import suppress
 from typing import Any
 
@@ -15,8 +14,8 @@ import pytest
 
 import gpuprof
 from gpuprof import Stats
-from gpuprof._frameworks.torch import note_reset, torch_memory
 from gpuprof.results import Row, Summary
+from tests.support.stand_in_memory import install_torch
 
 
 def summary(count: int, ms: float, first: float | None = None) -> Summary:
@@ -273,62 +272,35 @@ def test_a_snapshot_of_real_scopes_nests_and_counts() -> None:
     assert stats.created.endswith("+00:00")
 
 
-class FakeTorchCuda:
-    """As much of ``torch.cuda`` as is asked, with figures to set."""
-
-    def __init__(self, allocated: int, peak: int, initialised: bool = True) -> None:
-        self.allocated, self.peak, self.initialised = allocated, peak, initialised
-
-    def is_initialized(self) -> bool:
-        return self.initialised
-
-    def device_count(self) -> int:
-        return 1
-
-    def memory_allocated(self, _index: int) -> int:
-        if not self.initialised:
-            pytest.fail("asking would initialise CUDA")
-        return self.allocated
-
-    def max_memory_allocated(self, index: int) -> int:
-        return max(self.peak, self.memory_allocated(index))
-
-
-def install_torch(monkeypatch: pytest.MonkeyPatch, cuda: FakeTorchCuda) -> None:
-    torch = types.ModuleType("torch")
-    torch.cuda = cuda  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch", torch)
-
-
 def test_memory_is_torchs_peak_and_the_change_since_the_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cuda = FakeTorchCuda(allocated=1000, peak=5000)
-    install_torch(monkeypatch, cuda)
-    note_reset()
-    cuda.allocated = 1300
-    assert torch_memory() == [{"device": "cuda:0", "peak_bytes": 5000, "delta_bytes": 300}]
+    memory = install_torch(monkeypatch)
+    memory.allocate(1000)
+    memory.use(4000)
+    gpuprof.reset()
+    memory.allocate(300)
+    (used, *_) = gpuprof.stats().memory
+    assert used == {"device": "cuda:0", "peak_bytes": 5000, "delta_bytes": 300}
     monkeypatch.undo()
-    note_reset()
+    gpuprof.reset()
 
 
 def test_memory_never_initialises_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    install_torch(monkeypatch, FakeTorchCuda(1, 1, initialised=False))
-    note_reset()
-    assert torch_memory() == []
+    install_torch(monkeypatch).initialised = False
+    gpuprof.reset()
+    assert gpuprof.stats().memory == []
 
 
 def test_memory_of_a_torch_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = FakeTorchCuda(1, 1)
-    cuda.device_count = lambda: 1 // 0  # type: ignore[method-assign]
-    install_torch(monkeypatch, cuda)
-    note_reset()
-    assert torch_memory() == []
+    install_torch(monkeypatch).device_count = lambda: 1 // 0  # type: ignore[method-assign]
+    gpuprof.reset()
+    assert gpuprof.stats().memory == []
 
 
 def test_statistics_do_not_import_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert torch_memory() == []
+    assert gpuprof.stats().memory == []
     assert "torch" not in sys.modules
 
 

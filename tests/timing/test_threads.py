@@ -6,28 +6,16 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import gpuprof
 from tests.support.processes import check_python
+from tests.support.scopes import cpu, path_here
 from tests.support.threads import PATIENCE_S, in_threads
 
 THREADS = 100
 EXITS = 5
-
-
-def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
-    """Return a scope that measures the same whatever other tests have done to CUDA."""
-    return gpuprof.timer(name, backend="cpu", **options)
-
-
-def path_here() -> str:
-    """Return where a scope entered now would be, without its own name."""
-    with cpu() as sample:
-        pass
-    return sample.path
 
 
 @pytest.fixture(autouse=True)
@@ -297,50 +285,6 @@ for _ in range(8):
 for _ in range(8):
     entered.acquire()
 """
-
-
-def test_signal_handlers_and_the_collector_may_use_scopes_anywhere() -> None:
-    out = check_python(
-        """
-        import gc, gpuprof, signal
-
-        scope = gpuprof.timer("work", backend="cpu")
-        handled = 0
-
-        class Finalised:
-            def __init__(self):
-                self.me = self
-            def __del__(self):
-                with gpuprof.timer("finaliser", backend="cpu"), scope:
-                    pass
-
-        def handler(*_):
-            global handled
-            handled += 1
-            with scope, gpuprof.timer("handler", backend="cpu"):
-                gpuprof.stats()
-            # Again only now: a handler slower than its interval would never come to an end.
-            if handled < 50:
-                signal.setitimer(signal.ITIMER_REAL, 0.001)
-
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.001)
-        gc.set_threshold(1)
-        while handled < 50:
-            Finalised()
-            with scope as outer:
-                with scope as inner:
-                    pass
-            assert outer.state == inner.state == "done", (outer, inner)
-            assert outer.host_ms >= inner.host_ms
-        gc.set_threshold(700)
-        gc.collect()
-        with gpuprof.timer("after", backend="cpu") as after:
-            pass
-        print(after.path)
-        """
-    )
-    assert out.strip() == "after"
 
 
 @pytest.mark.parametrize("waits_in", ["cpu", "synchronize", "timer", "torch"])

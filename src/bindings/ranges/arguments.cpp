@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "bindings/python/call_arguments.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "bindings/python/objects.hpp"
-#include "bindings/ranges/array_payload.hpp"
 #include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
@@ -78,21 +80,34 @@ nvtx::Payload payload_of(const py::object& number) {
   return payload;
 }
 
+// The elements lie behind their number, which the tool reads first.
+nvtx::Payload array_payload(nvtx::Element element, std::uint64_t count, const std::string& data) {
+  auto array = std::make_shared<nvtx::ArrayPayload>();
+  array->element = element;
+  array->count = count;
+  array->bytes.resize(sizeof count + data.size());
+  std::memcpy(array->bytes.data(), &count, sizeof count);
+  std::memcpy(array->bytes.data() + sizeof count, data.data(), data.size());
+  nvtx::Payload payload;
+  payload.kind = nvtx::Payload::Kind::kArray;
+  payload.array = std::move(array);
+  return payload;
+}
+
 void read_payload(RangeArguments& into) {
-  if (const py::object number = as_number(into.payload)) {
-    into.payload = number;
-    into.attributes.payload = payload_of(number);
+  py::object found = into.payload;
+  if (!PyLong_Check(found.ptr()) && !PyFloat_Check(found.ptr())) {
+    found = py::handle(callback(Callback::kPayload))(found);
+  }
+  if (!py::isinstance<py::tuple>(found)) {
+    into.attributes.payload = payload_of(found);
+    into.payload = into.shown_payload = std::move(found);
     return;
   }
-  auto array = array_payload_of(into.payload);
-  if (!array) {
-    wrong_type("payload",
-               "an int, a float, an array of numbers in host memory, a list of them or None (a GPU "
-               "array is copied first: x.cpu().numpy(); other values go into args)",
-               into.payload);
-  }
-  into.attributes.payload.kind = nvtx::Payload::Kind::kArray;
-  into.attributes.payload.array = std::move(array);
+  const auto [element, count, data, shown] =
+      found.cast<std::tuple<int, std::uint64_t, std::string, py::object>>();
+  into.attributes.payload = array_payload(static_cast<nvtx::Element>(element), count, data);
+  into.shown_payload = shown;
 }
 
 py::object checked_args(const py::object& value) {
@@ -123,7 +138,8 @@ RangeArguments read_range_arguments(const char* function, PyObject* const* argum
     PyObject* object = given.at[place];
     return py::reinterpret_borrow<py::object>(object != nullptr ? object : Py_None);
   };
-  RangeArguments result{value(0), value(1), value(2), value(3), value(4), value(5), {}, {}};
+  RangeArguments result{value(0), value(1),   value(2), value(3), value(4),
+                        value(5), py::none(), {},       {}};
   if (!result.color.is_none()) result.attributes.argb = checked_color(result.color);
   if (!result.category.is_none())
     result.attributes.category = checked_text("category", result.category);

@@ -14,14 +14,15 @@
 namespace gpuprof::bindings {
 
 struct RangeArguments {
-  pybind11::object name;        // a str, None, or whatever else was given
-  pybind11::object color;       // None, a str or an int
-  pybind11::object category;    // None or a str
-  pybind11::object payload;     // None, an int, a float, or an array as it was given
-  pybind11::object domain;      // None or a str; '' is NVTX's own domain
-  pybind11::object args;        // None, or a dict of their own
-  nvtx::Attributes attributes;  // made of them
-  std::string domain_name;      // where `domain` is a str
+  pybind11::object name;           // a str, None, or whatever else was given
+  pybind11::object color;          // None, a str or an int
+  pybind11::object category;       // None or a str
+  pybind11::object payload;        // None, an int, a float, or an array as it was given
+  pybind11::object domain;         // None or a str; '' is NVTX's own domain
+  pybind11::object args;           // None, or a dict of their own
+  pybind11::object shown_payload;  // what traces show of the payload, or None
+  nvtx::Attributes attributes;     // made of them
+  std::string domain_name;         // where `domain` is a str
 };
 
 // Reads the arguments of a METH_FASTCALL | METH_KEYWORDS function called `function`.

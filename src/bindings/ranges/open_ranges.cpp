@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,10 +16,6 @@
 namespace gpuprof::bindings::open_ranges {
 namespace {
 
-constexpr std::uint32_t kNone = UINT32_MAX;
-constexpr std::uint32_t kFew = 64;          // entries are looked through one by one
-constexpr std::uint32_t kCountDepth = 256;  // entries, at the most, to tell a depth
-
 struct Entry {
   const void* owner;
   driver::HostNanoseconds begin;
@@ -30,106 +24,8 @@ struct Entry {
   const void* frame;
   bool frame_may_suspend;
   std::uint32_t pops = 0;  // of ranges below it in its domain that were closed before it
-  std::uint32_t below = kNone;
-  std::uint32_t above = kNone;
-  std::uint32_t older = kNone;  // the next older one of its key, where there is an index
 };
-
-// Entries of one owner are told apart by their frames where those may be suspended.
-struct Key {
-  const void* owner;
-  const void* frame;
-  bool operator==(const Key& other) const noexcept {
-    return owner == other.owner && frame == other.frame;
-  }
-};
-
-struct KeyHash {
-  std::size_t operator()(const Key& key) const noexcept {
-    const std::hash<const void*> hash;
-    return hash(key.owner) ^ (hash(key.frame) * 31);
-  }
-};
-
-Key key_of(const Entry& entry) noexcept {
-  return {entry.owner, entry.frame_may_suspend ? entry.frame : nullptr};
-}
-
-// The open entries of a thread, linked in the order of their opening, so that each can be taken out
-// at the same cost. Many are found by an index, which is made when it is first needed and goes when
-// all are closed.
-class Entries {
- public:
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  [[nodiscard]] std::uint32_t top() const noexcept { return top_; }
-  Entry& operator[](std::uint32_t place) noexcept { return entries_[place]; }
-  const Entry& operator[](std::uint32_t place) const noexcept { return entries_[place]; }
-
-  Entry& push(const Entry& entry) {
-    std::uint32_t place = free_;
-    if (place == kNone) {
-      place = static_cast<std::uint32_t>(entries_.size());
-      entries_.emplace_back();
-    } else {
-      free_ = entries_[place].below;
-    }
-    Entry& added = entries_[place] = entry;
-    added.below = std::exchange(top_, place);
-    if (added.below != kNone) entries_[added.below].above = place;
-    ++size_;
-    if (indexed_) add_to_index(place);
-    return added;
-  }
-
-  Entry take(std::uint32_t place) noexcept {
-    const Entry entry = entries_[place];
-    if (indexed_) take_from_index(place);
-    if (entry.below != kNone) entries_[entry.below].above = entry.above;
-    (entry.above != kNone ? entries_[entry.above].below : top_) = entry.below;
-    entries_[place].below = std::exchange(free_, place);
-    if (--size_ == 0) forget_index();
-    return entry;
-  }
-
-  // The newest one of this key; kNone without one.
-  std::uint32_t find(const Key& key) {
-    if (!indexed_) make_index();
-    const auto found = newest_.find(key);
-    return found != newest_.end() ? found->second : kNone;
-  }
-
- private:
-  void make_index() {
-    std::uint32_t oldest = top_;
-    while (entries_[oldest].below != kNone) oldest = entries_[oldest].below;
-    for (std::uint32_t i = oldest; i != kNone; i = entries_[i].above) add_to_index(i);
-    indexed_ = true;
-  }
-  void add_to_index(std::uint32_t place) {
-    Entry& entry = entries_[place];
-    const auto [newest, is_new] = newest_.try_emplace(key_of(entry), place);
-    entry.older = is_new ? kNone : std::exchange(newest->second, place);
-  }
-  void take_from_index(std::uint32_t place) noexcept {
-    const auto newest = newest_.find(key_of(entries_[place]));
-    std::uint32_t* link = &newest->second;
-    while (*link != place) link = &entries_[*link].older;
-    *link = entries_[place].older;
-    if (newest->second == kNone) newest_.erase(newest);
-  }
-  void forget_index() noexcept {
-    newest_.clear();
-    indexed_ = false;
-  }
-
-  std::vector<Entry> entries_;
-  std::uint32_t top_ = kNone;
-  std::uint32_t free_ = kNone;
-  std::size_t size_ = 0;
-  bool indexed_ = false;
-  std::unordered_map<Key, std::uint32_t, KeyHash> newest_;
-};
+using Entries = std::vector<Entry>;  // the newest last
 
 // What another thread closed, and this one has still to tell its tools.
 struct Late {
@@ -192,9 +88,7 @@ void drop_stacks_of_ended_threads() {
   all.erase(first_gone, all.end());
   for (Stack* stack : gone) {
     count -= stack->open.size();
-    for (std::uint32_t i = stack->open.top(); i != kNone; i = stack->open[i].below) {
-      Py_XDECREF(stack->open[i].torch);
-    }
+    for (const Entry& entry : stack->open) Py_XDECREF(entry.torch);
     for (const Late& late : stack->late) Py_XDECREF(late.torch);
     delete stack;
   }
@@ -225,50 +119,29 @@ void pop_closed(Stack& stack) {
   }
 }
 
-// Which of the owner's entries the current frame closes. kNone: none.
-std::uint32_t pick(Entries& open, const void* owner, bool several) {
+// Which of the owner's entries the current frame closes, counted from 1; 0: none.
+std::size_t pick(const Entries& open, const void* owner, bool several) {
   const FrameMark now = several ? current_frame() : FrameMark{};
-  if (open.size() > kFew) {
-    if (now.frame != nullptr) {
-      const std::uint32_t own_frames = open.find({owner, now.frame});
-      if (own_frames != kNone) return own_frames;
-    }
-    const std::uint32_t place = open.find({owner, nullptr});
-    if (place != kNone && is_plain(open[place], now)) return place;
-  }
-  const auto match = match_frame(
-      owner, several ? &now : nullptr, open.top(), kNone,
-      [&open](std::uint32_t place) -> const Entry& { return open[place]; },
-      [&open](std::uint32_t place) { return open[place].below; });
-  return match.closed != kNone ? match.closed : match.newest;
-}
-
-std::uint16_t clipped(std::size_t depth) {
-  return static_cast<std::uint16_t>(std::min<std::size_t>(depth, kUnknownDepth - 1));
-}
-
-std::uint16_t depth_of(const Entries& open, std::uint32_t place) noexcept {
-  std::size_t above = 0;
-  for (std::uint32_t i = open[place].above; i != kNone; i = open[i].above) {
-    if (++above > kCountDepth) return kUnknownDepth;
-  }
-  return clipped(open.size() - 1 - above);
+  const FrameMatch match = match_frame(open, owner, several ? &now : nullptr);
+  return match.closed != 0 ? match.closed : match.newest;
 }
 
 // Takes an entry out. Its pops are left for now where a range of its domain is open on top of it.
-Closed take_out(Stack& stack, std::uint32_t place, Late& late) {
-  const Entry& entry = stack.open[place];
-  const Closed closed{true, entry.above != kNone, depth_of(stack.open, place), 0, entry.begin};
-  late = {entry.domain, entry.domain != nullptr ? entry.pops + 1 : 0, entry.torch};
-  std::uint32_t over = entry.above;
-  while (over != kNone && stack.open[over].domain != entry.domain) over = stack.open[over].above;
-  if (over != kNone) stack.open[over].pops += std::exchange(late.pops, 0);
-  stack.open.take(place);
+Closed take_out(Stack& stack, std::size_t place, Late& late) {
+  const auto taken = stack.open.begin() + static_cast<std::ptrdiff_t>(place - 1);
+  const auto depth =
+      static_cast<std::uint16_t>(std::min<std::size_t>(place - 1, kUnknownDepth - 1));
+  const Closed closed{true, place != stack.open.size(), depth, 0, taken->begin};
+  late = {taken->domain, taken->domain != nullptr ? taken->pops + 1 : 0, taken->torch};
+  const auto over = std::find_if(taken + 1, stack.open.end(),
+                                 [&](const Entry& entry) { return entry.domain == taken->domain; });
+  if (over != stack.open.end()) over->pops += std::exchange(late.pops, 0);
+  stack.open.erase(taken);
   --count;
   return closed;
 }
 
-Closed close_on_this_thread(Stack& stack, std::uint32_t place) {
+Closed close_on_this_thread(Stack& stack, std::size_t place) {
   Late late{};
   const Closed closed = take_out(stack, place, late);
   pop_domain(late.domain, late.pops);
@@ -279,8 +152,8 @@ Closed close_on_this_thread(Stack& stack, std::uint32_t place) {
 Closed close_on_another_thread(const void* owner) {
   for (Stack* stack : range_stacks()) {
     if (stack == own_stack || has_ended(*stack)) continue;
-    const std::uint32_t place = pick(stack->open, owner, false);
-    if (place == kNone) continue;
+    const std::size_t place = pick(stack->open, owner, false);
+    if (place == 0) continue;
     stack->late.emplace_back();
     Closed closed = take_out(*stack, place, stack->late.back());
     closed.crossed = true;  // for that thread it is not over
@@ -306,41 +179,34 @@ void open(const void* owner, const NamedRange& shown, std::uint32_t told, FrameM
     name_this_thread();
   }
   PyObject* torch = (told & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
-  Entry& entry = stack.open.push(
+  stack.open.push_back(
       {owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame, frame.may_suspend});
   ++count;
   if (to_nvtx) shown.range.push();
-  if ((told & kTrace) != 0) entry.begin = driver::host_now();
+  if ((told & kTrace) != 0) stack.open.back().begin = driver::host_now();
 }
 
 Closed close(const void* owner, bool several, bool elsewhere) {
   Stack* stack = own_stack;
-  std::uint32_t place = kNone;
+  std::size_t place = 0;
   if (stack != nullptr) {
     if (!stack->late.empty()) pop_closed(*stack);
-    place = stack->open.top();
-    if (several || place == kNone || stack->open[place].owner != owner) {
-      place = pick(stack->open, owner, several);
-    }
+    place = pick(stack->open, owner, several);
   }
-  if (place == kNone) return elsewhere ? close_on_another_thread(owner) : Closed{};
+  if (place == 0) return elsewhere ? close_on_another_thread(owner) : Closed{};
   return close_on_this_thread(*stack, place);
 }
 
 bool is_pushed(const void* owner) noexcept {
   if (own_stack == nullptr) return false;
-  const Entries& open = own_stack->open;
-  for (std::uint32_t i = open.top(); i != kNone; i = open[i].below) {
-    if (open[i].owner == owner && open[i].domain != nullptr) return true;
-  }
-  return false;
+  return std::any_of(own_stack->open.begin(), own_stack->open.end(), [owner](const Entry& entry) {
+    return entry.owner == owner && entry.domain != nullptr;
+  });
 }
 
 void abandon(const void* owner) {
   for (Stack* stack : range_stacks()) {
-    for (;;) {
-      const std::uint32_t place = pick(stack->open, owner, false);
-      if (place == kNone) break;
+    while (const std::size_t place = pick(stack->open, owner, false)) {
       stack->late.emplace_back();
       take_out(*stack, place, stack->late.back());
     }

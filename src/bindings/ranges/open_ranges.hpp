@@ -10,12 +10,66 @@
 // All functions need the interpreter lock, and run Python code where torch's profiler records.
 #pragma once
 
+#include <Python.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "bindings/ranges/frame_match.hpp"
 #include "driver/host_clock.hpp"
 #include "nvtx/range.hpp"
+
+// Which entry of a stack the current Python frame closes, where one object has several open.
+//
+// A frame is known by its address, which is compared, never followed. That of a plain function may
+// come back with another's call; that of a generator or coroutine is its own for as long as it
+// lives.
+namespace gpuprof::bindings {
+
+struct FrameMark {
+  const void* frame = nullptr;
+  bool may_suspend = false;  // a generator or a coroutine: it can be left and come back
+};
+
+inline FrameMark current_frame() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return {};
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+  const bool may_suspend = (code->co_flags & kSuspends) != 0;
+  Py_DECREF(code);
+  return {frame, may_suspend};
+}
+
+// Places in a stack, counted from 1; 0 is none.
+struct FrameMatch {
+  std::size_t closed;  // the entry that `now` opened; else the newest, passing over suspended ones
+  std::size_t newest;  // of the owner
+};
+
+// Looks through the owner's entries, newest first. Where `now` is null, the newest is the one to
+// close.
+//
+// A frame may not close an entry of which nothing says that it opened it where one of the two can
+// be suspended: a generator closes what it opened itself, and nobody else does that for it while it
+// is suspended. The address of a plain function's frame says nothing: the function may have
+// returned, and its address be another's.
+template <typename Entry>
+FrameMatch match_frame(const std::vector<Entry>& stack, const void* owner, const FrameMark* now) {
+  FrameMatch match{0, 0};
+  for (std::size_t place = stack.size(); place != 0; --place) {
+    const Entry& entry = stack[place - 1];
+    if (entry.owner != owner) continue;
+    if (match.newest == 0) match.newest = place;
+    if (now == nullptr) return {place, place};
+    if (entry.frame_may_suspend && entry.frame == now->frame) return {place, match.newest};
+    const bool is_plain = entry.frame == nullptr || !(entry.frame_may_suspend || now->may_suspend);
+    if (match.closed == 0 && is_plain) match.closed = place;
+  }
+  return match;
+}
+
+}  // namespace gpuprof::bindings
 
 namespace gpuprof::bindings::open_ranges {
 

@@ -1,15 +1,14 @@
 #include "bindings/ranges/range_attributes.hpp"
 
 #include <array>
-#include <unordered_map>
 #include <utility>
 
 #include "bindings/python/objects.hpp"
-#include "bindings/ranges/array_payload.hpp"
 #include "bindings/ranges/json_args.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "driver/error.hpp"
 #include "nvtx/attributes.hpp"
+#include "ranges/started.hpp"
 #include "trace/label.hpp"
 #include "trace/recorder.hpp"
 
@@ -27,12 +26,6 @@ nvtx::Domain& domain_of(const RangeArguments& arguments) {
   return nvtx::domain_named(arguments.domain_name);
 }
 
-// What traces show of the payload.
-py::object shown_payload(const RangeArguments& arguments) {
-  const nvtx::Payload& payload = arguments.attributes.payload;
-  return payload.array ? shown_array(*payload.array) : arguments.payload;
-}
-
 bool is_label(const std::string& text) {
   return nvtx::valid_label({text.c_str(), text.size() + 1});
 }
@@ -40,7 +33,7 @@ bool is_label(const std::string& text) {
 }  // namespace
 
 RangeAttributes::RangeAttributes(const RangeArguments& arguments)
-    : payload_(shown_payload(arguments)),
+    : payload_(arguments.shown_payload),
       args_(arguments.args),
       category_(arguments.attributes.category) {
   const std::string text = utf8(arguments.name.ptr());
@@ -125,22 +118,11 @@ open_ranges::NamedRange shown(OwnRange which) {
 namespace gpuprof::bindings::started_ranges {
 namespace {
 
-struct Started {
-  std::shared_ptr<RangeAttributes> attributes;
-  bool in_nvtx = false;
-  std::uint64_t nvtx_number = 0;
-  driver::HostNanoseconds begin = 0;  // 0: no trace recorded then
-  std::uint32_t tid = 0;
-};
-
-using Ranges = std::unordered_map<std::uint64_t, Started>;
-
-Ranges& ranges() {
-  static Ranges& storage = *new Ranges;
+ranges::StartedRanges<RangeAttributes>& all() {
+  static auto& storage = *new ranges::StartedRanges<RangeAttributes>;
   return storage;
 }
-
-std::uint64_t last_number = 0;
+const bool started_ranges_fork_hook = (all(), true);  // a child may not make it
 
 }  // namespace
 
@@ -148,42 +130,12 @@ std::uint64_t start(const std::shared_ptr<RangeAttributes>& attributes) {
   const bool to_nvtx = listens(kNvtx);
   const bool to_trace = listens(kTrace) && trace_records();
   if (!to_nvtx && !to_trace) return 0;
-  if (ranges().size() >= kMaxStarted) {
-    driver::warn_once(driver::Warning::kForeignRange,
-                      "gpuprof: " + std::to_string(kMaxStarted) +
-                          " ranges are started and not ended; no more are started until some end");
-    return 0;
-  }
-  Started& range = ranges()[last_number + 1];
-  ++last_number;
-  range.attributes = attributes;
-  if (to_nvtx) {
-    range.nvtx_number = attributes->range().start();
-    range.in_nvtx = true;
-  }
-  if (to_trace) {
-    name_this_thread();
-    range.tid = trace::thread_id();
-    range.begin = driver::host_now();
-  }
-  return last_number;
+  if (to_trace) name_this_thread();
+  return all().start(attributes, to_nvtx, to_trace);
 }
 
-bool end(std::uint64_t number) {
-  const auto found = ranges().find(number);
-  if (found == ranges().end()) return false;
-  const Started range = std::move(found->second);
-  ranges().erase(found);
-  const bool traced = range.begin != 0 && listens(kTrace) && trace_records();
-  const driver::HostNanoseconds now = traced ? driver::host_now() : 0;
-  if (range.in_nvtx) nvtx::end(range.attributes->range().domain(), range.nvtx_number);
-  if (traced) range.attributes->trace(trace::Kind::kAsync, range.begin, now, 0, range.tid);
-  return true;
-}
+bool end(std::uint64_t number) { return all().end(number, listens(kTrace) && trace_records()); }
 
-bool is_in_nvtx(std::uint64_t number) noexcept {
-  const auto found = ranges().find(number);
-  return found != ranges().end() && found->second.in_nvtx;
-}
+bool is_in_nvtx(std::uint64_t number) { return all().is_in_nvtx(number); }
 
 }  // namespace gpuprof::bindings::started_ranges

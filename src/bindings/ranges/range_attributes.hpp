@@ -37,6 +37,8 @@ class RangeAttributes {
   // Of a valid one:
   [[nodiscard]] open_ranges::NamedRange shown() noexcept { return {*range_, name_.ptr()}; }
   [[nodiscard]] nvtx::Range& range() noexcept { return *range_; }
+  std::uint64_t start() { return range_->start(); }
+  void end(std::uint64_t number) noexcept { nvtx::end(range_->domain(), number); }
 
   // Gives an event of this name to the traces that record; begin == end for an instant. May run
   // Python code once, for the repr of arguments.
@@ -86,21 +88,17 @@ void inside_own_range(OwnRange which, Work&& work) {
 
 }  // namespace gpuprof::bindings
 
-// Ranges that are started and ended, on any threads and in any order, each known by a number.
-//
-// At most kMaxStarted are open at once. What is open at exit is left as it is.
+// Ranges that are started and ended; see ranges/started.hpp.
 namespace gpuprof::bindings::started_ranges {
 
-inline constexpr std::size_t kMaxStarted = 65'536;
-
-// Starts a range of valid attributes. Its number, or 0 where nobody listens and, with one
-// warning, where there are too many.
+// Starts a range of valid attributes. Its number, or 0 where nobody listens and where there are too
+// many.
 std::uint64_t start(const std::shared_ptr<RangeAttributes>& attributes);
 
-// Ends it. False if no range of that number is open; 0 never is.
+// Ends it. False if no range of that number is open.
 bool end(std::uint64_t number);
 
 // Whether NVTX has it.
-[[nodiscard]] bool is_in_nvtx(std::uint64_t number) noexcept;
+[[nodiscard]] bool is_in_nvtx(std::uint64_t number);
 
 }  // namespace gpuprof::bindings::started_ranges

@@ -23,6 +23,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 
 namespace {
 
@@ -170,15 +171,10 @@ void bind_timing_device(py::module_& module) {
         const auto devices = initialising(driver::devices);
         py::list result;
         for (const auto& device : devices) {
-          py::dict entry;
-          entry["index"] = device.index;
-          entry["name"] = from_utf8(device.name);
-          entry["uuid"] = device.uuid;
-          entry["total_memory"] = device.total_memory;
-          entry["cc"] = py::make_tuple(device.major, device.minor);
-          entry["sms"] = device.multiprocessors;
-          entry["l2_bytes"] = device.l2_bytes;
-          result.append(entry);
+          result.append(py::dict("index"_a = device.index, "name"_a = from_utf8(device.name),
+                                 "uuid"_a = device.uuid, "total_memory"_a = device.total_memory,
+                                 "cc"_a = py::make_tuple(device.major, device.minor),
+                                 "sms"_a = device.multiprocessors, "l2_bytes"_a = device.l2_bytes));
         }
         return result;
       },
@@ -187,13 +183,9 @@ void bind_timing_device(py::module_& module) {
       "calibrate",
       [](int device) {
         const auto result = without_gil([&] { return timing::device::calibrate(device); });
-        py::dict dict;
-        dict["device"] = result.device;
-        dict["tick_ns"] = result.tick_ns;
-        dict["idle_ns"] = result.idle_ns;
-        dict["queued_ns"] = result.queued_ns;
-        dict["pairs"] = result.pairs;
-        return dict;
+        return py::dict("device"_a = result.device, "tick_ns"_a = result.tick_ns,
+                        "idle_ns"_a = result.idle_ns, "queued_ns"_a = result.queued_ns,
+                        "pairs"_a = result.pairs);
       },
       py::arg("device"), "What an empty interval reads on a device, as a dict. Waits.");
   module.def(

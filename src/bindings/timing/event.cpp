@@ -1,8 +1,10 @@
 // The single event below gpuprof.compat.Event: CUDA's, or a moment of the host's clock.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bindings/bind.hpp"
@@ -34,6 +36,9 @@ bool uses_cuda() {
 // GPU stays one, so that a forked child is told.
 class PyEvent {
  public:
+  explicit PyEvent(bool external)
+      : external_(external), event_(std::make_shared<timing::SingleEvent>(external)) {}
+
   void record(py::handle stream) {
     if (!event_->recorded() && !uses_cuda()) {
       recorded_at_ = timing::host_now();
@@ -41,10 +46,10 @@ class PyEvent {
     }
     const CurrentStream on = stream_of(stream);
     // What other threads may be using meanwhile stays as it is.
-    auto event = event_->recorded() ? event_ : std::make_shared<timing::SingleEvent>();
+    auto event = event_->recorded() ? event_ : std::make_shared<timing::SingleEvent>(external_);
     queue_with_gil_policy({on.handle, on.ordinal, nullptr, /*no_mark=*/true}, 1, [&] {
       if (event->record(on.handle, on.ordinal)) return;
-      event = std::make_shared<timing::SingleEvent>();
+      event = std::make_shared<timing::SingleEvent>(external_);
       event->record(on.handle, on.ordinal);
     });
     event_ = std::move(event);
@@ -81,9 +86,8 @@ class PyEvent {
     return event_->elapsed_ms(*end.event_);
   }
 
-  [[nodiscard]] std::uintptr_t handle() const noexcept {
-    return recorded_at_ != 0 ? 0 : event_->handle();
-  }
+  [[nodiscard]] std::uintptr_t handle() const noexcept { return event_->handle(); }
+  [[nodiscard]] std::optional<int> device() const noexcept { return event_->ordinal(); }
 
   [[nodiscard]] const char* clock() const noexcept {
     if (recorded_at_ != 0) return "cpu";
@@ -91,8 +95,9 @@ class PyEvent {
   }
 
  private:
+  bool external_;
   // Replaced with the interpreter lock; a call that lets that go uses the one that was there.
-  std::shared_ptr<timing::SingleEvent> event_ = std::make_shared<timing::SingleEvent>();
+  std::shared_ptr<timing::SingleEvent> event_;
   timing::HostNanoseconds recorded_at_ = 0;  // on the host's clock; 0: not there
 };
 
@@ -100,7 +105,7 @@ class PyEvent {
 
 void bind_timing_event(py::module_& module) {
   py::class_<PyEvent>(module, "_Event", "One event, recorded and read by hand.")
-      .def(py::init<>())
+      .def(py::init<bool>(), py::arg("external"))
       .def("record", &PyEvent::record, py::arg("stream") = py::none(),
            "Record it on a stream; None is the framework's current one.")
       .def("query", &PyEvent::query, "Whether it is reached, or was never recorded.")
@@ -110,6 +115,7 @@ void bind_timing_event(py::module_& module) {
       .def("elapsed_ms", &PyEvent::elapsed_ms, py::arg("end"),
            "Milliseconds from this event to another; both must be reached.")
       .def_property_readonly("handle", &PyEvent::handle, "The CUDA event; 0 where there is none.")
+      .def_property_readonly("device", &PyEvent::device, "The number of its device, or None.")
       .def_property_readonly("clock", &PyEvent::clock,
                              "What was recorded: 'cuda', 'cpu' or nothing yet.");
 }

@@ -7,7 +7,6 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/switches.hpp"
-#include "bindings/ranges/frame_match.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "bindings/timing/listeners.hpp"
@@ -39,17 +38,9 @@ ClockChoice choice_of(const py::object& backend) {
   return name == "cpu" ? ClockChoice::kCpu : ClockChoice::kAuto;
 }
 
-// Which of the owner's entries in a stack the current frame closes, counted from 1; 0 is none.
-FrameMatch<std::size_t> match_entry(const std::vector<NestingEntry>& entries, const void* owner,
-                                    const FrameMark* now) {
-  return match_frame(
-      owner, now, entries.size(), std::size_t{0},
-      [&entries](std::size_t place) -> const NestingEntry& { return entries[place - 1]; },
-      [](std::size_t place) { return place - 1; });
-}
-
+// Counted from 1; 0 is none.
 std::size_t newest_entry(const std::vector<NestingEntry>& entries, const void* owner) {
-  return match_entry(entries, owner, nullptr).newest;
+  return match_frame(entries, owner, nullptr).newest;
 }
 
 }  // namespace
@@ -70,7 +61,7 @@ Scope::Scope(ScopeOptions options)
 
 Scope::~Scope() {
   while (!open_in_.empty()) {
-    ScopeStack& stack = open_in_.newest();
+    ScopeStack& stack = *open_in_.back();
     const SampleRef sample = take_entry({&stack, newest_entry(stack.entries(), this) - 1});
     if (sample && open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
@@ -123,14 +114,14 @@ void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
     entry.frame = frame.frame;
     entry.frame_may_suspend = frame.may_suspend;
   }
-  entry.place = open_in_.add(stack);
+  open_in_.push_back(&stack);
   stack.open(entry);
 }
 
 SampleRef Scope::take_entry(const Place& place) {
-  const NestingEntry& entry = place.stack->entries()[place.index];
-  SampleRef sample(entry.sample);
-  open_in_.remove(entry.place);
+  SampleRef sample(place.stack->entries()[place.index].sample);
+  const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.stack);
+  open_in_.erase(std::next(newest).base());
   place.stack->close(place.index);  // last: letting the context go may run Python code
   return sample;
 }
@@ -308,14 +299,14 @@ Scope::Place Scope::find_open() const {
     return {&stack, entries.size() - 1};
   }
   const FrameMark now = current_frame();
-  const auto match = match_entry(entries, this, &now);
+  const FrameMatch match = match_frame(entries, this, &now);
   if (match.closed != 0) return {&stack, match.closed - 1};
   if (unmeasured_ > 0) return {nullptr, 0};
   if (match.newest != 0) return {&stack, match.newest - 1};
   driver::warn_once(driver::Warning::kForeignExit,
                     "gpuprof: a timer scope was left on another thread or task than it was entered "
                     "on; its newest entry was closed");
-  ScopeStack& other = open_in_.newest();
+  ScopeStack& other = *open_in_.back();
   return {&other, newest_entry(other.entries(), this) - 1};
 }
 

@@ -112,8 +112,8 @@ class Scope {
   pybind11::object synchronize_;
   std::uintptr_t stream_ = 0;
   timing::PathCache path_;
-  OpenScopeStacks open_in_;
-  std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
+  std::vector<ScopeStack*> open_in_;  // for each entry, oldest first
+  std::size_t unmeasured_ = 0;        // open entries without a place, because timing was off
   timing::SampleRef last_;
   std::vector<Held> held_;
   std::unique_ptr<RangeAttributes> attributes_;  // made when somebody listens

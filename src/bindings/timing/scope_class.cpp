@@ -26,6 +26,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 using timing::SampleRef;
 
 namespace {
@@ -244,16 +245,11 @@ py::object last_sample(const Scope& scope) {
 
 py::dict options_of(const Scope& scope) {
   const ScopeOptions& options = scope.options();
-  py::dict result;
-  result["stream"] = options.stream;
-  result["backend"] = options.backend;
-  result["enabled"] = options.enabled;
-  result["verify_stream"] = options.verify_stream;
-  result["in_capture"] = options.record_in_capture ? "record" : "auto";
-  result["memory"] = options.memory;
-  result["flops"] = options.flops;
-  result["nbytes"] = options.nbytes;
-  return result;
+  return py::dict("stream"_a = options.stream, "backend"_a = options.backend,
+                  "enabled"_a = options.enabled, "verify_stream"_a = options.verify_stream,
+                  "in_capture"_a = options.record_in_capture ? "record" : "auto",
+                  "memory"_a = options.memory, "flops"_a = options.flops,
+                  "nbytes"_a = options.nbytes);
 }
 
 void bind_switches(py::module_& module) {

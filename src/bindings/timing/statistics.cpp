@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
-#include "bindings/graphs/capture.hpp"
 #include "bindings/graphs/launch.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
@@ -23,6 +22,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 using timing::Summary;
 
 namespace {
@@ -50,16 +50,10 @@ void flush_and_call_listeners() {
 
 py::object summary_dict(const Summary& summary, bool bins) {
   if (summary.count == 0) return py::none();
-  py::dict result;
-  result["count"] = summary.count;
-  result["total_ms"] = summary.total;
-  result["mean_ms"] = summary.mean;
-  result["min_ms"] = summary.min;
-  result["p50_ms"] = summary.p50;
-  result["p90_ms"] = summary.p90;
-  result["p99_ms"] = summary.p99;
-  result["max_ms"] = summary.max;
-  result["first_ms"] = summary.first;
+  py::dict result("count"_a = summary.count, "total_ms"_a = summary.total,
+                  "mean_ms"_a = summary.mean, "min_ms"_a = summary.min, "p50_ms"_a = summary.p50,
+                  "p90_ms"_a = summary.p90, "p99_ms"_a = summary.p99, "max_ms"_a = summary.max,
+                  "first_ms"_a = summary.first);
   if (bins) {
     py::list counts;
     for (const auto& [bin, count] : summary.bins) counts.append(py::make_tuple(bin, count));
@@ -77,19 +71,12 @@ PendingByPath pending_by_path() {
 }
 
 py::dict row_dict(const timing::Row& row, std::uint64_t pending, bool bins) {
-  py::dict result;
-  result["path"] = path_text(*row.path);
-  result["names"] = path_names(*row.path);
-  result["clock"] = timing::clock_name(row.clock);
-  result["dropped"] = row.dropped;
-  result["pending"] = pending;
-  result["failed"] = row.failed;
-  result["skipped"] = row.skipped;
-  result["gpu"] = row.has_device ? summary_dict(row.device, bins) : py::none();
-  result["host"] = summary_dict(row.host, bins);
-  result["work"] = work_dict(row.work);
-  result["memory"] = memory_dict(row.memory);
-  return result;
+  return py::dict("path"_a = path_text(*row.path), "names"_a = path_names(*row.path),
+                  "clock"_a = timing::clock_name(row.clock), "dropped"_a = row.dropped,
+                  "pending"_a = pending, "failed"_a = row.failed, "skipped"_a = row.skipped,
+                  "gpu"_a = row.has_device ? summary_dict(row.device, bins) : py::none(),
+                  "host"_a = summary_dict(row.host, bins), "work"_a = work_dict(row.work),
+                  "memory"_a = memory_dict(row.memory));
 }
 
 py::dict snapshot(bool wait, bool bins) {
@@ -116,10 +103,7 @@ py::dict snapshot(bool wait, bool bins) {
   for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
     rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count, bins));
   }
-  py::dict result;
-  result["rows"] = rows;
-  result["dropped"] = dropped;
-  return result;
+  return py::dict("rows"_a = rows, "dropped"_a = dropped);
 }
 
 struct OpenScope {

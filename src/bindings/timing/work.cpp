@@ -13,6 +13,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 using timing::MemoryNote;
 using timing::MemoryUse;
 using timing::Sample;
@@ -177,26 +178,16 @@ void restore_details(Sample& sample, const py::tuple& state) {
 
 py::object work_dict(const timing::WorkSums& sums) {
   if (sums.count == 0) return py::none();
-  py::dict result;
-  result["count"] = sums.count;
-  result["flops_count"] = sums.flops_count;
-  result["flops"] = sums.flops;
-  result["flops_ms"] = sums.flops_ms;
-  result["bytes_count"] = sums.bytes_count;
-  result["nbytes"] = sums.nbytes;
-  result["bytes_ms"] = sums.bytes_ms;
-  return std::move(result);
+  return py::dict("count"_a = sums.count, "flops_count"_a = sums.flops_count,
+                  "flops"_a = sums.flops, "flops_ms"_a = sums.flops_ms,
+                  "bytes_count"_a = sums.bytes_count, "nbytes"_a = sums.nbytes,
+                  "bytes_ms"_a = sums.bytes_ms);
 }
 
 py::object memory_dict(const timing::MemorySums& sums) {
   if (!sums.asked()) return py::none();
-  py::dict result;
-  result["count"] = sums.count;
-  result["peak"] = sums.peak;
-  result["absolute"] = sums.absolute;
-  result["change"] = sums.change;
-  result["note"] = static_cast<int>(sums.note);
-  return std::move(result);
+  return py::dict("count"_a = sums.count, "peak"_a = sums.peak, "absolute"_a = sums.absolute,
+                  "change"_a = sums.change, "note"_a = static_cast<int>(sums.note));
 }
 
 // The work of one entry is on the sample before the clock starts, the allocators are read outside

@@ -71,17 +71,6 @@ TEST(ManyNames, AreBoundedInNumberAndLength) {
   EXPECT_EQ(names.intern("b"), 1U);
 }
 
-TEST(BoundedRows, ComeBackInOrderUpToTheLimit) {
-  for (const std::size_t limit : {0U, 1U, 16'384U, 40'000U}) {
-    Rows<int> rows(limit);
-    for (int i = 0; i < 50'000; ++i) EXPECT_EQ(rows.push(i), static_cast<std::size_t>(i) < limit);
-    int next = 0;
-    rows.for_each([&](int row) { EXPECT_EQ(row, next++); });
-    EXPECT_EQ(static_cast<std::size_t>(next), limit);
-    EXPECT_EQ(rows.size(), limit);
-  }
-}
-
 class Kernel {
  public:
   explicit Kernel(std::uint64_t begin, std::uint64_t end, const char* symbol = "kernel") {
@@ -134,25 +123,6 @@ TEST(Collections, TimesThatCannotBeAreCountedApart) {
   const Kernel late(kEpoch + day, kEpoch + day + 1);
   collection.add(late.at(), late.end(), static_cast<std::int64_t>(day));
   EXPECT_EQ(collection.counts().activities, 1U);
-}
-
-TEST(Collections, TotalsHoldWhatRowsDoNot) {
-  Collection collection(1, no_launches(), pair_of(kEpoch, 0));
-  for (int i = 0; i < 3; ++i) {
-    const Kernel kernel(kEpoch, kEpoch + 7);
-    collection.add(kernel.at(), kernel.end(), 0);
-  }
-  EXPECT_EQ(collection.activities().size(), 1U);
-  EXPECT_EQ(collection.counts().dropped, 2U);
-  int seen = 0;
-  collection.for_each_total([&](Kind kind, std::uint32_t name, const Total& total) {
-    ++seen;
-    EXPECT_EQ(kind, Kind::kKernel);
-    EXPECT_EQ(collection.names()[name], "kernel");
-    EXPECT_EQ(total.count, 3U);
-    EXPECT_EQ(total.units, 21U);
-  });
-  EXPECT_EQ(seen, 1);
 }
 
 }  // namespace

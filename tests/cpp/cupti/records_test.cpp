@@ -29,33 +29,6 @@ class Bytes {
   std::vector<std::uint8_t> bytes_;
 };
 
-// The offsets of CUDA's headers, written down a second time.
-TEST(Records, AKernelsFieldsAreWhereCudasHeadersHaveThem) {
-  const char* symbol = "kernel";
-  const Bytes record = Bytes(kKernelRecord, 160)
-                           .put<std::uint64_t>(16, 100)
-                           .put<std::uint64_t>(24, 200)
-                           .put<std::uint32_t>(40, 1)
-                           .put<std::uint32_t>(44, 2)
-                           .put<std::uint32_t>(48, 3)
-                           .put<std::uint32_t>(92, 4)
-                           .put(104, symbol)
-                           .put<std::uint64_t>(144, 5)
-                           .put<std::uint32_t>(156, 6);
-  const Activity read = activity_of(record.at());
-  EXPECT_EQ(read.kind, Kind::kKernel);
-  EXPECT_EQ(read.begin, 100U);
-  EXPECT_EQ(read.end, 200U);
-  EXPECT_EQ(read.device, 1U);
-  EXPECT_EQ(read.context, 2U);
-  EXPECT_EQ(read.stream, 3U);
-  EXPECT_EQ(read.correlation, 4U);
-  EXPECT_EQ(read.node_id, 5U);
-  EXPECT_EQ(read.graph_id, 6U);
-  EXPECT_EQ(read.bytes, 0U);
-  EXPECT_EQ(kernel_symbol(record.at()), symbol);
-}
-
 TEST(Records, CopiesAndMemsetsHaveTheirsElsewhere) {
   const Bytes copy = Bytes(kMemcpyRecord, 76)
                          .put<std::uint64_t>(8, 64)
@@ -89,22 +62,6 @@ TEST(Records, SoManyBytesAreReadOfEachKind) {
   EXPECT_EQ(bytes_read_of(kDriverRecord), 40U);
   EXPECT_EQ(bytes_read_of(kRuntimeRecord), 40U);
   for (const int kind : {0, 3, 6, 11, 51, 100, -1}) EXPECT_EQ(bytes_read_of(kind), 0U) << kind;
-}
-
-TEST(Records, ALaunchHasItsThreadAndFunction) {
-  const Bytes record = Bytes(kRuntimeRecord, 40)
-                           .put<std::uint32_t>(4, 211)
-                           .put<std::uint64_t>(8, 10)
-                           .put<std::uint64_t>(16, 20)
-                           .put<std::uint32_t>(28, 30)
-                           .put<std::uint32_t>(32, 40);
-  std::uint32_t id = 0;
-  const Launch read = launch_of(record.at(), id);
-  EXPECT_EQ(id, 211U);
-  EXPECT_EQ(read.begin, 10U);
-  EXPECT_EQ(read.end, 20U);
-  EXPECT_EQ(read.thread_id, 30U);
-  EXPECT_EQ(read.correlation, 40U);
 }
 
 TEST(Records, ANumberStandsForOneNameOfACopy) {

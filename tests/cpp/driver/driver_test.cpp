@@ -82,16 +82,6 @@ TEST(LibraryChoice, AnEmptyOverrideIsNone) {
   });
 }
 
-TEST(LibraryChoice, IsTheOverrideAlone) {
-  in_own_process([] {
-    const File file(0644);
-    use_driver(file.path());
-    EXPECT_EQ(driver::library_choice().override_path, file.path());
-    EXPECT_EQ(driver::library_choice().candidates, std::vector<std::string>{file.path()});
-    EXPECT_FALSE(driver::warnings_pending());
-  });
-}
-
 TEST(LibraryChoice, IsMadeOnce) {
   in_own_process([] {
     const File file(0644);
@@ -99,32 +89,6 @@ TEST(LibraryChoice, IsMadeOnce) {
     driver::library_choice();
     use_driver("/elsewhere.so");
     EXPECT_EQ(driver::library_choice().override_path, file.path());
-  });
-}
-
-TEST(LibraryChoice, RefusesARelativePath) {
-  in_own_process([] { expect_refused("libfakecuda.so", "not an absolute path"); });
-}
-
-TEST(LibraryChoice, RefusesAMissingFile) {
-  in_own_process([] { expect_refused("/no/such/driver.so", "no such file"); });
-}
-
-TEST(LibraryChoice, RefusesAFolder) {
-  in_own_process([] { expect_refused("/tmp", "not a regular file"); });
-}
-
-TEST(LibraryChoice, RefusesWhatTheGroupCanWrite) {
-  in_own_process([] {
-    const File file(0664);
-    expect_refused(file.path(), "others than its owner");
-  });
-}
-
-TEST(LibraryChoice, RefusesWhatEverybodyCanWrite) {
-  in_own_process([] {
-    const File file(0646);
-    expect_refused(file.path(), "others than its owner");
   });
 }
 
@@ -157,66 +121,6 @@ TEST(Loading, SaysWhatWasTriedAndWhatTheLoaderSaid) {
   });
 }
 
-TEST(Loading, AFailureStaysTheSame) {
-  in_own_process([] {
-    const File file(0644);
-    use_driver(file.path());
-    const std::string first = error_of_ready().what();
-    EXPECT_EQ(first, error_of_ready().what());
-    EXPECT_EQ(first, error_from([] { driver::loaded(); }).what());
-  });
-}
-
-TEST(Loading, RefusesALibraryThatIsNoDriver) {
-  in_own_process([] {
-    const std::string fake = std::getenv("GPUPROF_CUDA_DRIVER");
-    use_driver(fake.substr(0, fake.rfind('/')) + "/libfakecuda_no_gpa.so");
-    EXPECT_TRUE(contains(error_of_ready().what(), "cuGetProcAddress_v2"));
-  });
-}
-
-TEST(Loading, RefusesADriverBeforeCuda12) {
-  in_own_process([] {
-    configure("driver_version=11080");
-    const Error error = error_of_ready();
-    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
-    EXPECT_TRUE(contains(error.what(), "11.8")) << error.what();
-    EXPECT_TRUE(contains(error.what(), "12.0")) << error.what();
-  });
-}
-
-TEST(Loading, NeedsADevice) {
-  in_own_process([] {
-    configure("device_count=0");
-    const Error error = error_of_ready();
-    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
-    EXPECT_TRUE(contains(error.what(), "device")) << error.what();
-  });
-}
-
-TEST(Loading, NamesAFailedInitialisation) {
-  in_own_process([] {
-    configure("init=803");
-    const Error error = error_of_ready();
-    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
-    EXPECT_TRUE(contains(error.what(), "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)")) << error.what();
-  });
-}
-
-TEST(Loading, AsksAgainWhereTheSystemWasNotReady) {
-  for (const char* answer : {"init=802", "init=2", "init=999"}) {
-    in_own_process([=] {
-      configure(answer);
-      EXPECT_TRUE(contains(error_of_ready().what(), "cuInit"));
-      EXPECT_TRUE(contains(error_of_ready().what(), "cuInit"));
-      EXPECT_EQ(calls_of("cuInit"), 2U);
-      ASSERT_EQ(entry<int(const char*)>("fakecuda_configure")("init=0"), 0);
-      driver::ready();
-      EXPECT_TRUE(driver::driver_info().available);
-    });
-  }
-}
-
 TEST(Loading, AsksNoMoreWhereTheAnswerStays) {
   for (const char* answer : {"init=3", "init=34", "init=100", "init=803"}) {
     in_own_process([=] {
@@ -225,32 +129,6 @@ TEST(Loading, AsksNoMoreWhereTheAnswerStays) {
       EXPECT_EQ(calls_of("cuInit"), 1U);
     });
   }
-}
-
-TEST(Loading, KnowsTheToolkitsStub) {
-  in_own_process([] {
-    configure("init=34");
-    EXPECT_TRUE(contains(error_of_ready().what(), "stub"));
-  });
-}
-
-TEST(Loading, KnowsAParentThatUsedCuda) {
-  in_own_process([] {
-    configure("init=3");
-    EXPECT_TRUE(contains(error_of_ready().what(), "spawn"));
-  });
-}
-
-TEST(Loading, TellsVersionAndPathOfTheDriver) {
-  in_own_process([] {
-    configure("driver_version=12060");
-    driver::ready();
-    const driver::DriverInfo info = driver::driver_info();
-    EXPECT_TRUE(info.available);
-    EXPECT_EQ(info.version, 12060);
-    EXPECT_EQ(info.path, std::getenv("GPUPROF_CUDA_DRIVER"));
-    EXPECT_EQ(info.override_path, info.path);
-  });
 }
 
 TEST(Loading, InitialisesNothingToSeeWhetherCudaIsInUse) {
@@ -282,23 +160,6 @@ TEST(Loading, ManyThreadsAtOnceInitialiseOnce) {
   });
 }
 
-TEST(EntryPoints, AMissingOneIsNamedWhenItIsCalled) {
-  in_own_process([] {
-    configure("missing=cuStreamCreate");
-    const driver::Table& table = driver::ready();
-    EXPECT_EQ(driver::driver_info().missing, std::vector<std::string>{"cuStreamCreate"});
-    CUstream stream = nullptr;
-    const CUresult status = table.cuStreamCreate(&stream, 0);
-    EXPECT_EQ(status, driver::kMissingEntry);
-    const Error error = driver::error_of(status, "cuStreamCreate");
-    EXPECT_EQ(error.kind(), ErrorKind::kCuda);
-    EXPECT_EQ(error.code(), CUDA_ERROR_NOT_FOUND);
-    EXPECT_EQ(error.call(), "cuStreamCreate");
-    EXPECT_TRUE(contains(error.what(), "no such entry point")) << error.what();
-    EXPECT_TRUE(contains(error.what(), "13.0")) << "the driver's version: " << error.what();
-  });
-}
-
 TEST(EntryPoints, ADriverThatFailsToTellIsNotTakenToLackOne) {
   in_own_process([] {
     script("cuGetProcAddress_v2@30=2");
@@ -320,43 +181,7 @@ TEST(EntryPoints, ADriverOfCuda12LacksOnlyWhatCameLater) {
   });
 }
 
-TEST(EntryPoints, ElapsedTimeFallsBackToItsOlderVersion) {
-  in_own_process([] {
-    configure("driver_version=12020");
-    const driver::Table& table = driver::ready();
-    CUcontext context = nullptr;
-    unsigned long long id = 0;
-    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    driver::check(table.cuCtxGetId(context, &id), "cuCtxGetId");
-    const auto access = driver::EventAccess::ask(table, context, id);
-    ASSERT_TRUE(access);
-    float ms = 0.0F;
-    EXPECT_NE(access->elapsed(ms, nullptr, nullptr), driver::kMissingEntry);
-    EXPECT_EQ(calls_of("cuEventElapsedTime"), 1U);
-    EXPECT_EQ(calls_of("cuEventElapsedTime_v2"), 0U);
-  });
-}
-
 class DriverErrors : public OnDevice {};
-
-TEST_F(DriverErrors, HoldCallNameCodeAndDescription) {
-  const Error error =
-      error_from([&] { driver::check(access().record(nullptr, stream_), "cuEventRecord"); });
-  EXPECT_EQ(error.kind(), ErrorKind::kCuda);
-  EXPECT_EQ(error.code(), CUDA_ERROR_INVALID_HANDLE);
-  EXPECT_EQ(error.name(), "CUDA_ERROR_INVALID_HANDLE");
-  EXPECT_EQ(error.call(), "cuEventRecord");
-  const std::string text = error.what();
-  EXPECT_EQ(text.rfind("cuEventRecord failed: CUDA_ERROR_INVALID_HANDLE (400): ", 0), 0U) << text;
-  EXPECT_TRUE(contains(text, "invalid resource handle")) << text;
-}
-
-TEST_F(DriverErrors, HoldWhatTheDriversLogSays) {
-  const Error error =
-      error_from([&] { driver::check(access().record(nullptr, stream_), "cuEventRecord"); });
-  EXPECT_TRUE(contains(error.detail(), "the driver's log says")) << error.detail();
-  EXPECT_TRUE(contains(error.detail(), "from cuEventRecord")) << error.detail();
-}
 
 TEST_F(DriverErrors, HoldOnlyTheLogOfTheirOwnCall) {
   driver::error_of(access().record(nullptr, stream_), "cuEventRecord");
@@ -395,32 +220,7 @@ TEST(Warnings, AreNotedOnceForEachKind) {
   driver::forget_warnings();
 }
 
-class DriverScopes : public OnDevice {
- protected:
-  [[nodiscard]] CUcontext current() const {
-    CUcontext context = nullptr;
-    driver::check(table_->cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-    return context;
-  }
-};
-
-TEST_F(DriverScopes, AContextIsCurrentForABlockOnly) {
-  CUcontext other = nullptr;
-  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&other, 0, 0),
-                "cuCtxCreate");
-  CUcontext popped = nullptr;
-  driver::check(table_->cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
-  {
-    const driver::CurrentContext current_context(*table_, other);
-    EXPECT_EQ(current(), other);
-  }
-  EXPECT_EQ(current(), context_);
-  {
-    const driver::CurrentContext nothing(*table_, nullptr);
-    EXPECT_EQ(current(), context_);
-  }
-  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(other);
-}
+class DriverScopes : public OnDevice {};
 
 TEST_F(DriverScopes, TheCurrentContextIsNotPushedAgain) {
   const std::uint64_t pushes = calls_of("cuCtxPushCurrent");
@@ -428,22 +228,6 @@ TEST_F(DriverScopes, TheCurrentContextIsNotPushedAgain) {
     const driver::CurrentContext same(*table_, context_);
   }
   EXPECT_EQ(calls_of("cuCtxPushCurrent"), pushes);
-}
-
-TEST_F(DriverScopes, CaptureModeIsRelaxedForABlockOnly) {
-  const auto mode_now = [&] {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    driver::check(table_->cuThreadExchangeStreamCaptureMode(&mode), "exchange");
-    CUstreamCaptureMode back = mode;
-    driver::check(table_->cuThreadExchangeStreamCaptureMode(&back), "exchange");
-    return mode;
-  };
-  EXPECT_EQ(mode_now(), CU_STREAM_CAPTURE_MODE_GLOBAL);
-  {
-    const driver::RelaxedCapture relaxed(*table_);
-    EXPECT_EQ(mode_now(), CU_STREAM_CAPTURE_MODE_RELAXED);
-  }
-  EXPECT_EQ(mode_now(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 }  // namespace

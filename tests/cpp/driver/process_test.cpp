@@ -12,12 +12,10 @@
 #include <new>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "driver/cuda_table.hpp"
 #include "driver/process.hpp"
 #include "support/allocations.hpp"
-#include "support/driver_errors.hpp"
 #include "support/fake.hpp"
 #include "support/own_process.hpp"
 #include "timing/cuda_contexts.hpp"
@@ -42,31 +40,6 @@ std::atomic<std::uint64_t> gpuprof::tests::allocations{0};
 namespace gpuprof::tests {
 namespace {
 
-using driver::Error;
-using driver::ErrorKind;
-
-TEST(StickyErrors, TheFirstIsRememberedAndSaidToLaterCalls) {
-  in_own_process([] {
-    driver::ready();
-    driver::error_of(CUDA_ERROR_ILLEGAL_ADDRESS, "cuFirst");
-    driver::error_of(CUDA_ERROR_LAUNCH_FAILED, "cuSecond");
-    const std::uint64_t calls = calls_of("any");
-    const Error error = error_of_ready();
-    EXPECT_EQ(error.code(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    EXPECT_EQ(error.call(), "cuFirst");
-    EXPECT_EQ(driver::in_use_or_null(), nullptr);
-    EXPECT_EQ(calls_of("any"), calls);
-  });
-}
-
-TEST(StickyErrors, ADriverThatIsGoneIsAKindOfItsOwn) {
-  in_own_process([] {
-    driver::ready();
-    EXPECT_EQ(driver::error_of(CUDA_ERROR_DEINITIALIZED, "cuCall").kind(), ErrorKind::kGone);
-    EXPECT_EQ(error_of_ready().kind(), ErrorKind::kGone);
-  });
-}
-
 // The exit status of a child that runs `body`.
 template <typename Body>
 int forked(Body&& body) {
@@ -75,26 +48,6 @@ int forked(Body&& body) {
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-TEST(Fork, AChildOfAProcessThatUsedTheDriverIsRefused) {
-  in_own_process([] {
-    driver::ready();
-    const std::uint32_t before = driver::fork_generation();
-    const int status = forked([&] {
-      if (driver::fork_generation() != before + 1) return 1;
-      if (driver::in_use_or_null() != nullptr) return 2;
-      try {
-        driver::ready();
-      } catch (const Error& error) {
-        return error.kind() == ErrorKind::kForked && contains(error.what(), "spawn") ? 0 : 3;
-      }
-      return 4;
-    });
-    EXPECT_EQ(status, 0);
-    EXPECT_EQ(driver::fork_generation(), before);
-    EXPECT_EQ(driver::blocked.load(), 0U) << "the parent goes on";
-  });
 }
 
 TEST(Fork, AChildThatIsFirstToUseTheDriverMayUseIt) {
@@ -180,16 +133,6 @@ TEST(Fork, AChildAllocatesNothingBeforeTheProgramGoesOn) {
       const std::uint64_t before = allocations;
       EXPECT_EQ(forked([before] { return allocations == before ? 0 : 1; }), 0);
     }).join();
-  });
-}
-
-int callbacks_run = 0;
-
-TEST(Fork, CallbacksRunInTheChildOnly) {
-  in_own_process([] {
-    driver::on_fork_child([]() noexcept { ++callbacks_run; });
-    EXPECT_EQ(forked([] { return callbacks_run; }), 1);
-    EXPECT_EQ(callbacks_run, 0);
   });
 }
 

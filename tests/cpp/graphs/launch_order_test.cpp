@@ -82,13 +82,6 @@ TEST_F(GraphsInOrder, WithoutASharedOrderTwoStreamsRunAtOnce) {
       << "a launch that nobody waits for records nothing";
 }
 
-TEST_F(GraphsInOrder, OnTwoStreamsComeOneAfterTheOther) {
-  share();
-  write(stream_);
-  read(other_stream_);
-  EXPECT_EQ(seen(), 1U);
-}
-
 TEST_F(GraphsInOrder, OnOneStreamNeedNoWait) {
   share();
   write(stream_);

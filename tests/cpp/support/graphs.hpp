@@ -82,8 +82,8 @@ GraphPtr captured(CUstream stream, Body&& body) {
   body();
   driver::check(end(stream, &graph), "cuStreamEndCapture");
   graphs::CapturedParts parts;
-  parts.graph = graph;
-  return std::make_unique<graphs::CapturedGraph>(std::move(parts), false, number(stream), 0,
+  parts.graph.reset(graph);
+  return std::make_unique<graphs::CapturedGraph>(std::move(parts), nullptr, number(stream), 0,
                                                  graphs::GraphTimers::kStrip);
 }
 

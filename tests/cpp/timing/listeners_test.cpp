@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "driver/host_clock.hpp"
 #include "timing/path.hpp"
@@ -71,21 +69,6 @@ TEST(Listeners, TheGpuIsAskedOnceASecond) {
   EXPECT_FALSE(listeners::should_drain(now + listeners::kDueAfter + 1));
 }
 
-TEST(Listeners, AQueueTakesNamedSamplesThatAreMeasuredOrFailed) {
-  SampleQueue queue("f", {});
-  for (const SampleStatus status :
-       {SampleStatus::kDone, SampleStatus::kFailed, SampleStatus::kDropped, SampleStatus::kSkipped,
-        SampleStatus::kDisabled}) {
-    const SampleRef sample = finished("step");
-    sample->finish(status);
-    deliver(sample.get());
-  }
-  const SampleRef unnamed = finished("step");
-  unnamed->counted = false;
-  deliver(unnamed.get());
-  EXPECT_EQ(queue.take().size(), 2U);
-}
-
 TEST(Listeners, OneCallerAtATimeTakes) {
   SampleQueue queue("f", {});
   EXPECT_TRUE(queue.begin());
@@ -105,31 +88,6 @@ TEST(Listeners, WhatIsBeingTakenIsNotDueAgain) {
   queue.end();
   send("step");
   EXPECT_EQ(bits(), listeners::kListening | listeners::kDue);
-}
-
-TEST(Listeners, AFullQueueCountsWhatItRefusesAndWarnsOnce) {
-  static_cast<void>(driver::take_warnings());
-  SampleQueue queue("mine", {}, 10);
-  send("step", 25);
-  EXPECT_EQ(queue.size(), 10U);
-  EXPECT_EQ(queue.dropped(), 15U);
-  const std::vector<std::string> said = driver::take_warnings();
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_NE(said[0].find("mine"), std::string::npos);
-}
-
-TEST(Listeners, EachQueueHasItsOwnPaths) {
-  SampleQueue one("f", {"one"});
-  SampleQueue below("g", {"one/*"});
-  SampleQueue all("h", {});
-  send("one");
-  send("two");
-  const SampleRef inner = finished("one");
-  inner->path = &path_below(path_below(root_path(), "one"), "inner");
-  deliver(inner.get());
-  EXPECT_EQ(one.size(), 1U);
-  EXPECT_EQ(below.size(), 1U);
-  EXPECT_EQ(all.size(), 3U);
 }
 
 TEST(Listeners, AQueueThatGoesGivesItsSamplesBack) {

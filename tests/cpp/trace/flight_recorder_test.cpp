@@ -1,4 +1,4 @@
-// Flight recorders without Python: calls, threads, files, limits, signals.
+// Flight recorders without Python: calls, threads, files, limits.
 #include "trace/flight_recorder.hpp"
 
 #include <gtest/gtest.h>
@@ -36,13 +36,12 @@ class Recorder : public ::testing::Test {
     ::rmdir(folder_.c_str());
   }
 
-  std::uint32_t start(std::size_t bytes = 1U << 20U, std::vector<int> signals = {}) {
+  std::uint32_t start(std::size_t bytes = 1U << 20U) {
     RecorderOptions options;
     options.run.process = "test";
     options.keep_bytes = bytes;
     options.name = {folder_ + "/last.", ".json"};
     options.max_dumps = 5;
-    options.signals = std::move(signals);
     number_ = open(std::move(options));
     return number_;
   }
@@ -86,30 +85,6 @@ void note_one(const char* name) {
   note(event);
 }
 
-TEST_F(Recorder, WritesAWholeTraceAndGoesOn) {
-  start();
-  note_one("first");
-  EXPECT_EQ(find_recorder(number_)->dump({"asked", -1, {}}).path, path(1));
-  note_one("second");
-  EXPECT_EQ(find_recorder(number_)->dump({"asked", -1, {}}).path, path(2));
-  EXPECT_EQ(count(1, "\"first\"") + count(2, "\"first\""), 2U);
-  EXPECT_EQ(count(1, "\"second\""), 0U);
-  EXPECT_EQ(count(2, "\"second\""), 1U);
-  EXPECT_EQ(count(1, R"({"displayTimeUnit":"ns")"), 1U);
-  EXPECT_EQ(count(1, "\n]}\n"), 1U);
-  EXPECT_EQ(dumps(), 2U);
-}
-
-TEST_F(Recorder, LeavesNoFileWithoutADump) {
-  start();
-  note_one("event");
-  const State last = close(number_);
-  EXPECT_EQ(last.events, 1U);
-  EXPECT_EQ(find_recorder(number_), nullptr);
-  number_ = 0;
-  EXPECT_EQ(::rmdir(folder_.c_str()), 0);
-}
-
 TEST_F(Recorder, IsFoundNoMoreOnceItIsClosed) {
   start();
   const std::shared_ptr<FlightRecorder> held = find_recorder(number_);
@@ -144,66 +119,6 @@ TEST_F(Recorder, AnswersCallsOfManyThreadsWhileOthersRecord) {
     EXPECT_EQ(count(i, "\n]}\n"), 1U);
     EXPECT_LT(count(i, "\"busy\""), 1100U);
   }
-}
-
-TEST_F(Recorder, WritesAtMostAsManyAsItMayAndSaysSoOnce) {
-  start();
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(find_recorder(number_)->dump({"", -1, {}}).refused);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(find_recorder(number_)->dump({"", -1, {}}).refused);
-  EXPECT_FALSE(exists(6));
-  EXPECT_EQ(driver::take_warnings().size(), 1U);
-}
-
-TEST_F(Recorder, WarnsOnceWhereNothingCanBeWritten) {
-  start();
-  ASSERT_EQ(::rmdir(folder_.c_str()), 0);
-  for (int i = 0; i < 3; ++i) {
-    const DumpResult done = find_recorder(number_)->dump({"", -1, {}});
-    EXPECT_TRUE(done.path.empty());
-    EXPECT_NE(done.error.find("No such file"), std::string::npos) << done.error;
-  }
-  EXPECT_EQ(driver::take_warnings().size(), 1U);
-  EXPECT_EQ(dumps(), 0U);
-}
-
-TEST_F(Recorder, WritesForALimitWhatComesAfterIt) {
-  start();
-  find_recorder(number_)->dump_for_limit("too \"slow\"");
-  note_one("the slow one");  // its slice is noted after its sample
-  wait_for_dumps(1);
-  EXPECT_EQ(count(1, "the slow one"), 1U);
-  EXPECT_EQ(count(1, R"("reason":"too \"slow\"")"), 1U);
-}
-
-TEST_F(Recorder, WritesForASecondLimitNotBeforeTheEnd) {
-  start();
-  find_recorder(number_)->dump_for_limit("first");
-  wait_for_dumps(1);
-  find_recorder(number_)->dump_for_limit("second");
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
-  EXPECT_EQ(dumps(), 1U);
-  close(number_);
-  number_ = 0;
-  EXPECT_EQ(count(2, R"("reason":"second")"), 1U);
-}
-
-TEST_F(Recorder, WritesForASignalAndCallsTheHandlerThatWasThere) {
-  static std::atomic<int> called{0};
-  struct sigaction mine{};
-  struct sigaction before{};
-  mine.sa_handler = [](int) { ++called; };
-  ASSERT_EQ(::sigaction(SIGUSR2, &mine, &before), 0);
-  start(1U << 20U, {SIGUSR2});
-  note_one("event");
-  ::raise(SIGUSR2);
-  EXPECT_EQ(called.load(), 1);
-  wait_for_dumps(1);
-  close(number_);
-  number_ = 0;
-  struct sigaction after{};
-  ::sigaction(SIGUSR2, &before, &after);
-  EXPECT_EQ(after.sa_handler, mine.sa_handler);
-  EXPECT_EQ(count(1, "\"event\""), 1U);
 }
 
 TEST(DumpSignal, IsNoneOfAFault) {

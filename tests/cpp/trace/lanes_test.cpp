@@ -14,14 +14,6 @@ bool fits(Lane& lane, Lane::Time begin, Lane::Time end, std::uint16_t depth = La
   return lane.add(begin, end, depth, line);
 }
 
-TEST(Lane, TakesDisjointAndNestedSlicesInTheOrderOfTheirEnds) {
-  Lane lane;
-  EXPECT_TRUE(fits(lane, 0, 10));
-  EXPECT_TRUE(fits(lane, 10, 20));
-  EXPECT_TRUE(fits(lane, 0, 21));  // around both
-  EXPECT_TRUE(fits(lane, 30, 40));
-}
-
 TEST(Lane, TakesThemInTheOrderOfTheirBeginnings) {
   Lane lane;
   EXPECT_TRUE(fits(lane, 0, 100));
@@ -31,26 +23,6 @@ TEST(Lane, TakesThemInTheOrderOfTheirBeginnings) {
   EXPECT_TRUE(fits(lane, 60, 70));
   EXPECT_FALSE(fits(lane, 65, 75));
   EXPECT_FALSE(fits(lane, 90, 110));
-}
-
-TEST(Lane, TakesTheNextOnesInsideASliceThatCameAfterItsFirst) {
-  Lane lane;
-  EXPECT_TRUE(fits(lane, 10, 20, 2));
-  EXPECT_TRUE(fits(lane, 5, 100, 1));
-  EXPECT_FALSE(fits(lane, 15, 35, 2));
-  EXPECT_TRUE(fits(lane, 30, 40, 2));
-  EXPECT_TRUE(fits(lane, 50, 60, 2));
-  EXPECT_TRUE(fits(lane, 4, 110, 0));
-  EXPECT_FALSE(fits(lane, 105, 115, 1));
-}
-
-TEST(Lane, RefusesWhatCrosses) {
-  Lane lane;
-  EXPECT_TRUE(fits(lane, 0, 10));
-  EXPECT_FALSE(fits(lane, 5, 15));
-  EXPECT_TRUE(fits(lane, 20, 30));
-  EXPECT_FALSE(fits(lane, 5, 40));
-  EXPECT_FALSE(fits(lane, 25, 35));
 }
 
 TEST(Lane, RefusesWhatItCannotTell) {
@@ -72,21 +44,6 @@ TEST(Lane, StretchesASliceThatEndsALittleTooEarly) {
   EXPECT_EQ(end, 97);
   EXPECT_TRUE(lane.add(5, end, 0, line, 3));
   EXPECT_EQ(end, 100);
-}
-
-TEST(Lane, PutsTheLineOfTheOuterOfTwoEqualSlicesFirst) {
-  Lane lane;
-  Lane::Time end = 6;
-  std::uint64_t line = 100;
-  EXPECT_TRUE(lane.add(5, end, 0, line));
-  for (const std::uint64_t next : {200U, 300U, 400U}) {
-    end = 10;
-    line = next;
-    EXPECT_TRUE(lane.add(0, end, 0, line));
-    EXPECT_EQ(end, 10);
-    EXPECT_EQ(line, 200U);
-  }
-  EXPECT_TRUE(fits(lane, 10, 20));
 }
 
 TEST(Lane, NeedsNoMoreMemoryThanSlicesAreDeep) {

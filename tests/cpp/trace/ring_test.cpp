@@ -96,24 +96,6 @@ TEST(Ring, GivesBackWhereAGpuSpanWas) {
   EXPECT_TRUE(held(ring, 141).empty());  // it was over
 }
 
-TEST(Ring, HoldsNoMoreBytesThanItMay) {
-  Ring ring(kBytes, kAge, 0);
-  for (HostNanoseconds time = 1; time <= 10'000; ++time) {
-    ring.add(slice("event", time), 1, {}, time);
-    ASSERT_LE(ring.bytes(), kBytes);
-  }
-  LastCounters counters;
-  Names names;
-  read(ring.snapshot(), INT64_MIN, names, counters);
-  EXPECT_EQ(names.ends.size(), ring.events());
-  EXPECT_GT(names.ends.size() * sizeof(Event), kBytes * 9 / 10);
-  // The newest, and every one of them since the time that it tells.
-  EXPECT_EQ(names.ends.back(), 10'000);
-  EXPECT_EQ(names.ends.front(), ring.since() + 1);
-  EXPECT_EQ(names.ends.back() - names.ends.front() + 1,
-            static_cast<HostNanoseconds>(names.ends.size()));
-}
-
 TEST(Ring, DropsWhatIsTooOld) {
   Ring ring(kBytes, kAge, 0);
   for (HostNanoseconds time = 1; time <= 500; ++time) ring.add(slice("event", time), 1, {}, time);

@@ -1,7 +1,6 @@
-// Traces without Python: labels, threads, GPU times, failures.
+// Traces without Python: labels, what is taken, GPU times, limits.
 #include "trace/writer.hpp"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -93,19 +92,6 @@ TEST(Label, IsOneForEachText) {
   EXPECT_NE(intern("one text"), intern("another"));
 }
 
-TEST_F(Trace, IsAnArrayWhileOpenAndAnObjectOnceClosed) {
-  const std::uint32_t number = start();
-  note_now("first");
-  flush(number);
-  EXPECT_EQ(text().substr(0, 2), "[{");
-  EXPECT_EQ(count("\"first\""), 1U);
-  const State last = close(number);
-  EXPECT_FALSE(last.failed);
-  EXPECT_EQ(last.events, 1U);
-  EXPECT_EQ(text().substr(0, 24), R"({"displayTimeUnit":"ns",)");
-  EXPECT_EQ(text().substr(text().size() - 4), "\n]}\n");
-}
-
 TEST_F(Trace, TakesWhatEndsWhileItIsOpen) {
   note_now("before");  // as a thread does that has not seen the last trace close
   const std::uint32_t number = start();
@@ -114,70 +100,6 @@ TEST_F(Trace, TakesWhatEndsWhileItIsOpen) {
   note_now("after");
   EXPECT_EQ(count("\"during\""), 1U);
   EXPECT_EQ(count("\"before\"") + count("\"after\""), 0U);
-}
-
-TEST_F(Trace, TakesOnlyItsOwnUnlessItCollects) {
-  const std::uint32_t number = start(false);
-  EXPECT_FALSE(is_recording());
-  note_now("the program's");
-  Event own = slice("its own", 1, 2);
-  own.target = number;
-  note(own);
-  close(number);
-  EXPECT_EQ(count("its own"), 1U);
-  EXPECT_EQ(count("the program's"), 0U);
-}
-
-TEST_F(Trace, LosesNothingOfManyThreads) {
-  constexpr int kThreads = 4;
-  constexpr int kEvents = 30'000;
-  const std::uint32_t number = start();
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([] {
-      for (int n = 0; n < kEvents; ++n) note_now("busy");
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const State last = close(number);
-  EXPECT_EQ(last.dropped, 0U);
-  EXPECT_EQ(last.events, static_cast<std::uint64_t>(kThreads) * kEvents);
-  EXPECT_EQ(count("\"busy\""), last.events);
-}
-
-TEST_F(Trace, OpensAndClosesBesideThreadsThatRecord) {
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 2; ++i) {
-    threads.emplace_back([&] {
-      while (!stop) {
-        if (is_recording()) note_now("busy");
-      }
-    });
-  }
-  for (int round = 0; round < 20; ++round) {
-    const std::uint32_t number = start();
-    note_now("mine");
-    close(number);
-    EXPECT_EQ(count("\"mine\""), 1U);
-    TearDown();
-    SetUp();
-  }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST_F(Trace, FailsOnceAndGoesOn) {
-  ::close(descriptor_);
-  descriptor_ = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
-  ASSERT_GE(descriptor_, 0);
-  const std::uint32_t number = start();
-  note_now("lost");
-  EXPECT_TRUE(flush(number).failed);
-  note_now("lost too");
-  const State last = close(number);
-  EXPECT_NE(last.error.find("No space left"), std::string::npos) << last.error;
-  EXPECT_EQ(driver::take_warnings().size(), 1U);
 }
 
 TEST_F(Trace, IsNotThereOnceClosed) {
@@ -286,20 +208,6 @@ TEST_F(GpuTrace, GivesSpansThatCrossALaneOfTheirOwn) {
   EXPECT_EQ(count("#2"), 1U);
 }
 
-TEST_F(GpuTrace, TellsReplaysAndWhatIsInsideThem) {
-  const std::uint32_t number = start();
-  Event inside = gpu_span("inside", 5000.1, 1e5, base_time());
-  inside.extra->gpu.work = GpuWork::kInsideReplay;
-  note(inside);
-  Event replay = gpu_span("graph", 5000.0, 1e6, base_time());
-  replay.extra->gpu.work = GpuWork::kReplay;
-  note(replay);
-  close(number);
-  EXPECT_EQ(count(R"("name":"inside","cat":"gpu_in_graph")"), 1U) << text();
-  EXPECT_EQ(count(R"("name":"graph","cat":"gpu_graph")"), 1U);
-  EXPECT_EQ(count(R"("ph":"s")"), 1U);  // the graph was launched, not what is in it
-}
-
 TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
   const std::uint32_t number = start();
   note(gpu_span("inner", 5000.1, 1'000'000.0, base_time()));
@@ -405,54 +313,6 @@ TEST_F(SlowDisk, BoundsWhatWaitsWithItsArguments) {
   EXPECT_GT(dropped, kEvents / 2);
   EXPECT_LT(bytes, kDefaultBufferBytes + (2U << 20U));
   EXPECT_GT(bytes, kDefaultBufferBytes / 2);
-}
-
-TEST_F(Trace, TakesAsMuchAsTheLargestOfTheOpenTracesMayHoldBack) {
-  const auto room = [](std::size_t mib) {
-    OutputOptions options;
-    std::string name = ::testing::TempDir() + "trace-XXXXXX";
-    options.descriptor = ::mkstemp(name.data());
-    options.where = name;
-    options.sink.buffer_bytes = mib << 20U;
-    const std::uint32_t number = open(std::move(options));
-    ::unlink(name.c_str());
-    return number;
-  };
-  const auto takes = [](std::size_t mib, std::uint32_t number) {
-    const std::uint64_t before = dropped();
-    Event event = slice("large", driver::host_now(), driver::host_now());
-    event.target = number;
-    std::string args = "\"text\":\"";
-    args.reserve(mib << 20U);  // what counts is the memory
-    args.append((mib << 20U) - 4096, 'x').append("\"");
-    set_args(event, std::move(args));
-    note(event);
-    flush(number);
-    return dropped() == before;
-  };
-  const std::uint32_t small = room(2);
-  EXPECT_TRUE(takes(1, small));
-  EXPECT_FALSE(takes(3, small));
-  const std::uint32_t large = room(8);
-  EXPECT_TRUE(takes(3, small));
-  close(large);
-  EXPECT_FALSE(takes(3, small));
-  close(small);
-}
-
-TEST_F(Trace, WritesNothingIntoAnotherFileThatHasItsDescriptor) {
-  const std::uint32_t number = start();
-  flush(number);
-  std::string other = ::testing::TempDir() + "trace-XXXXXX";
-  const int opened = ::mkstemp(other.data());
-  ASSERT_EQ(::dup2(opened, descriptor_), descriptor_);
-  note_now("lost");
-  const State last = close(number);
-  EXPECT_TRUE(last.failed);
-  EXPECT_NE(last.error.find("closed its file descriptor"), std::string::npos) << last.error;
-  EXPECT_EQ(::lseek(opened, 0, SEEK_END), 0);
-  ::close(opened);
-  ::unlink(other.c_str());
 }
 
 TEST_F(Trace, TakesNothingOnceItIsComplete) {

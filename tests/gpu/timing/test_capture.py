@@ -11,7 +11,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
-from tests.gpu.support.scripts import check_script
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
@@ -66,37 +65,6 @@ def test_timing_and_reading_during_a_capture_leave_it_intact(mode: str, thread: 
         graph.replay()
     torch.cuda.synchronize()
     assert values[0].item() == 6.0
-
-
-def test_a_scope_inside_a_capture_is_skipped_with_one_warning() -> None:
-    torch_or_skip()
-    check_script("""
-        import warnings
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import torch
-            values = torch.zeros(4, device="cuda")
-            values += 1
-            torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            with torch.cuda.graph(graph):
-                for _ in range(3):
-                    with gpuprof.timer("inside"):
-                        values += 1
-            gpuprof.flush()
-        ours = [w for w in caught if "gpuprof" in str(w.message)]
-        assert [w.category for w in ours] == [RuntimeWarning], [str(w.message) for w in caught]
-        assert "in_capture" in str(ours[0].message)
-        graph.replay()
-        graph.replay()
-        torch.cuda.synchronize()
-        assert values.tolist() == [7.0] * 4, values
-        row = gpuprof.stats()["inside"]
-        assert row.skipped == 3, row
-        assert row.gpu.count == 0, row
-    """)
 
 
 @pytest.mark.parametrize("replays", [1, 10, 100])

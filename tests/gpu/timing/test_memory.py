@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -133,23 +132,6 @@ def test_torchs_own_peak_is_left_alone_where_the_scope_begins_at_it(torch: Any) 
     del held
 
 
-def test_scopes_of_threads_see_the_device(torch: Any) -> None:
-    samples: dict[str, gpuprof.Sample] = {}
-
-    def work() -> None:
-        with gpuprof.timer("thread", memory=True) as sample:
-            block(torch, 16)
-        samples["thread"] = sample
-
-    with gpuprof.timer("main", memory=True) as main:
-        block(torch, 64)
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert use_of(main).peak == 64 * MIB
-    assert use_of(samples["thread"]).peak == 16 * MIB
-
-
 def test_replays_of_a_captured_scope_allocate_nothing(torch: Any) -> None:
     given = torch.ones(MIB, device="cuda")
     (given * 2 + 1).sum()
@@ -186,15 +168,6 @@ def test_the_figures_of_cupy_are_its_pools(cupy: Any) -> None:
     assert use_of(sample).peak == 80 * MIB
     assert hooks(cupy) == {}
     del held, found
-
-
-def test_nested_scopes_of_cupy(cupy: Any) -> None:
-    stream = cupy.cuda.get_current_stream()
-    with gpuprof.timer("outer", stream=stream, memory=True) as outer:
-        cupy.empty(64 * MIB, cupy.uint8)
-        with gpuprof.timer("inner", stream=stream, memory=True) as inner:
-            cupy.empty(16 * MIB, cupy.uint8)
-    assert (use_of(outer).peak, use_of(inner).peak) == (64 * MIB, 16 * MIB)
 
 
 def test_a_pool_of_the_drivers_has_no_peak(cupy: Any) -> None:

@@ -7,17 +7,11 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 N = 4096
 FLOPS = 2.0 * N**3
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def test_the_rate_of_a_matrix_product_is_its_flops_over_the_gpu_time(torch: Any) -> None:
