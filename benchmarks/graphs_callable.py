@@ -3,7 +3,8 @@
 First the host's time alone: one tensor in, another one in each call, one out, in bursts that the
 GPU's queue can hold; then what the guards of a module of 64 parameters add to it. Then four models
 in one table, each called over and over: the time of a call in a loop, of a call that is waited for,
-the host's time, and the GPU's. Inference throughout. Needs a GPU and torch.
+the host's time, and the GPU's; and what making it callable took once, without compilers' caches.
+Inference throughout. Needs a GPU and torch.
 """
 
 from __future__ import annotations
@@ -103,6 +104,9 @@ def whole_calls(bench: Bench, ways: Ways, than_eager: float | None, than_torch: 
     rows = []
     for way in ways.calls:
         rows += table.rows(way, model.arguments[0])
+        if way != EAGER:
+            set_up = Row(f"{model.name}: {way}, set-up", ways.set_up_s[way] * 1e3, "ms")
+            rows.append(set_up)
         own = way in (DEFAULT, STATIC)
         if way != EAGER:
             rows += table.compared(way, EAGER, than_eager if own else None)

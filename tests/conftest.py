@@ -180,16 +180,8 @@ def results(benchmark_scripts: Path) -> Any:
     return importlib.import_module("support.results")
 
 
-@pytest.fixture(scope="session")
-def scipy_stays() -> None:
-    """SciPy, which cannot be imported twice, where pytester would forget a later import."""
-    importlib.import_module("scipy.special")
-
-
 @pytest.fixture
-def project(
-    scipy_stays: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> Project:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A folder of tests to be tested with the pytest plugin, on made-up times."""
     from tests.support.pytest_projects import Project
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import gc
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,16 +46,22 @@ Make = Callable[[torch.nn.Module, Arguments], Call]
 
 
 class Ways:
-    """Every way to call one model that works here, and why the others are left out."""
+    """Every way to call one model that works here, and why the others are left out.
+
+    `set_up_s` has what making each took, until its first replay could begin.
+    """
 
     def __init__(self, model: Model, makers: Mapping[str, Make]) -> None:
         self.model = model
         self.missing: list[str] = []
         self.calls: dict[str, Call] = {}
+        self.set_up_s: dict[str, float] = {}
         self._counted: list[ReplaysOnly] = []
         # A graph of another library that is freed in a capture would break it.
         gc.collect()
         torch.compiler.reset()
+        # What one way has compiled, the next one shall compile as well.
+        torch._inductor.config.force_disable_caches = True
         for name, make in makers.items():
             self._add(name, make)
         self.complete = all(name in self.calls for name in makers if name.startswith("gpuprof"))
@@ -68,14 +75,19 @@ class Ways:
         # A way may fail in ways of its own; the others are still worth measuring.
         try:
             given = tuple(each.clone() for each in self.model.arguments[0])
-            call = make(copy.deepcopy(self.model.module), given)
+            module = copy.deepcopy(self.model.module)
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            call = make(module, given)
+            torch.cuda.synchronize()
+            seconds = time.perf_counter() - begun
             self._compare(name, call)
         except Exception as error:
             if name.startswith("gpuprof"):
                 traceback.print_exc(file=sys.stderr)
             self.missing.append(f"{self.model.name}: {name} is left out: {first_line(error)}")
             return
-        self.calls[name] = call
+        self.calls[name], self.set_up_s[name] = call, seconds
         if isinstance(call, gpuprof.GraphedCallable):
             self._counted.append(ReplaysOnly(f"{self.model.name}: {name}", call))
 

@@ -55,10 +55,10 @@ HIGHLIGHTS = (
         "CUPTI, the hardware profiler",
     ),
     Highlight(
-        "benchmark_verdicts",
-        "on the GPU: false SLOW, 5 runs against 1",
-        "unchanged kernels that a verdict calls slower",
-        "five stored runs of the same code",
+        "verdict_power",
+        "30 models, gpuprof: false SLOW, mean",
+        "unchanged code that a verdict calls slower",
+        "five stored runs, under 30 simulated kinds of noise",
     ),
     Highlight(
         "graphs_callable",
@@ -89,7 +89,7 @@ NOT_BETTER = (
     ),
 )
 
-VERDICTS = ("benchmark_verdicts", "benchmark_verdicts_noise", "benchmark_verdicts_busy")
+VERDICTS = ("benchmark_verdicts", "benchmark_verdicts_busy")
 
 # Each script's section in docs/measurements.md, in this order, and the page that has the other
 # rows.
@@ -112,7 +112,6 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "distributed_ranks": ("Ranks side by side", None),
     "benchmark_accuracy": ("How far a benchmark is from the hardware profiler", "accuracy.md"),
     "benchmark_verdicts": ("How often a verdict is wrong", "verdicts.md"),
-    "benchmark_verdicts_noise": ("Verdicts under other kinds of noise", "verdicts.md"),
     "verdict_power": ("What verdicts find under noise of many makes", "verdicts.md"),
     "benchmark_verdicts_busy": ("Verdicts on a busy machine", "verdicts.md"),
 }
@@ -134,38 +133,34 @@ class Pivot:
 
 _CASE = r"(.+?): .+"
 # The rest of a name that has no further figure of the same case behind it.
-_WHOLE = r"(?!.*(?:, beside .*|, latency|, host time|, GPU time|, loss .*)$).+)"
+_WHOLE = r"(?!.*(?:, beside .*|, latency|, host time|, GPU time|, set-up|, loss .*)$).+)"
 PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
     "verdict_power": (
         Pivot(
-            "5 baseline runs of 50 samples: called SLOW or FAST though unchanged, and missed "
-            "though 10 % slower or faster; beside it the minimum against the minimum of "
-            "the latest run:",
-            r"((?!AR).+?): (?:false|missed|minimum).*",
+            "Rules by the same samples; all but gpuprof's by one new run against the latest:",
+            r"(\d+ (?:models|held out), .+?): .+",
             {
-                "false SLOW": "{}: false SLOW, 5 runs",
+                "false SLOW, mean": "{}: false SLOW, mean",
+                "worst": "{}: false SLOW, worst",
+                "models that miss 20 % of +10 %": (
+                    "{}: models in which more than 20 % of +10 % are missed"
+                ),
+                "models that miss 5 % of +20 %": (
+                    "{}: models in which more than 5 % of +20 % are missed"
+                ),
+            },
+        ),
+        Pivot(
+            "By model, what gpuprof calls SLOW or FAST though unchanged, and what it misses:",
+            r"(.+): 10 % called SAME",
+            {
+                "false SLOW": "{}: false SLOW",
+                "+10 % missed": "{}: 10 % missed",
+                "+20 % missed": "{}: 20 % missed",
+                "+10 % called SAME": "{}: 10 % called SAME",
                 "false FAST": "{}: false FAST",
-                "missed": "{}: missed, 5 runs",
-                "missed FAST": "{}: missed FAST",
-                "false, by the minimum": "{}: minimum, false",
-                "missed, by the minimum": "{}: minimum, missed",
+                "-10 % missed": "{}: 10 % less missed",
             },
-        ),
-        Pivot(
-            "Other baselines: 20 runs, and 1 run, where what is looked for is 20 %, because the "
-            "threshold is 10 %:",
-            r"(.+?): (?:false|missed).* runs?",
-            {
-                "false SLOW, 20 runs": "{}: false SLOW, 20 runs",
-                "missed, 20 runs": "{}: missed, 20 runs",
-                "false SLOW, 1 run": "{}: false SLOW, 1 run",
-                "20 % missed, 1 run": "{}: missed, 1 run",
-            },
-        ),
-        Pivot(
-            "Samples that are alike, by how many are taken, 5 runs:",
-            r"(AR\(1\) 0\.99, .+): .+",
-            {"false SLOW": "{}: false SLOW", "missed": "{}: missed"},
         ),
         Pivot(
             "A second mode, 30 % slower, that more samples are in than before, each mode as fast "
@@ -206,6 +201,7 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
                 "a call, in a loop": "{}",
                 "host time": "{}, host time",
                 "GPU time": "{}, GPU time",
+                "set-up": "{}, set-up",
             },
         ),
         Pivot(

@@ -1,8 +1,8 @@
 """Verdicts on real runs: processes that measure the same kernels, one after the other.
 
-``main`` is such a process: ``runs FILE`` measures each kernel twice, as a test that is repeated
-would be, and the slowed ones; ``interleaved FILE SECONDS`` compares functions in turns. Slower is
-more work of the same kind: a spin of more clock cycles, an addition of more numbers.
+``main`` is such a process: ``runs FILE`` measures each kernel and the slowed ones;
+``interleaved FILE SECONDS`` compares functions in turns. Slower is more work of the same kind: a
+spin of more clock cycles, an addition of more numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,12 +22,12 @@ from typing import Any
 import gpuprof
 from gpuprof._results.decision import Verdict
 from gpuprof._results.result import BenchResult
-from gpuprof._results.verdict import confirm, judge
+from gpuprof._results.verdict import confirm, may_be_slow
 from support.loops import BenchmarkError
 from support.results import Row
 
 _SCRIPT = str(Path(__file__).resolve().parents[1] / "benchmark_verdicts.py")
-BASE_RUNS = 5
+BASE_RUNS, NEW_RUNS = 5, 3
 MAX_RUNS = 20
 # Of all processes, and of the one that compares alternately: together below three minutes.
 RUNS_SECONDS = 85.0
@@ -82,24 +82,23 @@ def _kernels(torch: Any) -> list[Kernel]:
 
 def rows(notes: list[str]) -> Iterator[Row]:
     """Measure in separate processes, and yield the shares of wrong verdicts."""
-    runs: list[dict[str, dict[str, BenchResult]]] = []
+    runs: list[Run] = []
     begun = monotonic()
     while len(runs) < MAX_RUNS:
-        runs.append(one_run(_SCRIPT))
+        runs.append(in_process(_SCRIPT, "runs"))
         per_run = (monotonic() - begun) / len(runs)
-        if len(runs) > BASE_RUNS and monotonic() - begun + per_run > RUNS_SECONDS:
+        if len(runs) >= BASE_RUNS + NEW_RUNS and monotonic() - begun + per_run > RUNS_SECONDS:
             break
-    pairs = list(windows(runs))
     notes.append(
-        f"on the GPU, 5 runs against 1: {len(runs)} processes, each window of neighbours forwards "
-        f"and backwards, {len(runs[0]['first'])} kernels"
+        f"on the GPU: {len(runs)} processes, each window of {BASE_RUNS} neighbours against the "
+        f"next {NEW_RUNS}, forwards and backwards, {len(runs[0]['first'])} kernels"
     )
     yield from _spreads(runs)
-    unchanged = Counter(found for _, found in verdicts(pairs, "first", "again"))
-    yield share("on the GPU: false SLOW, 5 runs against 1", unchanged, missed=False, target=1.0)
-    slower = Counter(found for _, found in verdicts(pairs, "slower", "slower again"))
+    unchanged = Counter(found for _, found in verdicts(runs, "first", "first"))
+    yield share("on the GPU: false SLOW, 5 runs", unchanged, missed=False, target=1.0)
+    slower = Counter(found for _, found in verdicts(runs, "first", "slower"))
     percent = f"{STORED_SLOWER - 1:.0%}".replace("%", " %")
-    name = f"on the GPU: missed, {percent} slower, 5 runs against 1"
+    name = f"on the GPU: missed, {percent} slower, 5 runs"
     yield share(name, slower, missed=True, target=5.0)
     found = in_process(_SCRIPT, "interleaved", str(TURNS_SECONDS))
     yield share("on the GPU: false SLOW, in turns", found["same"], missed=False, target=1.0)
@@ -107,8 +106,8 @@ def rows(notes: list[str]) -> Iterator[Row]:
     name = f"on the GPU: missed, {percent} slower, in turns"
     yield share(name, found["slower"], missed=True, target=5.0)
     for what, counts in (
-        ("5 runs against 1, unchanged", unchanged),
-        ("5 runs against 1, slower", slower),
+        ("5 runs, unchanged", unchanged),
+        ("5 runs, slower", slower),
         ("in turns, unchanged", found["same"]),
         ("in turns, slower", found["slower"]),
     ):
@@ -116,33 +115,43 @@ def rows(notes: list[str]) -> Iterator[Row]:
         notes.append(f"on the GPU, {what}: {shown}")
 
 
-Run = dict[str, dict[str, BenchResult]]
+Run = dict[str, dict[str, dict[str, Any]]]  # the plain form of a result by kind and function
 
 
-def windows(runs: list[Run]) -> Iterator[tuple[list[Run], Run]]:
-    """Yield five neighbours and the next, and the same backwards in time."""
+def verdict_of(base: list[BenchResult], new: list[BenchResult]) -> Verdict:
+    """Return the verdict on the first of the new runs, or on more where it may be SLOW."""
+    count = 1
+    while count < len(new) and may_be_slow(base, new[:count]):
+        count += 1
+    return confirm(base, new[:count]).verdict
+
+
+def verdicts(runs: list[Run], old: str, new: str, ratio: float = 1.0) -> Iterator[tuple[str, str]]:
+    """Yield each function's verdict in each window of neighbours, forwards and backwards.
+
+    The new runs' times are multiplied by `ratio`: the noise is real, and the change is known.
+    """
     for order in (runs, runs[::-1]):
-        for begin in range(len(order) - BASE_RUNS):
-            yield order[begin : begin + BASE_RUNS], order[begin + BASE_RUNS]
+        for begin in range(len(order) - BASE_RUNS - NEW_RUNS + 1):
+            last = begin + BASE_RUNS
+            for name in order[begin][new]:
+                base = [BenchResult.from_dict(run[old][name]) for run in order[begin:last]]
+                now = [_slower(run[new][name], ratio) for run in order[last : last + NEW_RUNS]]
+                yield name, verdict_of(base, now).value
 
 
-def verdicts(
-    pairs: list[tuple[list[Run], Run]], kind: str, again: str
-) -> Iterator[tuple[str, str]]:
-    """Yield each function of each window with its verdict, measured again where it is SLOW."""
-    for old, new in pairs:
-        for name, first in new[kind].items():
-            base = [run["first"][name] for run in old]
-            decision = judge(base, [first])
-            if decision.verdict is Verdict.SLOW:
-                decision = confirm(base, first, new[again][name])
-            yield name, decision.verdict.value
+def _slower(plain: dict[str, Any], ratio: float) -> BenchResult:
+    found = BenchResult.from_dict(plain)
+    noise = dict(found.noise)
+    if "cpu_ms" in noise:
+        noise["cpu_ms"] *= ratio
+    return replace(found, samples_ms=tuple(ratio * each for each in found.samples_ms), noise=noise)
 
 
 def _spreads(runs: list[Run]) -> Iterator[Row]:
     spreads = []
     for name in runs[0]["first"]:
-        medians = [run["first"][name].median_ms for run in runs]
+        medians = [BenchResult.from_dict(run["first"][name]).median_ms for run in runs]
         spreads.append(100 * statistics.stdev(medians) / statistics.mean(medians))
     yield Row("on the GPU: drift between runs, the median kernel", statistics.median(spreads), "%")
     yield Row("on the GPU: drift between runs, the worst kernel", max(spreads), "%")
@@ -153,14 +162,6 @@ def share(name: str, counts: dict[str, int], *, missed: bool, target: float) -> 
     total = sum(counts.values())
     slow = counts.get(Verdict.SLOW.value, 0)
     return Row(name, 100 * (total - slow if missed else slow) / total, "%", target=target)
-
-
-def one_run(script: str) -> Run:
-    """Return what a separate process measured: a result for each kind and function."""
-    return {
-        kind: {name: BenchResult.from_dict(each) for name, each in results.items()}
-        for kind, results in in_process(script, "runs").items()
-    }
 
 
 def in_process(script: str, *arguments: str) -> Any:
@@ -177,13 +178,11 @@ def in_process(script: str, *arguments: str) -> Any:
 
 
 def _measure_once(torch: Any) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {"first": {}, "again": {}, "slower": {}, "slower again": {}}
+    found: dict[str, dict[str, Any]] = {"first": {}, "slower": {}}
     for kernel in _kernels(torch):
-        function = kernel.of(1.0)
-        pairs = [("first", function), ("again", function)]
+        pairs = [("first", kernel.of(1.0))]
         if kernel.scales:
-            slower = kernel.of(STORED_SLOWER)
-            pairs += [("slower", slower), ("slower again", slower)]
+            pairs.append(("slower", kernel.of(STORED_SLOWER)))
         for kind, each in pairs:
             measured = gpuprof.benchmark(each, name=kernel.name, min_time_s=0.05, **_SHORT)
             found[kind][kernel.name] = measured.to_dict()

@@ -93,9 +93,9 @@ class CaptureError(CudaError):
     hint : str or None
         What usually causes this, and what to do.
     op : str or None
-        The operator or function that broke it, with ``debug=True``.
+        The operator that broke it, with ``debug=True`` and in graphed callables.
     where : str or None
-        The line that broke it, with ``debug=True``.
+        The line that broke it, likewise.
     """
 
     capture: str | None = None

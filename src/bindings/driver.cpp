@@ -16,6 +16,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 
 namespace {
 
@@ -39,15 +40,12 @@ py::dict driver_info() {
 }
 
 py::dict build_info() {
-  py::dict result;
-  result["version"] = GPUPROF_VERSION;
-  result["compiler"] = __VERSION__;
-  result["cuda_headers"] =
-      std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10);
-  result["pybind11"] = std::to_string(PYBIND11_VERSION_MAJOR) + "." +
-                       std::to_string(PYBIND11_VERSION_MINOR) + "." +
-                       PYBIND11_TOSTRING(PYBIND11_VERSION_PATCH);
-  return result;
+  return py::dict("version"_a = GPUPROF_VERSION, "compiler"_a = __VERSION__,
+                  "cuda_headers"_a = std::to_string(CUDA_VERSION / 1000) + "." +
+                                     std::to_string(CUDA_VERSION % 1000 / 10),
+                  "pybind11"_a = std::to_string(PYBIND11_VERSION_MAJOR) + "." +
+                                 std::to_string(PYBIND11_VERSION_MINOR) + "." +
+                                 PYBIND11_TOSTRING(PYBIND11_VERSION_PATCH));
 }
 
 // Has the process end by SIGINT, whatever its exit code is, once the interpreter is finalized. The

@@ -49,10 +49,7 @@ struct State {
   std::atomic<std::uint32_t> generation{0};  // one more than that of the process; 0: never used
 };
 
-State& session() {
-  static State& storage = *new State;
-  return storage;
-}
+State& session() { return driver::immortal<State>(); }
 
 bool is_other_process(const State& state) noexcept {
   const std::uint32_t used = state.generation.load(std::memory_order_acquire);

@@ -40,8 +40,9 @@ class EventAccess {
   CUresult elapsed(float& ms, CUevent start, CUevent end) const noexcept {
     return table_->cuEventElapsedTime(&ms, start, end);
   }
-  CUresult let_wait(CUstream stream, CUevent event) const noexcept {
-    return table_->cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
+  CUresult let_wait(CUstream stream, CUevent event,
+                    unsigned flags = CU_EVENT_WAIT_DEFAULT) const noexcept {
+    return table_->cuStreamWaitEvent(stream, event, flags);
   }
   CUresult point_node(CUgraphExec exec, CUgraphNode node, CUevent event) const noexcept {
     return table_->cuGraphExecEventRecordNodeSetEvent(exec, node, event);

@@ -33,6 +33,14 @@ inline std::uint32_t fork_generation() noexcept {
 // driver shuts down (exit handlers run last in, first out). Idempotent, any thread.
 void driver_was_initialised() noexcept;
 
+// The one object of a type. Never destroyed: threads, and callbacks of other libraries, may use it
+// while the process exits.
+template <typename T>
+T& immortal() {
+  static T& storage = *new T;
+  return storage;
+}
+
 // A mutex with static lifetime that is unlocked in a forked child. At most 32 exist. A fork takes
 // all of them in order of construction, so code that holds one takes no other.
 class ForkMutex {

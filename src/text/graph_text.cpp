@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "text/kernel_name.hpp"
@@ -145,21 +146,31 @@ std::string plural(std::size_t count, const std::string& what) {
   return grouped(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string table(const std::vector<std::vector<std::string>>& lines) {
-  std::vector<std::size_t> widths;
-  for (const auto& line : lines) {
-    widths.resize(std::max(widths.size(), line.size()));
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      widths[i] = std::max(widths[i], characters(line[i]));
+std::string table(const std::vector<std::vector<std::string>>& lines,
+                  const std::set<std::size_t>& to_left) {
+  std::vector<std::size_t> widths(lines.front().size(), 0);
+  std::vector<bool> has_text(widths.size(), false);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      widths[column] = std::max(widths[column], characters(lines[i][column]));
+      if (i > 0 && !lines[i][column].empty()) has_text[column] = true;
     }
   }
   std::string text;
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      const std::string padding(widths[i] - characters(line[i]), ' ');
-      text += i == 0 ? line[i] + (line.size() > 1 ? padding : "") : "  " + padding + line[i];
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string line;
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      if (column > 0 && !has_text[column]) continue;
+      const std::string& cell = lines[i][column];
+      const std::string space(widths[column] - characters(cell), ' ');
+      if (column > 0) line += "  ";
+      line += to_left.count(column) != 0 ? cell + space : space + cell;
     }
+    const std::string rule = i == 0 ? std::string(characters(line), '-') + '\n' : "";
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line;
     text += '\n';
+    text += rule;
   }
   return text;
 }

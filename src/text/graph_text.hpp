@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,8 +36,10 @@ namespace gpuprof::graph_text {
 // "1 node", "2,000 nodes".
 [[nodiscard]] std::string plural(std::size_t count, const std::string& what);
 
-// Lines of cells as a table: the first line is the head, the first column is to the left.
-[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& lines);
+// Lines of cells as a table: the first line is the head, and a column without text below it is left
+// out. These columns stand to the left.
+[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& lines,
+                                const std::set<std::size_t>& to_left = {0});
 
 // A name in quotes, as errors show it.
 [[nodiscard]] std::string quoted(const std::string& name);

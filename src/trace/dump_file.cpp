@@ -56,13 +56,7 @@ void DumpFile::complete(std::uint64_t& last) {
       ::unlink(part_.c_str());
       break;
     }
-    if (errno != EEXIST) {
-      const int why = errno;
-      const bool has_links = why != EPERM && why != EOPNOTSUPP && why != ENOSYS && why != EMLINK;
-      if (has_links) fail_with(why);
-      if (is_there(path_)) errno = EEXIST;
-    }
-    if (errno != EEXIST) {
+    if (errno != EEXIST && !is_there(path_)) {
       if (::rename(part_.c_str(), path_.c_str()) != 0) fail_with(errno);
       break;
     }

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "driver/process.hpp"
 
@@ -17,16 +16,14 @@ namespace gpuprof::trace {
 namespace {
 
 constexpr int kSignals = 65;
-constexpr std::size_t kLevels = 4;
 
 struct Watched {
   std::atomic<std::uint64_t> seen{0};
   std::atomic<std::uint64_t> answers{0};
   std::atomic<std::uint64_t> users{0};
   std::atomic<pid_t> process{0};  // whose users they are
-  // What was there before each of the handlers; set before that one is.
-  std::array<struct sigaction, kLevels> previous{};
-  std::size_t levels = 0;
+  struct sigaction previous{};    // what was there before; set before the handler is
+  bool is_handled = false;
 };
 std::array<Watched, kSignals> watched;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -63,17 +60,12 @@ void end_process_by(int number) noexcept {
   ::kill(::getpid(), number);
 }
 
-// A handler that the program has put over one of these calls it, and is called by the next.
-__attribute__((tls_model("initial-exec"))) thread_local std::array<bool, kSignals> handling{};
-
-void handle_at(std::size_t level, int number, siginfo_t* info, void* context) {
+void handle(int number, siginfo_t* info, void* context) {
   const int saved = errno;
   Watched& signal = of(number);
-  bool& inside = handling[static_cast<std::size_t>(number)];
-  const bool is_first = !std::exchange(inside, true);
   const bool ours = signal.process.load() == ::getpid() && signal.users.load() != 0;
-  if (ours && is_first) signal.seen.fetch_add(1);
-  const struct sigaction& previous = signal.previous[level];
+  if (ours) signal.seen.fetch_add(1);
+  const struct sigaction& previous = signal.previous;
   if (has_handler(previous)) {
     if ((previous.sa_flags & SA_SIGINFO) != 0) {
       previous.sa_sigaction(number, info, context);
@@ -83,24 +75,13 @@ void handle_at(std::size_t level, int number, siginfo_t* info, void* context) {
   } else if (!ours && is_default(previous) && ends_process(number)) {
     end_process_by(number);
   }
-  if (is_first) inside = false;
   errno = saved;
 }
 
-using Handler = void (*)(int number, siginfo_t* info, void* context);
-
-template <std::size_t kLevel>
-void handle(int number, siginfo_t* info, void* context) {
-  handle_at(kLevel, number, info, context);
-}
-constexpr std::array<Handler, kLevels> kHandlers{&handle<0>, &handle<1>, &handle<2>, &handle<3>};
-
-// Whether the newest of these handlers is the signal's.
 bool is_installed(int number) noexcept {
-  const std::size_t levels = of(number).levels;
   struct sigaction now{};
-  return levels != 0 && ::sigaction(number, nullptr, &now) == 0 &&
-         (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == kHandlers[levels - 1];
+  return ::sigaction(number, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
+         now.sa_sigaction == &handle;
 }
 
 [[noreturn]] void refuse_signal(int number) {
@@ -108,21 +89,20 @@ bool is_installed(int number) noexcept {
                           "cannot handle signal " + std::to_string(number));
 }
 
-// Where the program has put a handler over the newest one, that may call it: another one is put
-// over that, so that the two never call each other in turn. A previous handler of Python needs
-// system calls to be interrupted; without one, nothing should.
+// Once: where the program has put a handler over it, that may call it. A previous handler of Python
+// needs system calls to be interrupted; without one, nothing should.
 void install(int number) {
   Watched& signal = of(number);
-  if (is_installed(number) || signal.levels == kLevels) return;
-  struct sigaction& previous = signal.previous[signal.levels];
+  if (signal.is_handled) return;
+  struct sigaction& previous = signal.previous;
   if (::sigaction(number, nullptr, &previous) != 0) refuse_signal(number);  // the handler reads it
   struct sigaction action{};
-  action.sa_sigaction = kHandlers[signal.levels];
+  action.sa_sigaction = &handle;
   action.sa_mask = previous.sa_mask;
   const bool restarts = !has_handler(previous) || (previous.sa_flags & SA_RESTART) != 0;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | (restarts ? SA_RESTART : 0);
   if (::sigaction(number, &action, nullptr) != 0) refuse_signal(number);
-  ++signal.levels;
+  signal.is_handled = true;
 }
 
 }  // namespace
@@ -152,17 +132,15 @@ void unwatch_signal(int number) noexcept {
   const std::lock_guard lock(changes());
   Watched& signal = of(number);
   if (signal.users.fetch_sub(1) != 1) return;
-  while (is_installed(number)) {
-    if (::sigaction(number, &signal.previous[signal.levels - 1], nullptr) != 0) return;
-    --signal.levels;
-  }
+  if (!is_installed(number)) return;
+  signal.is_handled = ::sigaction(number, &signal.previous, nullptr) != 0;
 }
 
 std::uint64_t signals_seen(int number) noexcept { return of(number).seen.load(); }
 
 void answer_signal(int number) noexcept {
   Watched& signal = of(number);
-  if (!is_default(signal.previous[0]) || !ends_process(number)) return;
+  if (!is_default(signal.previous) || !ends_process(number)) return;
   if (signal.answers.fetch_add(1) + 1 >= signal.users.load()) end_process_by(number);
 }
 

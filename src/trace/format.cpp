@@ -1,6 +1,6 @@
 #include "trace/format.hpp"
 
-#include <array>
+#include <charconv>
 #include <cstring>
 
 namespace gpuprof::trace {
@@ -8,33 +8,6 @@ namespace {
 
 constexpr std::string_view kEnd = "},\n";
 
-// "00" to "99", so that digits are written in pairs.
-constexpr std::array<char, 200> kPairs = [] {
-  std::array<char, 200> pairs{};
-  for (std::size_t i = 0; i < 100; ++i) {
-    pairs[2 * i] = static_cast<char>('0' + i / 10);
-    pairs[2 * i + 1] = static_cast<char>('0' + i % 10);
-  }
-  return pairs;
-}();
-
-// Writes the digits before `end`; returns where they begin.
-char* digits_before(char* end, std::uint64_t value) noexcept {
-  while (value >= 100) {
-    end -= 2;
-    std::memcpy(end, &kPairs[(value % 100) * 2], 2);
-    value /= 100;
-  }
-  if (value >= 10) {
-    end -= 2;
-    std::memcpy(end, &kPairs[value * 2], 2);
-  } else {
-    *--end = static_cast<char>('0' + value);
-  }
-  return end;
-}
-
-constexpr std::size_t kMostDigits = 24;
 constexpr std::size_t kFixed = 256;  // more than all keys and numbers of a line
 
 // Writes one line into room that was made for it.
@@ -50,9 +23,8 @@ class Line {
     end_ += piece.size();
   }
   void integer(std::uint64_t value) noexcept {
-    char digits[kMostDigits];
-    const char* begin = digits_before(digits + kMostDigits, value);
-    text({begin, static_cast<std::size_t>(digits + kMostDigits - begin)});
+    constexpr std::ptrdiff_t kMostDigits = 20;
+    end_ = std::to_chars(end_, end_ + kMostDigits, value).ptr;
   }
   void track(Position at) noexcept {
     text(",\"pid\":");
@@ -64,10 +36,10 @@ class Line {
     const auto value = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds);
     integer(value / 1000);
     const std::uint64_t rest = value % 1000;
-    end_[0] = '.';
-    end_[1] = static_cast<char>('0' + rest / 100);
-    std::memcpy(end_ + 2, &kPairs[(rest % 100) * 2], 2);
-    end_ += 4;
+    *end_++ = '.';
+    for (const std::uint64_t digit : {rest / 100, rest / 10 % 10, rest % 10}) {
+      *end_++ = static_cast<char>('0' + digit);
+    }
   }
 
  private:

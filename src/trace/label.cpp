@@ -18,24 +18,14 @@ struct Labels {
   std::unordered_map<std::string, std::unique_ptr<const Label>> by_text;
 };
 
-Labels& labels() {
-  static Labels& storage = *new Labels;  // never destroyed: events point into it
-  return storage;
-}
-Labels& category_labels() {
-  static Labels& storage = *new Labels;
-  return storage;
-}
-const Label& other_category() {
-  static const Label& storage = *new Label{"\"(other)\""};
-  return storage;
-}
-const bool labels_fork_hook = [] {
-  labels();  // a child may not make them
-  category_labels();
-  other_category();
-  return true;
-}();
+struct AllLabels {  // events point into it
+  Labels names;
+  Labels categories;
+  const Label other_category{"\"(other)\""};
+};
+
+AllLabels& labels() { return driver::immortal<AllLabels>(); }
+const bool labels_fork_hook = (labels(), true);  // a child may not make it
 
 constexpr bool is_continuation(unsigned char byte) noexcept { return (byte & 0xC0U) == 0x80U; }
 
@@ -114,11 +104,13 @@ const Label* find_or_make(Labels& among, std::string_view text, std::size_t most
 
 }  // namespace
 
-const Label* intern(std::string_view text) { return find_or_make(labels(), text, kMaxLabels); }
+const Label* intern(std::string_view text) {
+  return find_or_make(labels().names, text, kMaxLabels);
+}
 
 const Label* intern_category(std::string_view text) {
-  const Label* label = find_or_make(category_labels(), text, kMaxCategories);
-  return label != nullptr ? label : &other_category();
+  const Label* label = find_or_make(labels().categories, text, kMaxCategories);
+  return label != nullptr ? label : &labels().other_category;
 }
 
 void append_json(std::string& out, std::string_view text) {

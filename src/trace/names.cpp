@@ -19,10 +19,7 @@ struct Names {
   std::array<std::map<Key, std::string>, 3> by_kind;
 };
 
-Names& names() {
-  static Names& storage = *new Names;
-  return storage;
-}
+Names& names() { return driver::immortal<Names>(); }
 const bool trace_names_fork_hook = (names(), true);  // a child may not make it
 
 void set(NameOf what, std::int64_t first, std::uint64_t second, const std::string& name) noexcept {

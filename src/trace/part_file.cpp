@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
+#include <cstring>
 #include <utility>
 
 namespace gpuprof::trace {
@@ -38,7 +38,7 @@ void PartFile::write(std::string_view text) noexcept {
   while (!text.empty() && check_ours()) {
     const ssize_t written = ::write(descriptor_, text.data(), text.size());
     if (written < 0) {
-      if (errno != EINTR) fail("write to", errno);
+      if (errno != EINTR) fail(std::strerror(errno));
       continue;
     }
     bytes_ += static_cast<std::uint64_t>(written);
@@ -56,31 +56,22 @@ void PartFile::finish(const std::string& last_event, const std::string& members)
   if (!check_ours()) return;
   const ssize_t written = ::pwrite(descriptor_, header.data(), header.size(), 0);
   if (written != static_cast<ssize_t>(header.size()))
-    fail("write to", written < 0 ? errno : ENOSPC);
+    fail(std::strerror(written < 0 ? errno : ENOSPC));
 }
 
 void PartFile::sync() noexcept {
-  if (check_ours() && ::fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", errno);
+  if (check_ours() && ::fsync(descriptor_) != 0 && errno != EINVAL)
+    fail(std::strerror(errno), "sync");
 }
 
 void PartFile::abandon() noexcept {
   if (is_ours()) ::close(descriptor_);
 }
 
-void PartFile::fail(const char* why) noexcept {
+void PartFile::fail(const char* why, const char* what) noexcept {
   if (failed()) return;
   try {
-    error_ = "cannot write to " + where_ + ": " + why;
-  } catch (...) {  // out of memory
-    error_ = "failed";
-  }
-}
-
-void PartFile::fail(const char* what, int code) noexcept {
-  if (failed()) return;
-  try {
-    error_ =
-        std::string("cannot ") + what + " " + where_ + ": " + std::generic_category().message(code);
+    error_ = std::string("cannot ") + what + " " + where_ + ": " + why;
   } catch (...) {  // out of memory
     error_ = "failed";
   }

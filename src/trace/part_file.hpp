@@ -36,15 +36,14 @@ class PartFile {
   void sync() noexcept;
   // Closes a forked child's copy of the descriptor, which would keep the parent's lock.
   void abandon() noexcept;
-  // Stops writing, for this reason.
-  void fail(const char* why) noexcept;
+  // Stops writing, for this reason; `what` is what it cannot do.
+  void fail(const char* why, const char* what = "write to") noexcept;
 
   [[nodiscard]] bool failed() const noexcept { return !error_.empty(); }
   [[nodiscard]] const std::string& error() const noexcept { return error_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  void fail(const char* what, int code) noexcept;
   [[nodiscard]] bool is_ours() const noexcept;
   bool check_ours() noexcept;
 

@@ -31,10 +31,7 @@ struct Registry {
   std::vector<Chunk*> spare;
 };
 
-Registry& registry() {
-  static Registry& storage = *new Registry;
-  return storage;
-}
+Registry& registry() { return driver::immortal<Registry>(); }
 
 std::atomic<std::uint64_t> dropped_count{0};
 

@@ -13,20 +13,17 @@
 namespace gpuprof::trace {
 
 struct SinkCounts {
-  std::uint64_t events = 0;       // taken
+  std::uint64_t events = 0;       // taken: written, or about to be
   std::uint64_t unplaced = 0;     // GPU spans whose time could not be placed
   HostNanoseconds gpu_error = 0;  // the largest possible error of a placed one
 };
 
-struct State {
+struct State : SinkCounts {
   bool open = false;
   bool failed = false;
   std::string error;                 // why it failed
-  std::uint64_t events = 0;          // written, or about to be
   std::uint64_t dropped = 0;         // by all threads since it was opened
-  std::uint64_t unplaced = 0;        // GPU spans that could not be placed
   std::uint64_t bytes = 0;           // of its file, or of its ring
-  HostNanoseconds gpu_error = 0;     // the largest error of a GPU time
   HostNanoseconds writer_cpu = 0;    // CPU time of the writer thread since it started
   bool is_ring = false;              // what follows is of a ring alone
   std::uint64_t held = 0;            // events

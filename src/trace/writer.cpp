@@ -38,6 +38,9 @@ struct Entry {
   std::uint64_t flushes_wanted = 0;
   std::uint64_t flushes_done = 0;
   State state;
+  // The writer thread's, as of its round:
+  bool closes = false;  // it is to be completed
+  std::uint64_t flushes_seen = 0;
 
   void end() noexcept {
     if (!ended) ended_at = driver::host_now();
@@ -150,26 +153,20 @@ class Writer {
 
   bool wait_for_work() {
     Lock lock(mutex());
-    const auto any_urgent = [&] {
-      return s_.stop || std::any_of(s_.entries.begin(), s_.entries.end(),
-                                    [](const auto& entry) { return entry->urgent(); });
-    };
     const auto any_wanted = [&] {
-      return any_urgent() ||
-             std::any_of(s_.entries.begin(), s_.entries.end(),
-                         [](const auto& entry) { return entry->sink->wants_round(); });
+      return s_.stop || std::any_of(s_.entries.begin(), s_.entries.end(), [](const auto& entry) {
+               return entry->urgent() || entry->sink->wants_round();
+             });
     };
     if (!go_on_) s_.changed.wait_for(lock, kTakeEvery, any_wanted);
     entries_ = s_.entries;
     stop_ = s_.stop;
-    closing_.clear();
-    flushes_.clear();
     bool urgent = false;
     for (const auto& entry : entries_) {
       urgent = urgent || entry->urgent();
       entry->known = true;
-      if (entry->closing && !entry->done) closing_.push_back(entry.get());
-      flushes_.push_back(entry->flushes_wanted);
+      entry->closes = entry->closing && !entry->done;
+      entry->flushes_seen = entry->flushes_wanted;
       if (entry->ended) entry->sink->stop_at(entry->ended_at);
     }
     update_recording(s_);
@@ -203,7 +200,7 @@ class Writer {
     go_on_ = false;
     for (const auto& entry : entries_) {
       round.dropped = entry->lost();
-      if (closes(*entry)) {
+      if (entry->closes) {
         entry->sink->finish(round);
       } else if (entry->sink->end_round(round)) {
         go_on_ = true;
@@ -216,10 +213,6 @@ class Writer {
     for (const auto& entry : entries_) {
       if (entry->sink->wants(event)) use(*entry->sink);
     }
-  }
-
-  [[nodiscard]] bool closes(const Entry& entry) const noexcept {
-    return std::find(closing_.begin(), closing_.end(), &entry) != closing_.end();
   }
 
   void take(const Event& event, std::uint32_t tid) {
@@ -242,14 +235,16 @@ class Writer {
     std::vector<Waiting> later;
     std::vector<GpuSpan> held_back;  // one of each track
     later.reserve(waiting_.size());
+    const bool any_closes = std::any_of(entries_.begin(), entries_.end(),
+                                        [](const auto& entry) { return entry->closes; });
     for (Waiting& each : waiting_) {
       HostNanoseconds begin = 0;
       HostNanoseconds error = 0;
       const Event& event = each.event;
       const bool has_to_wait =
-          closing_.empty() &&
-          std::any_of(held_back.begin(), held_back.end(),
-                      [&](const GpuSpan& first) { return each.shares_track_with(first); });
+          !any_closes && std::any_of(held_back.begin(), held_back.end(), [&](const GpuSpan& first) {
+            return each.shares_track_with(first);
+          });
       const GpuClock::Answer answer = has_to_wait
                                           ? GpuClock::Answer::kNotYet
                                           : gpu_clock.place(each.extra->gpu.begin, begin, error);
@@ -259,8 +254,8 @@ class Writer {
       } else if (answer == GpuClock::Answer::kNever) {
         count_unplaced(event);
       } else {
-        for (Entry* entry : closing_) {
-          if (entry->sink->wants(event)) entry->sink->count_unplaced();
+        for (const auto& entry : entries_) {
+          if (entry->closes && entry->sink->wants(event)) entry->sink->count_unplaced();
         }
         if (!has_to_wait) held_back.push_back(each.extra->gpu);
         later.push_back(std::move(each));
@@ -282,14 +277,13 @@ class Writer {
     warn_of_failures();
     const HostNanoseconds cpu = thread_cpu_time();
     const Lock lock(mutex());
-    for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
-      Entry& entry = *entries_[i];
-      if (entry.done) continue;
-      publish_state(entry, cpu);
-      entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
-      if (!closes(entry)) continue;
-      entry.state.open = false;
-      entry.done = true;
+    for (const auto& entry : entries_) {
+      if (entry->done) continue;
+      publish_state(*entry, cpu);
+      entry->flushes_done = entry->flushes_seen;
+      if (!entry->closes) continue;
+      entry->state.open = false;
+      entry->done = true;
     }
     s_.changed.notify_all();
   }
@@ -297,30 +291,24 @@ class Writer {
   // Before the thread that closes the trace goes on, because it shows the warnings so far. Without
   // the lock, because a warning takes one: until a trace is done, only this thread writes `failed`.
   void warn_of_failures() noexcept {
-    for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
-      const Entry& entry = *entries_[i];
-      if (entry.done || entry.state.failed) continue;
-      if (const std::string* why = entry.sink->failure()) warn_of(*why);
+    for (const auto& entry : entries_) {
+      if (entry->done || entry->state.failed) continue;
+      if (const std::string* why = entry->sink->failure()) warn_of(*why);
     }
   }
 
   static void publish_state(Entry& entry, HostNanoseconds cpu) noexcept {
-    const SinkCounts& counts = entry.sink->counts();
     State& state = entry.state;
+    static_cast<SinkCounts&>(state) = entry.sink->counts();
     state.open = true;
-    state.events = counts.events;
     state.dropped = entry.lost();
-    state.unplaced = counts.unplaced;
-    state.gpu_error = counts.gpu_error;
     state.writer_cpu = cpu;
     entry.sink->describe(state);
     if (!state.failed && entry.sink->failure() != nullptr) state.fail(*entry.sink->failure());
   }
 
   Shared& s_;
-  Entries entries_;                     // as of this round
-  std::vector<Entry*> closing_;         // to be completed in this round
-  std::vector<std::uint64_t> flushes_;  // wanted when this round began, for each of entries_
+  Entries entries_;  // as of this round
   bool stop_ = false;
   std::vector<Waiting> waiting_;
   std::uint64_t arrivals_ = 0;

@@ -11,7 +11,7 @@ import pytest
 
 import gpuprof
 from gpuprof._common import peaks
-from gpuprof._common.peaks import Peaks
+from gpuprof.results import Peaks
 
 H200 = {"gpu": "NVIDIA H200", "gpu_memory": 150_000_000_000, "driver": "580.95.05"}
 PEAKS = Peaks({"bfloat16": 7e14, "float32": 5e13}, 4e12, key=peaks.key_of(H200))

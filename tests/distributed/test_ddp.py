@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +9,7 @@ import pytest
 
 import gpuprof
 from gpuprof._distributed import ddp, watch_state
-
-
-def on_another_thread(function: Any) -> Any:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join()
-    return found[0]
+from tests.support.captures import on_another_thread
 
 
 def test_a_thread_of_autograd_has_the_path_of_who_called_backward() -> None:

@@ -45,15 +45,8 @@ def readings(script: Any, profiler: Any) -> Any:
 
 
 @pytest.fixture
-def result(results: Any, script: Any, readings: Any) -> Any:
-    return results.Result(
-        script="benchmark_accuracy",
-        date="2026-01-31",
-        machine={"gpu": "Some GPU", "driver": "580.1", "cpu": "Some CPU", "os": "Linux"},
-        versions={"python": "3.12.3", "gpuprof": "0.1.0"},
-        rows=script.rows(readings),
-        notes=["a note"],
-    )
+def result(result: Any, script: Any, readings: Any) -> Any:
+    return replace(result, script="benchmark_accuracy", rows=script.rows(readings))
 
 
 def trace(*activities: tuple[str, float, float]) -> list[dict[str, Any]]:
@@ -103,15 +96,6 @@ def test_the_measurements_show_the_rows_with_a_target_and_name_the_page(result: 
     assert "[accuracy.md](accuracy.md)" in table
     assert "| torch.mm 32: gpuprof graph |" in table
     assert "| torch.mm 32: torch events |" not in table
-
-
-def test_without_results_the_page_says_so(page: Any) -> None:
-    assert page.render([]) == "Nothing has been measured yet.\n"
-
-
-def test_a_page_without_marks_is_refused(page: Any) -> None:
-    with pytest.raises(ValueError, match="benchmark-accuracy:begin"):
-        page.replace("# Page\n", "tables")
 
 
 def test_a_calls_time_is_from_its_first_kernel_to_its_last(profiler: Any) -> None:

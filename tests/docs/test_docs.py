@@ -121,19 +121,6 @@ def test_the_api_page_names_every_public_name() -> None:
     assert "```{" not in text  # readable where Sphinx is not
 
 
-def mapped_files() -> list[str]:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = text.split("## The commands")[0]
-    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", table, re.M)
-    return re.findall(r"`([^`\s]+/[^`\s]*)`", "\n".join(rows))
-
-
-def test_the_map_of_the_house_names_files_that_are_there() -> None:
-    files = mapped_files()
-    assert len(files) > 30
-    assert not [file for file in files if not (ROOT / file).exists()]
-
-
 def test_the_pages_speak_of_every_variable_that_is_read() -> None:
     # `gpuprof info` shows variables and reads none.
     sources = {*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("python/gpuprof/**/*.py")}

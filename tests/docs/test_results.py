@@ -30,24 +30,6 @@ def render(benchmark_scripts: Path) -> Any:
     return importlib.import_module("render")
 
 
-@pytest.fixture
-def result(results: Any) -> Any:
-    rows = [
-        results.Row("raw pair", 1500.0, "ns", median=1600.0),
-        results.Row("scope", 1800.0, "ns", 1900.0, "raw pair", 1.2, 1.19, target=1.4),
-        results.Row("disabled | off", 90.0, "ns", 91.0, "raw pair", 0.06, 0.06, target=0.05),
-        results.Row("import", 31.5, "ms", target=40.0),
-    ]
-    return results.Result(
-        script="timing_scope_overhead",
-        date="2026-01-31",
-        machine={"gpu": "Some GPU", "driver": "580.1", "cpu": "Some CPU", "os": "Linux"},
-        versions={"python": "3.12.3", "gpuprof": "0.1.0"},
-        rows=rows,
-        notes=["a note"],
-    )
-
-
 def test_committed_results_are_valid_and_named_after_their_script(results: Any) -> None:
     for path in results.RESULTS.glob("*"):
         found = results.load(path)
@@ -197,6 +179,45 @@ def test_a_training_step_is_one_line_with_its_loss(result: Any, render: Any, res
     ]
 
 
+def test_a_callable_is_one_line_with_the_three_times_of_a_call(
+    result: Any, render: Any, results: Any
+) -> None:
+    rows = [
+        results.Row("host, a model: gpuprof", 3000.0, "ns"),
+        results.Row("a model: gpuprof", 9.5, "us"),
+        results.Row("a model: gpuprof, beside torch's", 9.5, "us"),
+        results.Row("a model: gpuprof, host time", 3.25, "us"),
+    ]
+    measured = dataclasses.replace(result, script="graphs_callable", rows=rows)
+    results.validate(measured.to_dict())
+    shown = render.PAGES["callable"].render([measured]).splitlines()
+    assert shown[0].startswith("Measured on 2026-01-31 on an Some GPU, driver 580.1 (python")
+    assert "|  | a call, in a loop | host time |" in shown
+    assert [line for line in shown if line.startswith("| a model")] == [
+        "| a model: gpuprof | 9.50 µs | 3.25 µs |"
+    ]
+    assert not any("beside" in line or line.startswith("| host") for line in shown)
+    assert "- A note." in shown
+
+
+def test_a_share_stands_beside_what_was_asked_for(result: Any, render: Any, results: Any) -> None:
+    rows = [
+        results.Row("false SLOW", 0.25, "%", target=1.0),
+        results.Row("missed", 7.5, "%", target=5.0),
+        results.Row("drift", 1.25, "%"),
+    ]
+    measured = dataclasses.replace(result, script="benchmark_verdicts", rows=rows)
+    shown = render.PAGES["verdicts"].render([measured]).splitlines()
+    assert "| what | measured | target | met |" in shown  # no column of ratios: there is none
+    assert "| false SLOW | 0.25 % | at most 1.00 % | yes |" in shown
+    assert "| missed | 7.50 % | at most 5.00 % | **no** |" in shown
+    assert "| drift | 1.25 % |  |  |" in shown
+    # Sections come in the order of their scripts.
+    busy = dataclasses.replace(measured, script="benchmark_verdicts_busy", date="2026-02-01")
+    shown = render.PAGES["verdicts"].render([busy, measured])
+    assert shown.index("2026-01-31") < shown.index("2026-02-01")
+
+
 def test_every_script_with_results_has_a_section(render: Any, results: Any) -> None:
     assert {result.script for result in results.load_all()} <= set(render.SCRIPTS)
 
@@ -214,9 +235,16 @@ def test_a_figure_of_the_readme_without_a_result_is_refused(result: Any, render:
         render.readme([result])
 
 
-def test_without_results_the_pages_say_so(render: Any) -> None:
-    for page in (render.readme, render.measurements):
-        assert page([]) == "Nothing has been measured yet.\n"
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "breaks"])
+def test_without_results_the_pages_say_so(name: str, render: Any) -> None:
+    assert render.PAGES[name].render([]) == "Nothing has been measured yet.\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["accuracy", "callable", "training", "decode", "verdicts", "power"]
+)
+def test_results_of_other_scripts_are_not_shown(name: str, result: Any, render: Any) -> None:
+    assert render.PAGES[name].render([result]) == "Nothing has been measured yet.\n"
 
 
 @pytest.mark.parametrize("name", ["readme", "breaks"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -13,24 +11,8 @@ from tests.fake_driver.control import DriverCallError, FakeCuda
 from tests.fake_driver.own import captured, kernel_graph, replay
 
 MS = 1_000_000
-KERNEL, MEMCPY, MEMSET, HOST, CHILD, WAIT, RECORD, ALLOC, FREE, MEM_OP = (
-    0, 1, 2, 3, 4, 6, 7, 10, 11, 12,
-)  # fmt: skip
+HOST, CHILD, WAIT = 3, 4, 6
 BYTES_PER_NODE = 2304
-HOST_WORD = ctypes.create_string_buffer(4)
-
-
-class KernelParams(ctypes.Structure):
-    _fields_ = (
-        ("func", ctypes.c_void_p),
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("arguments", ctypes.c_void_p),
-        ("extra", ctypes.c_void_p),
-        ("kern", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-    )
 
 
 class UpdateInfo(ctypes.Structure):
@@ -39,62 +21,6 @@ class UpdateInfo(ctypes.Structure):
         ("error_node", ctypes.c_uint64),
         ("error_from_node", ctypes.c_uint64),
     )
-
-
-# Nodes
-
-
-def kernel_params(driver: FakeCuda, node: int) -> KernelParams:
-    params = KernelParams()
-    driver.call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(params))
-    return params
-
-
-def test_a_kernel_node_shows_how_its_kernel_was_launched(driver: FakeCuda, stream: int) -> None:
-    driver.begin_capture(stream)
-    driver.kernel(stream, "add_k", grid=(8, 2, 1), block=(128, 1, 1), shared=48)
-    driver.kernel(stream, "mul_k", of_library=True)
-    first, second = driver.nodes(driver.end_capture(stream))
-    name = ctypes.c_char_p()
-    params = kernel_params(driver, first)
-    driver.call("cuFuncGetName", ctypes.byref(name), params.func)
-    assert (name.value, params.kern) == (b"add_k", None)
-    assert (list(params.grid), list(params.block), params.shared) == ([8, 2, 1], [128, 1, 1], 48)
-    params = kernel_params(driver, second)
-    driver.call("cuKernelGetName", ctypes.byref(name), params.kern)
-    assert (name.value, params.func) == (b"mul_k", None)
-
-
-def test_the_graph_of_an_open_capture_can_be_looked_into(driver: FakeCuda, stream: int) -> None:
-    driver.begin_capture(stream)
-    driver.kernel(stream, "add_k")
-    graph = driver.captured_graph(stream)
-    assert driver.node_types(graph) == [KERNEL]
-    assert driver.call("cuGraphDestroy", graph, expect=None) == 401
-    assert driver.end_capture(stream) == graph
-    assert driver.captured_graph(stream) == 0
-
-
-def edges(driver: FakeCuda, graph: int) -> list[tuple[int, int]]:
-    places = {node: i for i, node in enumerate(driver.nodes(graph))}
-    count = ctypes.c_size_t(100)
-    before, after = (ctypes.c_uint64 * 100)(), (ctypes.c_uint64 * 100)()
-    data = ctypes.create_string_buffer(8 * 100)
-    driver.call("cuGraphGetEdges_v2", graph, before, after, data, ctypes.byref(count))
-    return sorted((places[before[i]], places[after[i]]) for i in range(count.value))
-
-
-def test_a_fork_and_its_join_become_edges(driver: FakeCuda, stream: int) -> None:
-    branch = driver.stream_create()
-    driver.begin_capture(stream)
-    driver.kernel(stream, "first")
-    driver.fork(stream, branch)
-    driver.kernel(branch, "aside")
-    driver.kernel(stream, "ahead")
-    driver.join(stream, branch)
-    driver.kernel(stream, "last")
-    assert edges(driver, driver.end_capture(stream)) == [(0, 1), (0, 2), (1, 3), (2, 3)]
-    assert driver.live("event") == 0
 
 
 def test_a_node_of_any_type_can_be_had(driver: FakeCuda, stream: int) -> None:
@@ -194,58 +120,6 @@ def test_an_update_counts_from_the_next_launch_on(driver: FakeCuda, stream: int)
     assert driver.now() - begin == 6 * MS
 
 
-Body = Callable[[FakeCuda, int, int], object]
-
-
-def two_kernels(driver: FakeCuda, stream: int, _address: int) -> None:
-    driver.work(stream, MS)
-    driver.work(stream, MS)
-
-
-def kernel_and_memset(driver: FakeCuda, stream: int, address: int) -> None:
-    driver.work(stream, MS)
-    driver.call("cuMemsetD32Async", address, 1, 1, stream)
-
-
-def kernel_and_copy(driver: FakeCuda, stream: int, address: int) -> None:
-    driver.work(stream, MS)
-    driver.copy(stream, 4, address, address + 4)
-
-
-def kernel_and_copy_to_host(driver: FakeCuda, stream: int, address: int) -> None:
-    driver.work(stream, MS)
-    driver.call("cuMemcpyDtoHAsync_v2", HOST_WORD, address, 4, stream)
-
-
-def two_beside_each_other(driver: FakeCuda, stream: int, _address: int) -> None:
-    branch = driver.stream_create()
-    driver.fork(stream, branch)
-    driver.work(stream, MS)
-    driver.work(branch, MS)
-    driver.join(stream, branch)
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "refusal"),
-    [
-        (two_kernels, lambda d, s, _: d.work(s, MS), (910, 2, None)),
-        (two_kernels, two_beside_each_other, (910, 2, 1)),
-        (two_kernels, kernel_and_memset, (910, 3, 1)),
-        (kernel_and_copy, kernel_and_copy_to_host, (910, 5, 1)),
-    ],
-    ids=["fewer nodes", "other edges", "another type", "another direction"],
-)
-def test_a_refused_update_says_why_and_where_and_changes_nothing(
-    driver: FakeCuda, stream: int, own: Body, other: Body, refusal: Refusal
-) -> None:
-    address = driver.memory_allocate(64)
-    graph_exec = driver.instantiate(captured(driver, stream, lambda: own(driver, stream, address)))
-    changed = captured(driver, stream, lambda: other(driver, stream, address))
-    assert update(driver, graph_exec, changed) == refusal
-    driver.graph_launch(graph_exec, stream)
-    driver.stream_synchronize(stream)
-
-
 def test_an_update_can_be_made_to_fail_with_any_result(driver: FakeCuda, stream: int) -> None:
     graph = kernel_graph(driver, stream)
     graph_exec = driver.instantiate(graph)
@@ -275,64 +149,3 @@ def test_another_event_counts_from_the_next_launch_on(driver: FakeCuda, stream: 
     driver.graph_launch(graph_exec, stream)
     driver.stream_synchronize(stream)
     assert driver.elapsed_ms(first, second) == pytest.approx(1.0, abs=1e-4)
-
-
-def test_only_a_record_node_of_the_graph_itself_takes_an_event(
-    driver: FakeCuda, stream: int
-) -> None:
-    event = driver.event_create()
-
-    def recorded() -> int:
-        return captured(
-            driver,
-            stream,
-            lambda: (
-                driver.work(stream, MS),
-                driver.call("cuEventRecordWithFlags", event, stream, control.EXTERNAL),
-            ),
-        )
-
-    graph, stranger = recorded(), recorded()
-    graph_exec = driver.instantiate(graph)
-    kernel, record = driver.nodes(graph)
-    answers = [
-        driver.call("cuGraphExecEventRecordNodeSetEvent", graph_exec, node, event, expect=None)
-        for node in (record, kernel, driver.nodes(stranger)[1])
-    ]
-    assert answers == [0, 1, 1]
-
-
-# The log
-
-
-def log_lines(driver: FakeCuda, start: int) -> list[str]:
-    place, size = ctypes.c_uint(start), ctypes.c_size_t(25600)
-    text = ctypes.create_string_buffer(size.value)
-    driver.call("cuLogsDumpToMemory", ctypes.byref(place), text, ctypes.byref(size), 0)
-    return text.value.decode().splitlines()
-
-
-def log_end(driver: FakeCuda) -> int:
-    place = ctypes.c_uint()
-    driver.call("cuLogsCurrent", ctypes.byref(place), 0)
-    return place.value
-
-
-def test_the_log_names_the_refused_call_and_its_thread(driver: FakeCuda, stream: int) -> None:
-    start = log_end(driver)
-    driver.begin_capture(stream, control.GLOBAL)
-    refused = "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamSynchronize"
-    native = []
-
-    def wait() -> None:
-        native.append(threading.get_ident())
-        driver.call("cuStreamSynchronize", stream, expect=None)
-
-    other = threading.Thread(target=wait)
-    other.start()
-    other.join()
-    wait()
-    lines = [line for line in log_lines(driver, start) if line.endswith(refused)]
-    assert [line.split("[")[2].rstrip("]") for line in lines] == [str(ident) for ident in native]
-    with pytest.raises(DriverCallError):
-        driver.end_capture(stream)

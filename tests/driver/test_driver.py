@@ -64,7 +64,8 @@ def test_a_failure_stays_the_same_at_every_try(fake_path: Path) -> None:
     assert first == second
 
 
-def test_a_system_that_was_not_ready_is_asked_again(fake_path: Path) -> None:
+@pytest.mark.parametrize("answer", ["SYSTEM_NOT_READY (802)", "OUT_OF_MEMORY (2)", "UNKNOWN (999)"])
+def test_a_system_that_was_not_ready_is_asked_again(fake_path: Path, answer: str) -> None:
     out = check_python(
         _TRY_CUDA
         + """
@@ -75,10 +76,10 @@ gpuprof.Timer("cuda")
 print(gpuprof.cuda_available(), gpuprof.backends()["cuda"].available)
 """,
         driver=fake_path,
-        FAKECUDA_CONFIG="init=802",
+        FAKECUDA_CONFIG=f"init={answer.split('(')[1][:-1]}",
     )
     first, second = out.strip().splitlines()
-    assert "CUDA_ERROR_SYSTEM_NOT_READY (802)" in first
+    assert f"cuInit failed: CUDA_ERROR_{answer}" in first
     assert second == "True True"
 
 
@@ -195,8 +196,11 @@ def test_an_override_that_changed_hands_before_it_was_opened_is_not_opened(
     assert "others than its owner can write it" in out
 
 
-def test_an_override_that_others_can_write_is_ignored_with_a_warning(copy_of_fake: Path) -> None:
-    copy_of_fake.chmod(0o666)
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_an_override_that_others_can_write_is_ignored_with_a_warning(
+    copy_of_fake: Path, mode: int
+) -> None:
+    copy_of_fake.chmod(mode)
     assert "others than its owner can write it" in _override_warning(str(copy_of_fake))
 
 

@@ -168,8 +168,23 @@ Done append(State& s, const std::shared_ptr<Stream>& stream, Op op) {
   return done;
 }
 
-void wait_for_room(State& s, const Stream& stream) {
-  const auto is_full = [&] { return stream.queue.size() >= s.config.queue_entries; };
+// Seen behind a stream that waits: host functions may follow one another, but only so often others.
+constexpr std::ptrdiff_t kHostGroups = 56;
+
+bool has_all_host_groups(const std::deque<Op>& queue) {
+  if (queue.empty() || !queue.back().host) return false;
+  std::ptrdiff_t groups = 0;
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    if (queue[i].host && (i == 0 || !queue[i - 1].host)) ++groups;
+  }
+  return groups >= kHostGroups;
+}
+
+void wait_for_room(State& s, const Stream& stream, bool is_host_function) {
+  const auto is_full = [&] {
+    return stream.queue.size() >= s.config.queue_entries ||
+           (!is_host_function && has_all_host_groups(stream.queue));
+  };
   if (s.config.queue_entries == 0 || !is_full()) return;
   ++s.blocked_calls;
   for (; is_full(); pump(s)) {
@@ -201,7 +216,7 @@ void pass_polling_time(State& s, std::uint64_t& polled_at) {
 }
 
 Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op) {
-  wait_for_room(s, *stream);
+  wait_for_room(s, *stream, op.host != nullptr);
   add_implicit_order(s, *stream, op);
   Done done = append(s, stream, std::move(op));
   pump(s);
@@ -209,7 +224,7 @@ Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op) {
 }
 
 void enqueue_graph(State& s, const std::shared_ptr<Stream>& stream, GraphExec& exec) {
-  wait_for_room(s, *stream);
+  wait_for_room(s, *stream, /*is_host_function=*/false);
   Op begin;
   begin.kind = OpKind::kJoin;
   if (!is_over(s, exec.last)) begin.after.push_back(exec.last);

@@ -27,8 +27,6 @@ from tests.support.training_loops import (
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
-STEP = {"train_step", "train_step/forward", "train_step/backward", "train_step/optimizer.step"}
-
 
 @pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
 def each(request: pytest.FixtureRequest) -> Any:

@@ -146,25 +146,6 @@ def test_symbols_that_read_alike_are_one_total(cupti: FakeCupti) -> None:
     }
 
 
-def test_records_without_times_that_can_be_are_in_no_figure(cupti: FakeCupti) -> None:
-    day = 86_400_000_000_000
-    with collected() as seen:
-        now = cupti.now()
-        cupti.kernel("never ended", now, 0)
-        cupti.kernel("never ran", 0, 0)
-        cupti.kernel("ended before it began", now, now - 1)
-        cupti.kernel("of an earlier collection", now - 60_000_000_000, now)
-        cupti.kernel("on another clock", now + day, now + day + 5)
-        cupti.kernel("good")
-    assert [row.name for row in seen.activities] == ["good"]
-    assert figures(seen, "incomplete", "count", "unknown") == {
-        "incomplete": 5,
-        "count": 1,
-        "unknown": 0,
-    }
-    assert list(seen.plain["totals"]) == [(KERNEL, "good")]
-
-
 @pytest.mark.parametrize(
     ("record", "step"),
     [

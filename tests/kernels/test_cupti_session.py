@@ -15,6 +15,7 @@ from gpuprof import _core
 from tests.fake_cupti import control
 from tests.fake_cupti.control import FakeCupti
 from tests.support.cupti import Collected, collected
+from tests.support.threads import beside
 
 CLOCK_SLACK_NS = 1_000_000
 
@@ -233,22 +234,11 @@ def test_the_wall_clock_being_set_is_in_the_error(cupti: FakeCupti) -> None:
 
 @pytest.mark.threads
 def test_threads_may_launch_while_collections_come_and_go(cupti: FakeCupti) -> None:
-    done = threading.Event()
-
-    def launch() -> None:
-        while not done.is_set():
-            cupti.kernel("a", times=10)
-
-    launcher = threading.Thread(target=launch)
-    launcher.start()
-    try:
+    with beside(lambda: cupti.kernel("a", times=10), 1):
         for _ in range(50):
             with collected(max_records=1000) as seen:
                 cupti.kernel("b")
             assert seen.plain["unknown"] == 0
-    finally:
-        done.set()
-        launcher.join()
 
 
 def test_a_child_is_refused_and_the_parent_goes_on(cupti: FakeCupti) -> None:

@@ -303,9 +303,8 @@ def test_without_torchs_gpu_profiler_cupti_collects(
 
 
 def test_launches_of_graphs_that_torch_has_no_record_of_are_joined(
-    gpu: Gpu, fake: FakeCuda
+    gpu: Gpu, fake: FakeCuda, stream: int
 ) -> None:
-    stream = fake.stream_create()
     with gpuprof.capture(stream=stream, timers="strip") as cap:
         with gpuprof.timer("fwd", stream=stream):
             fake.kernel(stream, "gemm")
@@ -332,11 +331,9 @@ def test_launches_of_graphs_that_torch_has_no_record_of_are_joined(
     ]
     assert {each.launch for each in k.records} == {"cuGraphLaunch", ""}
     cap.graph.close()
-    fake.stream_destroy(stream)
 
 
-def test_kernels_of_a_known_graph_need_no_names(gpu: Gpu, fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_kernels_of_a_known_graph_need_no_names(gpu: Gpu, fake: FakeCuda, stream: int) -> None:
     graphs = []
     for first, second in (("fwd", "head"), ("encode", "decode")):
         with gpuprof.capture(stream=stream) as cap:
@@ -357,4 +354,3 @@ def test_kernels_of_a_known_graph_need_no_names(gpu: Gpu, fake: FakeCuda) -> Non
     assert [each.scope for each in k.records] == [("encode",), ("decode",), ("fwd",), ("head",)]
     for graph in graphs:
         graph.close()
-    fake.stream_destroy(stream)

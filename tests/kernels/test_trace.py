@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import gpuprof
 from tests.support.gpu_records import COPY, MEMSET, Recording
-from tests.support.trace_events import events, load, metadata
+from tests.support.trace_events import assert_tracks_nest, events, load, metadata
 
 US = 1_000
 KERNEL_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset"}
@@ -21,20 +20,6 @@ def of_category(path: Path, *categories: str) -> list[dict[str, Any]]:
 
 def track_names(path: Path) -> dict[int, str]:
     return {each["tid"]: each["args"]["name"] for each in metadata(path, "thread_name")}
-
-
-def assert_slices_nest(path: Path) -> None:
-    """Check what viewers need: two slices of one track are disjoint, or one is in the other."""
-    by_track: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for each in events(path):
-        by_track[each["tid"]].append(each)
-    for track in by_track.values():
-        ends: list[float] = []
-        for each in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
-            while ends and ends[-1] <= each["ts"] + 1e-6:
-                ends.pop()
-            assert not ends or each["ts"] + each["dur"] <= ends[-1] + 1e-6, each
-            ends.append(each["ts"] + each["dur"])
 
 
 def test_kernels_have_torchs_format(gpu: Recording, tmp_path: Path) -> None:
@@ -83,7 +68,7 @@ def test_scopes_are_around_the_kernels_that_they_launched(gpu: Recording, tmp_pa
                     gpu.run("c", delay=70_000)
             time.sleep(0.002)
 
-    assert_slices_nest(path)
+    assert_tracks_nest(events(path))
     names = track_names(path)
     (tid,) = {each["tid"] for each in of_category(path, "kernel")}
     assert names[tid] == "GPU 0, kernels of stream 7 (default stream)"
@@ -127,7 +112,7 @@ def test_work_that_overlaps_on_one_stream_gets_tracks_side_by_side(
         gpu.work("right", replay, now + 10 * US, 100 * US)
         gpu.work("joined", replay, now + 120 * US, 10 * US)
 
-    assert_slices_nest(path)
+    assert_tracks_nest(events(path))
     names = track_names(path)
     tracks = {each["name"]: names[each["tid"]] for each in of_category(path, "kernel")}
     assert tracks["left"] == tracks["joined"] == "GPU 0, kernels of stream 7 (default stream)"
@@ -170,4 +155,4 @@ def test_many_kernels_are_all_written(gpu: Recording, tmp_path: Path) -> None:
 
     assert writer.stats()["dropped"] == 0
     assert len(of_category(path, "kernel")) == 12_000
-    assert_slices_nest(path)
+    assert_tracks_nest(events(path))

@@ -39,7 +39,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "report": (("_report/*.py",), ("report/test_*.py",)),
     "results": (
         (
-            *("_results/change_point.py", "_results/history*.py", "_results/noise_floor.py"),
+            *("_results/change_point.py", "_results/history*.py", "_results/stored_rule.py"),
             *("_results/*verdict.py", "_results/result.py", "_results/statistics.py"),
         ),
         (

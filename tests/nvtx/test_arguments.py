@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import check_under_tool
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvtx"))
 
 
 def test_annotate_by_name_is_one_object_per_name() -> None:
@@ -114,7 +108,7 @@ class FakeArray:
 
 
 def test_an_array_on_a_gpu_is_no_payload_because_reading_it_would_wait() -> None:
-    with pytest.raises(TypeError, match=r"payload: expected .* in host memory"):
+    with pytest.raises(TypeError, match=r"in host memory.*copied first: x.cpu\(\).numpy\(\)"):
         gpuprof.annotate("x", payload=FakeArray())  # type: ignore[call-overload]
 
 

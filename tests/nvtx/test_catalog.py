@@ -12,16 +12,10 @@ import pytest
 import gpuprof
 from gpuprof import nvtx
 from gpuprof.nvtx import RangeCatalog, RangeSpec
-from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import check_under_tool
 
 DECODE = RangeSpec("catalog_test.decode", "one step of decoding")
 PREFILL = RangeSpec("catalog_test.prefill", "the prompt")
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvtx"))
 
 
 def test_a_label_is_the_name_in_utf8_with_a_final_nul() -> None:

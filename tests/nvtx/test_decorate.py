@@ -13,14 +13,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import calls_under_tool, check_under_tool
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvtx"))
-
 
 # Tasks
 

@@ -204,33 +204,16 @@ def test_it_is_off_by_default_and_no_nvtx_call_is_made(tool: Path) -> None:
     assert out.strip() == "False"
 
 
-@pytest.mark.parametrize("value", ["1", "true", "ON", " yes "])
-def test_the_environment_switches_it_on(tool: Path, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "on"),
+    [
+        *((value, True) for value in ("1", "true", "ON", " yes ", "auto")),
+        *((value, False) for value in ("0", "false", "off", "")),
+    ],
+)
+def test_the_environment_switches_it_under_a_tool(tool: Path, value: str, on: bool) -> None:
     code = 'with gpuprof.annotate("x") as a: print(a.is_active, gpuprof.nvtx.is_enabled())'
-    assert check_under_tool(tool, code, nvtx=value).split() == ["True", "True"]
-
-
-@pytest.mark.parametrize("value", ["0", "false", "off", ""])
-def test_the_environment_leaves_it_off(tool: Path, value: str) -> None:
-    code = 'with gpuprof.annotate("x") as a: print(a.is_active, gpuprof.nvtx.is_enabled())'
-    assert check_under_tool(tool, code, nvtx=value).split() == ["False", "False"]
-
-
-def test_the_environment_also_works_for_a_program_that_has_scopes_only(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
-        with gpuprof.timer("step", backend="cpu"):
-            pass
-        print(tool.calls())
-        """,
-    )
-    assert out.strip() == "['push step', 'pop']"
-
-
-def test_auto_is_on_under_a_tool(tool: Path) -> None:
-    code = 'with gpuprof.annotate("x") as a: print(a.is_active)'
-    assert check_under_tool(tool, code, nvtx="auto").strip() == "True"
+    assert check_under_tool(tool, code, nvtx=value).split() == [str(on)] * 2
 
 
 def test_auto_is_off_and_silent_without_a_tool() -> None:

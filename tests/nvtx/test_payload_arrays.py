@@ -125,9 +125,9 @@ def test_traces_show_short_arrays_whole_and_long_ones_by_their_size(tmp_path: Pa
 
 
 WRONG = [
-    (["a"], "payload: expected a list of int or float, got one of str"),
-    ([[1]], "payload: expected a list of int or float, got one of list"),
-    ([None], "payload: expected a list of int or float, got one of NoneType"),
+    (["a"], "payload: expected a list of int or float, got 'a'"),
+    ([[1]], "payload: expected a list of int or float, got \\[1\\]"),
+    ([None], "payload: expected a list of int or float, got None"),
     ({1, 2}, "payload: expected an int, a float, an array of numbers in host memory"),
     ({"a": 1}, "payload: expected an int, a float, an array of numbers in host memory"),
     ("text", "payload: expected an int, a float, an array of numbers in host memory"),
@@ -174,12 +174,6 @@ def test_a_list_may_hold_what_is_a_number_by_itself(tmp_path: Path) -> None:
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     shown = {each["name"]: each["args"]["payload"] for each in events if each.get("ph") == "i"}
     assert shown == {"whole": [3, 4], "real": [0.5, 4.0], "large": [2.0**70, -1.0]}
-
-
-def test_an_array_on_a_gpu_is_refused_and_the_way_out_is_named() -> None:
-    torch_like = type("OnGpu", (), {"__dlpack__": lambda _: None})()
-    with pytest.raises(TypeError, match=r"a GPU array is copied first: x.cpu\(\).numpy\(\)"):
-        gpuprof.annotate("x", payload=torch_like)
 
 
 def test_an_annotation_with_an_array_pickles(tool: Path) -> None:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import calls_under_tool, check_under_tool
 from tests.support.processes import check_python, run_python
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvtx"))
-
 
 # Order
 
@@ -109,20 +100,6 @@ b.__exit__(None, None, None)
     assert calls_under_tool(tool, code).split(";")[0] == (
         "('push', 'gpuprof'),('push', 'other'),('pop', 'gpuprof')"
     )
-
-
-def test_generators_that_interleave_pop_each_range_once(tool: Path) -> None:
-    code = """
-def generate(name):
-    with gpuprof.annotate(name):
-        yield 1
-        yield 2
-one, two = generate("one"), generate("two")
-for pair in zip(one, two):
-    pass
-next(two, None)
-"""
-    assert calls_under_tool(tool, code) == "push one, push two, pop, pop"
 
 
 def test_a_range_left_on_another_thread_is_popped_by_its_own_with_one_warning(

@@ -171,7 +171,5 @@ print([(e.text, e.id == stream) for e in tool.events("stream")])
     assert out.strip() == "[('copies', True)]"
 
 
-def test_a_stream_is_named_where_no_tool_listens(fake: FakeCuda) -> None:
-    stream = fake.stream_create()
+def test_a_stream_is_named_where_no_tool_listens(fake: FakeCuda, stream: int) -> None:
     gpuprof.name_stream(stream, "copies")
-    fake.stream_destroy(stream)

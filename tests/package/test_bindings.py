@@ -159,7 +159,6 @@ def test_a_driver_whose_path_is_not_utf_8_is_shown_with_what_can_be_read(
         """
         import gpuprof
         from gpuprof import _core
-        from gpuprof._cli import info as _info
         print(gpuprof.cuda_available(), ascii(_core.driver_info()["path"])[-23:])
         print("caf" in gpuprof.backends()["cuda"].reason)
         """,

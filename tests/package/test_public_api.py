@@ -18,8 +18,6 @@ import pytest
 
 import gpuprof
 from gpuprof import errors
-from gpuprof._graphs import diff
-from gpuprof._graphs.signature import signature_of
 from tests.fake_driver.control import FakeCuda
 from tests.support.graph_nodes import chain
 from tests.support.processes import check_python
@@ -269,6 +267,9 @@ def nodes_of_a_graph() -> tuple[gpuprof.GraphNode, ...]:
     return chain("first", "second")
 
 
+CHANGE = gpuprof.results.NodeChange(*nodes_of_a_graph(), {"symbol": ("first", "second")})
+
+
 RESULT = gpuprof.BenchResult("f", "cpu", "auto", "cpu", "n/a", (1.0, 2.0), 1.5)
 
 PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
@@ -286,7 +287,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "CaptureStatus": (lambda: gpuprof.CaptureStatus.ACTIVE, id),
     "Counter": (lambda: gpuprof.counter("pickled"), lambda c: c.name),
     "GraphDiff": (
-        lambda: diff.compare(nodes_of_a_graph(), chain("first")),
+        lambda: gpuprof.GraphDiff(("a line",), removed=nodes_of_a_graph(), changed=(CHANGE,)),
         lambda diff: (str(diff), diff.to_dict()),
     ),
     "GraphMemory": (lambda: gpuprof.results.GraphMemory(4096, None), lambda m: m.to_dict()),
@@ -295,7 +296,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
     "GraphedCallableStats": (lambda: STATS, lambda stats: stats.to_dict()),
     "GraphSignature": (
-        lambda: signature_of(nodes_of_a_graph()),
+        lambda: gpuprof.results.GraphSignature("1234", gpuprof.results.Launches({"k": 2})),
         lambda signature: (str(signature), signature.launches),
     ),
     "Instructions": (
@@ -317,7 +318,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
     "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
-        lambda: diff.compare(nodes_of_a_graph(), chain("first", "third")).changed[0],
+        lambda: CHANGE,
         lambda change: (repr(change), change.to_dict()),
     ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),

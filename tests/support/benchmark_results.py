@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprof import Verdict
+from gpuprof import BenchResult, Verdict
 from gpuprof._results.baselines import Baselines, Run
-from gpuprof._results.result import BenchResult
 from gpuprof.results import Decision
+
+# Options of `benchmark` with which a few samples are enough.
+QUICK: dict[str, Any] = {
+    "warmup_s": 0.0,
+    "min_time_s": 0.0,
+    "min_samples": 8,
+    "max_time_s": 5.0,
+    "rel_precision": 1.0,
+}
 
 
 def bench(name: str, samples: Sequence[float], **changes: Any) -> BenchResult:
@@ -46,11 +55,17 @@ def decided_beside_time(memory: str, launches: str, **changes: Any) -> Decision:
     )
 
 
-def saved(name: str, created: str, *results: BenchResult) -> None:
-    """Append a run to a baseline in the working folder, as --gpu-benchmark-save does."""
+def saved(
+    name: str,
+    created: str,
+    *results: BenchResult,
+    commit: str | None = None,
+    folder: Path = Path(".gpuprof"),
+) -> None:
+    """Append a run to a baseline, by default of the working folder, as the plugin saves it."""
     by_name = {result.name: result for result in results}
-    run = Run(created, dict(results[0].machine), by_name)
-    Baselines(".gpuprof").append(name, run)
+    run = Run(created, dict(results[0].machine), by_name, commit)
+    Baselines(folder).append(name, run)
 
 
 def command(*arguments: object) -> int:

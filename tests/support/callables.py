@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import gpuprof
 from tests.support.threads import PATIENCE_S
 
 US = 1_000
@@ -42,6 +43,17 @@ def twice(cupy: Any, runs: Counted | None = None, ns: int = US) -> Callable[[Any
         return out
 
     return body
+
+
+def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
+    """Return a callable whose runs and replays are those of its calls alone."""
+    return gpuprof.make_graphed_callable(fn, args, **{"verify": "off", **options})
+
+
+def counts(fast: gpuprof.GraphedCallable, *names: str) -> tuple[int, ...]:
+    """Return figures of its statistics."""
+    stats = fast.stats()
+    return tuple(getattr(stats, name) for name in names)
 
 
 @contextlib.contextmanager

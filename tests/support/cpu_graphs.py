@@ -30,6 +30,10 @@ from tests.support.threads import PATIENCE_S
 _owners: collections.Counter[int] = collections.Counter()  # of memory, by its address
 
 
+_WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2"}
+_WAITING |= {"aten::bincount", "aten::_linalg_check_errors"}
+
+
 def _tensors(value: Any) -> list[Any]:
     if hasattr(value, "untyped_storage"):
         return [value]
@@ -101,6 +105,16 @@ class Graph:
     __del__ = close
 
 
+def _waits(func: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether the host would wait for the data of an operator on the GPU."""
+    name = func.name()
+    if name.startswith("aten::index.Tensor"):
+        return any(each is not None and each.dtype is each.bool().dtype for each in args[1])
+    if name == "aten::repeat_interleave.Tensor":
+        return kwargs.get("output_size") is None
+    return name in _WAITING
+
+
 def _tape_class() -> Any:
     torch: Any = importlib.import_module("torch")
     base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
@@ -121,6 +135,9 @@ def _tape_class() -> Any:
                 if _number(each) not in self._known:
                     storage = self._known[_number(each)] = each.untyped_storage()
                     self._before.append((storage, storage.clone()))
+            if _waits(func, args, kwargs or {}):
+                message = "CUDA error: operation not permitted when stream is capturing"
+                raise RuntimeError(message)
             result = func(*args, **(kwargs or {}))
             memory = {_number(each) for each in given}
             made = [each.data for each in _tensors(result) if _number(each) not in memory]
@@ -150,6 +167,7 @@ class Capture:
     """Stands for `gpuprof.capture`."""
 
     number_open = 0
+    status = 1  # of the open one: active; 2: broken
 
     def __init__(
         self, _: Any = None, *, keep_alive: Any = (), name: str | None = None, **_options: Any
@@ -160,15 +178,19 @@ class Capture:
 
     def __enter__(self) -> Any:
         self._tape = _tape_class()()
-        self._guard = types.SimpleNamespace(stream=0, graph=None)
+        self._guard = types.SimpleNamespace(stream=0, graph=None, _broke_at=(None, None))
         self._tape.__enter__()
-        Capture.number_open += 1
+        Capture.number_open, Capture.status = Capture.number_open + 1, 1
         return self._guard
 
     def __exit__(self, *error: object) -> None:
         Capture.number_open -= 1
         self._tape.__exit__(*error)
         self._tape.put_back()
+        if isinstance(error[1], Exception):
+            diagnosis = importlib.import_module("gpuprof._graphs.diagnosis")
+            facts = diagnosis.CaptureFacts(name=self._name, mode="thread_local")
+            diagnosis.note_for_body(error[1], facts.at(*self._guard._broke_at))
         if error[0] is None:
             graph = self._guard.graph = Graph(self._tape, self._keep)
             graph.name = self._name
@@ -263,7 +285,7 @@ class Entry:
 def _run(self: Any, entry: Any, args: Any, kwargs: Any) -> Any:
     if not entry.guards.hold():
         return _core._is_stale
-    results = entry.run([leaf.array for leaf in self._flat(args, kwargs).leaves])
+    results = entry.run(list(self._flat(args, kwargs).arrays))
     make = entry.result
     return make(results) if callable(make) else cache.rebuild(make, results)
 
@@ -283,12 +305,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for where, name, value in (
         (_core, "require_cuda", lambda: None),
-        (_core, "_capture_of", lambda *_: (0, 0, 0, False)),
+        (_core, "_capture_of", lambda *_: (Capture.status, 0, 0, False)),
         (_core, "_CacheEntry", Entry),
         (_core, "_EntryArray", dict),
         (facts, "_unfit", lambda *_: None),
         (facts, "_tensor_facts", lambda tensor, *_: facts.facts_by_attributes(tensor.cpu())),
-        (cache, "call_stream", lambda *_: Stream()),
+        (cache, "CallStream", lambda *_: Stream()),
         (capture, "Place", Place),
         (capture, "capture", Capture),
         (training, "capture", Capture),

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpuprof._common.instructions import Instructions
-from gpuprof._common.launches import Launches
-from gpuprof._results.result import BenchResult
+from gpuprof import BenchResult
+from gpuprof.results import Instructions, Launches
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,6 +43,7 @@ def made_up(median_ms: float, count: int = 45, **fields: Any) -> BenchResult:
     order = [*range(0, count, 2), *range(1, count, 2)]
     steps = [(place + 0.5) / count - 0.5 for place in order]
     values: dict[str, Any] = {
+        "samples_ms": [median_ms * (1 + 0.01 * s) for s in steps],
         "name": "made up",
         "mode": "cpu",
         "requested_mode": "auto",
@@ -52,7 +52,7 @@ def made_up(median_ms: float, count: int = 45, **fields: Any) -> BenchResult:
         "machine": CPU_MACHINE,
         **fields,
     }
-    return BenchResult(samples_ms=tuple(median_ms * (1 + 0.01 * s) for s in steps), **values)
+    return BenchResult(**{**values, "samples_ms": tuple(values["samples_ms"])})
 
 
 class _Measuring:
@@ -131,9 +131,16 @@ class _Measurer:
 @contextmanager
 def replaced(folder: Path) -> Iterator[None]:
     from gpuprof._benchmark import api
+    from gpuprof._pytest.fresh_process import FreshProcess
 
     with pytest.MonkeyPatch.context() as patch:
         measuring = _Measuring(folder)
+        # Another process takes what would be the next measurement in this one.
+        patch.setattr(
+            FreshProcess,
+            "measure",
+            lambda self: measuring.benchmark(lambda: None, (), {}, name=self.key),
+        )
         patch.setattr(api, "benchmark", measuring.benchmark)
         patch.setattr(api, "prepare", measuring.prepare)
         yield

@@ -1,4 +1,4 @@
-"""What the tests of flight recorders share: a scope to record, a wait, and what a dump says."""
+"""What the tests of flight recorders share: a wait, and what a dump says."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.trace_events import cpu_scope, metadata
-
-
-def measured(name: str) -> None:
-    """Enter and leave a scope on the CPU's clock."""
-    with cpu_scope(name):
-        pass
+from tests.support.trace_events import metadata
 
 
 def until(holds: Callable[[], object]) -> None:

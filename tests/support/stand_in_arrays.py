@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprof import _core
-from gpuprof._callable import leaves
+from gpuprof._frameworks.arrays import arrays_of
 
 FLOAT32 = (2, 32, 1)
 FLOAT16 = (2, 16, 1)
@@ -16,6 +16,8 @@ CUDA, PINNED, MANAGED = 2, 3, 13
 
 class Array:
     """An array with DLPack's facts. Each is equal to itself alone."""
+
+    __cuda_array_interface__: Any = None
 
     def __init__(
         self,
@@ -45,10 +47,11 @@ def _dense(shape: tuple[int, ...]) -> list[int]:
 
 
 def array_facts(value: object) -> tuple[Any, ...] | None:
-    return value.facts if isinstance(value, Array) else None
+    facts: tuple[Any, ...] | None = getattr(value, "facts", None)
+    return facts
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make gpuprof see the facts of these arrays, and of no others."""
     monkeypatch.setattr(_core, "_array_facts", array_facts, raising=False)
-    monkeypatch.setattr(leaves, "is_used_in_place", lambda _: False)
+    monkeypatch.setattr(type(arrays_of(Array)), "in_place", False)

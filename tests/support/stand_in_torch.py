@@ -289,15 +289,20 @@ def _graph_class(world: World) -> type:
         def __init__(self) -> None:
             world.step("CUDAGraph")
             self.stream = world.current
+            self.registered: list[GeneratorState] = []
+
+        def register_generator_state(self, generator: Generator) -> None:
+            self.registered.append(generator.state)
 
         def capture_begin(self, pool: object, capture_error_mode: str) -> None:
             world.step("capture_begin")
             self.mode = capture_error_mode
             self.increment = world.increment
             self.stream = world.current
-            self.states = [world.generator.state]
+            self.states = [world.generator.state, *self.registered]
             if world.generation < (2, 12):
-                world.generator.state.capturing = True
+                for state in self.states:
+                    state.capturing = True
             world.step("after the generator")
             self.pool_id = pool
             assert pool not in world.routed, "two captures of one pool at once"
@@ -357,6 +362,8 @@ def _graph_class(world: World) -> type:
 
         def replay(self) -> None:
             world.replayed_on.append(world.current.cuda_stream)
+            for state in self.registered:
+                Generator(state).draw()
             if world.draws:
                 world.generator.draw(self.increment)
             if not self.exec:
@@ -439,17 +446,21 @@ def _module(world: World) -> Any:
     torch._C = types.SimpleNamespace(
         _cuda_getDevice=lambda: 0,
         _cuda_getCurrentRawStream=lambda _device: world.current.cuda_stream,
-        **(_private_functions(world) if world.generation >= (2, 8) else {}),
+        **_private_functions(world),
     )
 
     def graph_pool_handle() -> tuple[int, int]:
         world.step("graph_pool_handle")
         return (0, next(world.pools))
 
+    def empty_cache() -> None:
+        world.held = +world.held  # pools that nothing holds, and that have no memory in use
+
     vars(torch.cuda).update(
         _streams(world),
         CUDAGraph=_graph_class(world),
         graph_pool_handle=graph_pool_handle,
+        empty_cache=empty_cache,
         is_initialized=lambda: True,
         current_blas_handle=world.current_blas_handle,
         current_device=lambda: 0,

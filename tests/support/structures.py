@@ -6,12 +6,16 @@ import collections
 import dataclasses
 import enum
 import math
+import sys
+import types
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import strategies as st
 
 from gpuprof._callable.mismatch import describe_mismatch
-from gpuprof._callable.pytree import Flat, flatten_arguments, key_of
+from gpuprof._callable.pytree import Flat, flatten_arguments
 from tests.support.stand_in_arrays import FLOAT16, Array
 
 
@@ -73,16 +77,51 @@ class Named:
         return hash(self.name)
 
 
+class Cache:
+    """Keys and values of layers, as those of transformers: compared by identity."""
+
+    def __init__(self, keys: Any, values: Any, window: Any = None) -> None:
+        self.keys, self.values, self.window = [*keys], [*values], window
+        self.hits: set[int] = set()  # no part of it
+
+    @classmethod
+    def of(cls, parts: Any, context: Any) -> Cache:
+        return cls(*parts, window=context["window"])
+
+
+@dataclasses.dataclass
+class Point:
+    x: Any
+    notes: Any = dataclasses.field(default_factory=set)
+
+
+Register = Callable[[type, Any, Any], None]
+
+
+def registry(monkeypatch: pytest.MonkeyPatch) -> Register:
+    """Stand in for ``torch.utils._pytree``, which knows `Cache` and `Point`; register others."""
+    nodes: dict[type, Any] = {}
+    part = types.SimpleNamespace(SUPPORTED_NODES=nodes)
+    monkeypatch.setitem(sys.modules, "torch.utils._pytree", part)  # type: ignore[arg-type]
+
+    def register(kind: type, flatten: Any, unflatten: Any) -> None:
+        nodes[kind] = types.SimpleNamespace(flatten_fn=flatten, unflatten_fn=unflatten)
+
+    register(Cache, lambda each: ((each.keys, each.values), {"window": each.window}), Cache.of)
+    register(Point, lambda each: ([each.x], None), lambda parts, _: Point(*parts))
+    return register
+
+
 def flat(*args: Any, **kwargs: Any) -> Flat:
     return flatten_arguments(args, kwargs)
 
 
 def same(one: Flat, other: Flat) -> bool:
     """Whether one graph serves both, which the texts must agree about."""
-    equal = key_of(one) == key_of(other)
+    equal = one.key == other.key
     assert equal == (not describe_mismatch(one, other)) == (not describe_mismatch(other, one))
     if equal:
-        assert hash(key_of(one)) == hash(key_of(other))
+        assert hash(one.key) == hash(other.key)
     return equal
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 PATIENCE_S = 30.0  # for what other threads do at once, unless the machine is overloaded
 
@@ -27,3 +28,23 @@ def in_threads(*works: Callable[[], object]) -> None:
         thread.join()
     if errors:
         raise errors[0]
+
+
+@contextmanager
+def beside(work: Callable[[], object], count: int = 2) -> Iterator[None]:
+    """Call `work` on so many threads, again and again until the block is over."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            work()
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

@@ -47,6 +47,27 @@ def cpu_scope(name: str) -> Any:
     return gpuprof.timer(name, backend="cpu")
 
 
+def measured(name: str) -> None:
+    """Enter and leave a scope on the CPU's clock."""
+    with cpu_scope(name):
+        pass
+
+
+def assert_tracks_nest(slices: list[dict[str, Any]]) -> None:
+    """Check what viewers need: two slices of one track are disjoint, or one is in the other."""
+    by_track: dict[int, list[dict[str, Any]]] = {}
+    for event in slices:
+        by_track.setdefault(event["tid"], []).append(event)
+    for track in by_track.values():
+        open_ends: list[float] = []
+        for event in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
+            end = event["ts"] + event["dur"]
+            while open_ends and open_ends[-1] <= event["ts"] + 1e-4:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1] + 1e-4, event
+            open_ends.append(end)
+
+
 def complete_lines(part: Path) -> list[dict[str, Any]]:
     """Return the events of an array that may end anywhere."""
     lines = part.read_text().removeprefix("[").split("\n")

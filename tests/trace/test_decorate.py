@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
+from tests.support.threads import in_threads
 from tests.support.trace_events import files, names
 
 
@@ -46,11 +47,7 @@ def test_calls_inside_of_calls_and_on_threads_have_files_of_their_own(tmp_path: 
         together.wait()
 
     down(2)
-    threads = [threading.Thread(target=meet) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(meet, meet)
     found = files(tmp_path)
     assert {name for name in found if name[0] == "t"} == {"t.2.json", "t.3.json", "t.json"}
     assert len([name for name in found if name[0] == "u"]) == 2

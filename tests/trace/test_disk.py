@@ -10,7 +10,7 @@ import pytest
 
 import gpuprof
 from tests.support.processes import run_python
-from tests.support.trace_events import OLD, SCOPES, complete_lines, files, names
+from tests.support.trace_events import OLD, SCOPES, complete_lines, files, measured, names
 
 
 def test_a_full_disk_is_one_warning_and_the_old_file_is_untouched(tmp_path: Path) -> None:
@@ -77,8 +77,7 @@ def test_a_folder_that_vanishes_is_one_warning(tmp_path: Path) -> None:
             for entry in folder.iterdir():
                 entry.unlink()
             folder.rmdir()
-            with gpuprof.timer("a", backend="cpu"):
-                pass
+            measured("a")
     assert len(warned) == 1
     assert writer.error == "No such file or directory"
 

@@ -14,8 +14,17 @@ import pytest
 import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
-from tests.support.recorders import first, measured, told, until
-from tests.support.trace_events import OLD, SCOPES, cpu_scope, events, files, load, metadata, names
+from tests.support.recorders import first, told, until
+from tests.support.trace_events import (
+    OLD,
+    cpu_scope,
+    events,
+    files,
+    load,
+    measured,
+    metadata,
+    names,
+)
 
 MS = 1_000_000
 
@@ -162,22 +171,6 @@ def test_two_rings_of_different_lengths_and_a_trace_see_the_same(path: Path) -> 
     assert names(first(path)) == ["new"]
     assert names(path.with_name("long.1.json")) == ["old", "new"]
     assert names(everything) == ["old", "new"]
-
-
-def test_a_whole_run_s_trace_overlaps_a_ring(path: Path) -> None:
-    run = path.with_name("run.json")
-    check_python(
-        SCOPES
-        + f"""
-work("before")
-with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
-    work("inside")
-    recorder.dump()
-""",
-        GPUPROF_TRACE_OUT=str(run),
-    )
-    assert names(first(path)) == ["inside"]
-    assert names(run) == ["before", "inside"]
 
 
 def test_no_dump_replaces_a_file(path: Path) -> None:

@@ -15,9 +15,8 @@ import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.support.processes import check_python, run_python
 from tests.support.recorders import first, told
-from tests.support.trace_events import SCOPES, cpu_scope, events, files, names
-
-MS = 1_000_000
+from tests.support.threads import beside, in_threads
+from tests.support.trace_events import SCOPES, cpu_scope, events, files, measured, names
 
 
 @pytest.fixture
@@ -127,26 +126,9 @@ def test_a_file_of_one_s_own_that_cannot_be_put_in_place_is_a_warning(
 
 
 def test_dumps_do_not_disturb_threads_that_record(path: Path) -> None:
-    stop = threading.Event()
-
-    def work() -> None:
-        scope = cpu_scope("busy")
-        while not stop.is_set():
-            with scope:
-                pass
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
     with gpuprof.flight_recorder(path, keep_bytes=1 << 20, max_dumps=100) as recorder:
-        for thread in threads:
-            thread.start()
-        dumpers = [threading.Thread(target=recorder.dump) for _ in range(6)]
-        for thread in dumpers:
-            thread.start()
-        for thread in dumpers:
-            thread.join()
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with beside(lambda: measured("busy")):
+            in_threads(*[recorder.dump] * 6)
         assert recorder.stats()["dumps"] == 6
         assert recorder.stats()["dropped"] == 0
     for file in path.parent.iterdir():

@@ -5,34 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 import gpuprof
+from gpuprof import _core
+from gpuprof._trace import path as trace_path
+from gpuprof._trace import writer as writer_module
 from gpuprof._trace.path import output_path
 from tests.support.processes import check_python, run_python
 from tests.support.trace_events import OLD, SCOPES, files, names
 
 # What a path may be
-
-
-def test_a_path_that_is_no_link_is_itself(tmp_path: Path) -> None:
-    (tmp_path / "there").write_text("")
-    for name in ("there", "absent"):
-        assert output_path(str(tmp_path / name)) == str(tmp_path / name)
-    assert output_path("absent") == "absent"
-
-
-@pytest.mark.parametrize("exists", [True, False])
-def test_links_are_followed_to_where_they_lead(tmp_path: Path, exists: bool) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    if exists:
-        (folder / "file").write_text("")
-    (tmp_path / "first").symlink_to("second")
-    (tmp_path / "second").symlink_to(folder / "file")
-    assert output_path(str(tmp_path / "first")) == str(folder / "file")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -105,12 +91,13 @@ def test_a_trace_goes_where_its_link_leads(tmp_path: Path, suffix: str) -> None:
     disk.mkdir()
     (disk / f"real.{suffix}").write_text(OLD)
     link = tmp_path / f"run.{suffix}"
-    link.symlink_to(disk / f"real.{suffix}")
+    link.symlink_to("second")
+    (tmp_path / "second").symlink_to(disk / f"real.{suffix}")
     check_python(SCOPES + "work('a')", GPUPROF_TRACE_OUT=str(link))
     assert link.is_symlink()
     assert names(link) == names(disk / f"real.{suffix}") == ["a"]
     assert files(disk) == {f"real.{suffix}"}
-    assert files(tmp_path) == {"disk", link.name}
+    assert files(tmp_path) == {"disk", "second", link.name}
 
 
 def test_the_standard_output_is_no_place_for_a_trace(tmp_path: Path) -> None:
@@ -199,3 +186,49 @@ def test_a_trace_that_could_not_begin_leaves_no_part(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         writer.start()
     assert files(tmp_path) == set()
+
+
+def test_a_trace_opened_while_another_of_its_path_is_compressed_keeps_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run.json.gz"
+    first = gpuprof.TraceWriter(out)
+    first.span("first", 0.1, cat="test")
+    second: list[gpuprof.TraceWriter] = []
+    compress = trace_path._compress
+
+    def meanwhile(descriptor: int, path: str) -> None:
+        if not second:
+            second.append(gpuprof.TraceWriter(out))
+            second[0].span("second", 0.1, cat="test")
+        compress(descriptor, path)
+
+    monkeypatch.setattr(trace_path, "_compress", meanwhile)
+    first.close()
+    second[0].close()
+    assert names(out) == ["first"]
+    assert names(Path(second[0].path)) == ["second"]
+
+
+# When they are opened
+
+
+def test_opening_a_trace_is_in_no_scope_s_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = writer_module.open_as_wanted
+
+    def slowly() -> None:
+        time.sleep(0.05)
+        opened()
+
+    monkeypatch.setattr(writer_module, "open_as_wanted", slowly)
+    backend = gpuprof.SyncBackend("none", lambda: None)
+    scope = gpuprof.timer("first", backend=backend)
+    _core._trace_wanted(True)
+    try:
+        with scope as first:
+            _core._trace_wanted(True)  # the exit finds it not open, too
+    finally:
+        _core._trace_wanted(False)
+    assert first.ms < 40

@@ -19,12 +19,6 @@ import gpuprof
 from tests.support.processes import check_python
 from tests.support.trace_events import events, names
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.json"
-
-
 Tree = tuple[int, int, list[Any]]
 
 

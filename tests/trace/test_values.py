@@ -10,13 +10,7 @@ import pytest
 
 import gpuprof
 from tests.support.processes import check_python
-from tests.support.trace_events import cpu_scope, events, names
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.json"
-
+from tests.support.trace_events import events, measured, names
 
 HOSTILE = [
     'quote " here',
@@ -48,8 +42,7 @@ def test_any_name_is_strict_json_and_itself(path: Path, name: str) -> None:
 def test_a_name_of_ten_megabytes_is_cut(path: Path) -> None:
     with gpuprof.trace(path) as writer:
         writer.span("x" * 10_000_000, 0.1, cat="y" * 10_000_000)
-        with cpu_scope("z" * 10_000_000):
-            pass
+        measured("z" * 10_000_000)
     assert path.stat().st_size < 100_000
     assert len(events(path)) == 2
 

@@ -13,7 +13,7 @@ import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python, native_threads
-from tests.support.trace_events import SCOPES, cpu_scope, events, files, load, names
+from tests.support.trace_events import SCOPES, events, files, load, measured, names
 
 MS = 1_000_000
 
@@ -21,8 +21,7 @@ MS = 1_000_000
 def run(windows: gpuprof.results.TraceWindows, steps: int) -> None:
     """Do as many steps, each a scope with the number of the step in its name."""
     for number in range(steps):
-        with cpu_scope(f"s{number}"):
-            pass
+        measured(f"s{number}")
         windows.step()
 
 
@@ -64,8 +63,7 @@ def test_a_window_is_there_as_soon_as_it_is_over_and_nothing_is_written_between(
     seen = []
     with gpuprof.trace_windows(tmp_path / "run.json.gz", schedule=(1, 1, 1, 0)) as windows:
         for _ in range(6):
-            with cpu_scope("step"):
-                pass
+            measured("step")
             seen.append((windows.phase, files(tmp_path)))
             windows.step()
     first, second = "run.1.json.gz", "run.2.json.gz"
@@ -233,14 +231,10 @@ print(child, file=open({str(tmp_path / "pid")!r}, "w"))
 
 
 def test_a_window_is_strict_json_with_the_names_of_its_threads(tmp_path: Path) -> None:
-    def work() -> None:
-        with cpu_scope("there"):
-            pass
-
     with gpuprof.trace_windows(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
         windows.step()
         windows.step()
-        thread = threading.Thread(target=work, name="worker")
+        thread = threading.Thread(target=lambda: measured("there"), name="worker")
         thread.start()
         thread.join()
     trace = load(tmp_path / "run.1.json")

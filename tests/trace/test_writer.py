@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _core
-from gpuprof._trace import writer as writer_module
-from gpuprof.errors import InvalidStateError
 from tests.support.processes import native_threads
-from tests.support.trace_events import cpu_scope, events, load, metadata, names
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.json"
-
+from tests.support.threads import beside, in_threads
+from tests.support.trace_events import (
+    assert_tracks_nest,
+    cpu_scope,
+    events,
+    load,
+    measured,
+    metadata,
+    names,
+)
 
 # What is in it
 
@@ -30,10 +30,8 @@ def path(tmp_path: Path) -> Path:
 def test_scopes_nest_as_they_did(path: Path) -> None:
     with gpuprof.trace(path):
         with cpu_scope("step"):
-            with cpu_scope("fwd"):
-                pass
-            with cpu_scope("bwd"):
-                pass
+            measured("fwd")
+            measured("bwd")
     fwd, bwd, step = events(path)
     assert [e["name"] for e in (fwd, bwd, step)] == ["fwd", "bwd", "step"]
     assert step["ts"] <= fwd["ts"]
@@ -46,19 +44,14 @@ def test_the_durations_are_those_of_the_statistics(path: Path) -> None:
     gpuprof.reset()
     with gpuprof.trace(path):
         for _ in range(20):
-            with cpu_scope("step"):
-                pass
+            measured("step")
     total_us = sum(event["dur"] for event in events(path))
     assert total_us == pytest.approx(gpuprof.stats()["step"].host.total_ms * 1e3, abs=1e-6)
 
 
 def test_a_thread_is_called_what_python_calls_it(path: Path) -> None:
-    def work() -> None:
-        with cpu_scope("inside"):
-            pass
-
     with gpuprof.trace(path):
-        thread = threading.Thread(target=work, name='loader "7"')
+        thread = threading.Thread(target=lambda: measured("inside"), name='loader "7"')
         thread.start()
         thread.join()
     (slice_,) = events(path)
@@ -101,8 +94,7 @@ def test_a_pushed_slice_ends_now(path: Path) -> None:
 
 def test_a_plain_writer_takes_only_what_it_is_given(path: Path) -> None:
     with gpuprof.TraceWriter(path) as writer:
-        with cpu_scope("not for it"):
-            pass
+        measured("not for it")
         writer.span("mine", 0.1, cat="test")
     assert names(path) == ["mine"]
 
@@ -125,14 +117,11 @@ def test_a_counter_is_in_every_open_trace(tmp_path: Path) -> None:
 def test_traces_that_overlap_each_get_what_ends_while_they_are_open(tmp_path: Path) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     outer = gpuprof.trace(first).start()
-    with cpu_scope("a"):
-        pass
+    measured("a")
     inner = gpuprof.trace(second).start()
-    with cpu_scope("b"):
-        pass
+    measured("b")
     outer.close()
-    with cpu_scope("c"):
-        pass
+    measured("c")
     inner.close()
     assert (names(first), names(second)) == (["a", "b"], ["b", "c"])
 
@@ -171,20 +160,6 @@ def test_a_probe_lands_in_the_trace(path: Path) -> None:
 # Slices of one track nest
 
 
-def assert_tracks_nest(slices: list[dict[str, Any]]) -> None:
-    by_track: dict[int, list[dict[str, Any]]] = {}
-    for event in slices:
-        by_track.setdefault(event["tid"], []).append(event)
-    for track in by_track.values():
-        open_ends: list[float] = []
-        for event in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
-            end = event["ts"] + event["dur"]
-            while open_ends and open_ends[-1] <= event["ts"] + 1e-4:
-                open_ends.pop()
-            assert not open_ends or end <= open_ends[-1] + 1e-4, event
-            open_ends.append(end)
-
-
 def test_scopes_that_generators_interleave_are_slices_of_their_own(path: Path) -> None:
     def job(name: str) -> Any:
         with cpu_scope(name):
@@ -208,8 +183,7 @@ def test_an_epoch_of_many_steps_stays_on_its_track(path: Path) -> None:
         for _ in range(3):
             with cpu_scope("epoch"):
                 for _ in range(6000):
-                    with cpu_scope("step"):
-                        pass
+                    measured("step")
     assert names(path).count("step") == 18_000
     assert names(path).count("epoch") == 3
     assert events(path, "b") == []
@@ -261,15 +235,6 @@ def test_wrong_arguments_are_told_at_the_call(path: Path) -> None:
             gpuprof.trace(wrong)  # type: ignore[arg-type]
 
 
-def test_a_closed_writer_refuses_and_closes_again_quietly(path: Path) -> None:
-    writer = gpuprof.trace(path)
-    writer.close()
-    writer.close()
-    assert writer.closed
-    with pytest.raises(InvalidStateError, match="closed"):
-        writer.span("late", 1, cat="test")
-
-
 # Threads, and much of everything
 
 
@@ -291,37 +256,17 @@ def test_many_threads_at_once_lose_nothing(path: Path) -> None:
                 pass
 
     with gpuprof.trace(path):
-        threads = [threading.Thread(target=work, args=(f"t{i}",)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[lambda i=i: work(f"t{i}") for i in range(8)])
     assert sorted(set(names(path))) == [f"t{i}" for i in range(8)]
     assert len(names(path)) == 16_000
     assert_tracks_nest(events(path))
 
 
 def test_traces_open_and_close_while_others_record(tmp_path: Path) -> None:
-    stop = threading.Event()
-
-    def work() -> None:
-        scope = cpu_scope("busy")
-        while not stop.is_set():
-            with scope:
-                pass
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
+    with beside(lambda: measured("busy")):
         for number in range(30):
             with gpuprof.trace(tmp_path / f"{number}.json"):
-                with cpu_scope("mine"):
-                    pass
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+                measured("mine")
     for number in range(30):
         assert names(tmp_path / f"{number}.json").count("mine") == 1
 
@@ -375,33 +320,8 @@ def test_closing_from_two_threads_is_closing_once(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.json"
         writer = gpuprof.TraceWriter(path)
         writer.span("kept", 0.1, cat="test")
-        threads = [threading.Thread(target=writer.close) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[writer.close] * 3)
         assert names(path) == ["kept"]
-
-
-def test_opening_a_trace_is_in_no_scope_s_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = writer_module.open_as_wanted
-
-    def slowly() -> None:
-        time.sleep(0.05)
-        opened()
-
-    monkeypatch.setattr(writer_module, "open_as_wanted", slowly)
-    backend = gpuprof.SyncBackend("none", lambda: None)
-    scope = gpuprof.timer("first", backend=backend)
-    _core._trace_wanted(True)
-    try:
-        with scope as first:
-            _core._trace_wanted(True)  # the exit finds it not open, too
-    finally:
-        _core._trace_wanted(False)
-    assert first.ms < 40
 
 
 def test_long_names_are_not_kept(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from typing import Any
 
 import pytest
 
 import gpuprof
+from tests.support.threads import in_threads
 from tests.support.watched import MODELS, Branches, Residual, nn, torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:::torch")]
@@ -123,22 +123,13 @@ def test_hooks_of_the_user_see_what_they_see_without_a_watch() -> None:
 
 def test_threads_may_share_a_watched_model() -> None:
     model = Branches()
-    errors: list[BaseException] = []
 
     def train() -> None:
-        try:
-            for _ in range(20):
-                model(torch.randn(2, 3, 4)).sum().backward()
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(20):
+            model(torch.randn(2, 3, 4)).sum().backward()
 
     with gpuprof.watch(model) as seen:
-        threads = [threading.Thread(target=train) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not errors
+        in_threads(*[train] * 3)
     rows = seen.read()
     assert rows[""].forward.timed == rows[""].backward.timed == 60
     assert rows["rnn"].backward.timed == rows["used"].forward.timed == 60

@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 MOST_S = 86_400.0  # a day: no time to wait or to measure is longer
 _MAX_SHOWN = 100
@@ -205,10 +205,24 @@ def damaged(what: str) -> Iterator[None]:
         raise ValueError(message) from None
 
 
+def not_pickled(message: str) -> Callable[[Any], NoReturn]:
+    """Return the ``__reduce__`` of what cannot be pickled and copied; the text says why."""
+
+    def refuse(_self: Any) -> NoReturn:
+        raise TypeError(message)
+
+    return refuse
+
+
 def warn(text: str, level: int = 3) -> None:
     """Warn, at a ``stacklevel`` of the caller; where warnings are errors nothing is raised."""
     with suppress(RuntimeWarning):
         warnings.warn(text, RuntimeWarning, stacklevel=level + 1)
+
+
+def warn_outside(text: str) -> None:
+    """Warn, at the first frame around the call that is not gpuprof's."""
+    warnings.warn(text, RuntimeWarning, stacklevel=level_outside())
 
 
 def level_outside() -> int:

@@ -25,14 +25,9 @@ WRITTEN_EVERY_S = 5.0
 
 
 class Progress:
-    """A context manager that shows how far its body is. One thread uses it.
+    """A context manager that shows how far its body is, below a label. One thread uses it.
 
-    Parameters
-    ----------
-    label
-        What is going on.
-    enabled
-        None shows it on a terminal and in a notebook, True everywhere.
+    `enabled` None shows it on a terminal and in a notebook, True everywhere.
     """
 
     def __init__(self, label: str, enabled: bool | None) -> None:

@@ -1,6 +1,7 @@
-"""One table of texts, as plain text, Markdown, HTML or rich; the texts come from anywhere.
+"""One table of texts, as plain text, Markdown, HTML or rich, and the order of rows in a tree.
 
-Each text is made fit to be shown in the form asked for: no control character, no markup.
+The texts come from anywhere; each is made fit to be shown in the form asked for: no control
+character, no markup.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from gpuprof._common.checks import choice
 from gpuprof._common.text import (
@@ -29,6 +30,8 @@ MAX_INDENT = 40
 _LEAST_LABEL = 24  # columns of a name that stay, however deep it is nested
 _RICH_LABEL, _RICH_TEXT = 8, 10  # columns of a terminal that these get at least
 STYLES = ("auto", "rich", "plain")
+
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -246,3 +249,49 @@ def markdown_list(texts: Sequence[str]) -> list[str]:
 def html_list(texts: Sequence[str]) -> str:
     """Return the texts as lines of HTML."""
     return "".join(f"<div>{in_html(text)}</div>" for text in texts)
+
+
+class HasNames(Protocol):
+    """A row of a path, which may have several rows."""
+
+    @property
+    def names(self) -> Names:
+        """The names of the path, outermost first."""
+
+
+R = TypeVar("R", bound=HasNames)
+
+
+@dataclass(frozen=True)
+class Line(Generic[R]):
+    """A row's place in the tree. `label` is what the lines above it do not say of its path."""
+
+    row: R
+    depth: int
+    label: str
+
+
+def tree_lines(rows: Iterable[R]) -> list[Line[R]]:
+    """Put rows in the order of the tree.
+
+    A path stands below the closest path around it that has a row. Paths side by side, and rows of
+    one path, keep their order.
+    """
+    by_names: dict[Names, list[R]] = {}
+    for row in rows:
+        by_names.setdefault(row.names, []).append(row)
+    inside: dict[Names, list[Names]] = {}
+    for names in by_names:
+        outer = names[:-1]
+        while outer and outer not in by_names:
+            outer = outer[:-1]
+        inside.setdefault(outer, []).append(names)
+    result = []
+    waiting = [(names, 0, 0) for names in reversed(inside.get((), []))]
+    while waiting:
+        names, depth, above = waiting.pop()
+        label = "/".join(names[above:])
+        result += [Line(row, depth, label) for row in by_names[names]]
+        below = reversed(inside.get(names, []))
+        waiting += [(child, depth + 1, len(names)) for child in below]
+    return result

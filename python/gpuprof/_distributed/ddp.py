@@ -20,21 +20,8 @@ MOST_TASKS = 1_000  # backward passes that have failed leave their number
 
 def first_with_gradient(result: Any) -> Any:
     """Return a tensor of a model's result through which the backward pass comes, or None."""
-    left = [result]
-    for _ in range(MOST_OUTPUTS):
-        if not left:
-            return None
-        value = left.pop()
-        if loaded.is_tensor(value):
-            if value.requires_grad:
-                return value
-        elif isinstance(value, dict):
-            left += reversed([*value.values()])
-        elif isinstance(value, (list, tuple)):
-            left += reversed(value)
-        elif hasattr(value, "__dataclass_fields__"):
-            left += [getattr(value, name, None) for name in value.__dataclass_fields__]
-    return None
+    found = loaded.tensors_in(result, MOST_OUTPUTS)
+    return next((tensor for tensor in found if tensor.requires_grad), None)
 
 
 class DdpWait:

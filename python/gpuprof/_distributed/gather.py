@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
-from gpuprof._common.checks import MOST_S, level_outside, number
+from gpuprof._common.checks import MOST_S, number, warn_outside
 from gpuprof._distributed import wire
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.ranks import RankStats
@@ -86,7 +85,13 @@ def gather_stats(
         return None if found is None else _table(world, found)
     exchange = Exchange(world, "stats")
     if world.rank != 0:
-        _post(exchange, packed)
+        try:
+            exchange.post(packed)
+        except StoreError as error:  # its host, mostly rank 0, is gone: no reason to end this one
+            warn_outside(
+                f"gpuprof: rank {world.own} cannot leave its statistics for rank "
+                f"{world.members[0]}: {error}"
+            )
         return None
     others = exchange.collect(begun + timeout_s)
     result = _table(world, {0: packed, **others})
@@ -116,18 +121,6 @@ def _measured(deadline: float) -> Stats:
             return found
         time.sleep(min(pause, left))
         pause = min(2.0 * pause, 0.05)
-
-
-def _post(exchange: Exchange, packed: bytes) -> None:
-    try:
-        exchange.post(packed)
-    except StoreError as error:  # its host, mostly rank 0, is gone: no reason to end this one
-        warnings.warn(
-            f"gpuprof: rank {exchange.world.own} cannot leave its statistics for rank "
-            f"{exchange.world.members[0]}: {error}",
-            RuntimeWarning,
-            stacklevel=level_outside(),
-        )
 
 
 def _gathered(world: World, packed: bytes) -> dict[int, bytes] | None:

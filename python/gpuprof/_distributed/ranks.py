@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common.records import Plain, head, now
 from gpuprof._common.units import duration
 from gpuprof._display.shown import Exported, Shown
-from gpuprof._display.table import Table
-from gpuprof._display.tree import tree_lines
+from gpuprof._display.table import Table, tree_lines
 from gpuprof._distributed import wire
 from gpuprof._distributed.rows import RankRow, Waiting
 

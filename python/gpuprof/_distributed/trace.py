@@ -6,7 +6,6 @@ import atexit
 import os
 import socket
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,6 @@ from gpuprof._trace_tools.clocks import CATEGORY, NAME, anchor_args
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 CALL = "gpuprof.distributed.trace"
@@ -196,21 +193,16 @@ class RankTrace:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close(has_failed=error is not None)
+    def __exit__(self, *exception: object) -> None:
+        self._close(has_failed=exception[1] is not None)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "not begun" if self._writer is None else "open"
         return f"<gpuprof.distributed.RankTrace {self._pattern!r}, {state}>"
 
-    def __reduce__(self) -> Any:
-        message = "a RankTrace holds an open file and cannot be pickled or copied; make a new one"
-        raise TypeError(message)
+    __reduce__ = checks.not_pickled(
+        "a RankTrace holds an open file and cannot be pickled or copied; make a new one"
+    )
 
     def _together(self, step: Any, *arguments: Any) -> None:
         """Do what needs the store; where that fails, go on with this rank's file alone."""
@@ -220,7 +212,7 @@ class RankTrace:
             step(self._exchange, *arguments)
         except StoreError as error:
             self._exchange = None
-            _warn(
+            checks.warn_outside(
                 f"gpuprof: the trace {self.path} is not merged with those of the other ranks: "
                 f"{error}; `gpuprof trace merge` does it later"
             )
@@ -265,14 +257,10 @@ class RankTrace:
             trace_path.expand(self._whole),
         )
         if self._result.problems:
-            _warn(f"gpuprof: {self._result}")
+            checks.warn_outside(f"gpuprof: {self._result}")
 
 
 def _has_closed(exchange: Exchange, rank: int) -> bool:
     """Whether a rank has said that its file is closed."""
     key = exchange.key(rank)
     return exchange.connection.has([key]) and FileState.is_closed_in(exchange.connection.get(key))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())

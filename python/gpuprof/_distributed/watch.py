@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._common import checks
 from gpuprof._distributed.ddp import DdpWait, first_with_gradient
 from gpuprof._distributed.watch_state import BackwardPaths, WatchState, scope
 from gpuprof._frameworks import loaded, torch_hooks
@@ -161,9 +162,9 @@ class CollectiveWatch:
     def __repr__(self) -> str:
         return f"<gpuprof.distributed.CollectiveWatch, {'closed' if self.closed else 'open'}>"
 
-    def __reduce__(self) -> Any:
-        message = "a CollectiveWatch holds functions of torch and cannot be pickled or copied"
-        raise TypeError(message)
+    __reduce__ = checks.not_pickled(
+        "a CollectiveWatch holds functions of torch and cannot be pickled or copied"
+    )
 
     def _attach(self, module: Any) -> None:
         state = self._state

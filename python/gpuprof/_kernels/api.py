@@ -5,28 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import AbstractContextManager, suppress
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common.checks import whole
+from gpuprof._common.checks import not_pickled, whole
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._graphs import labels
 from gpuprof._kernels import sources, to_trace
 from gpuprof._kernels.attribution import attribute
 from gpuprof._kernels.graph_labels import GraphLabels
-from gpuprof._kernels.idle import idle
-from gpuprof._kernels.rows import KernelRow, KernelTotals, table_of
+from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
-from gpuprof._kernels.summary import Evaluated, KernelRecords, scope_names
+from gpuprof._kernels.summary import Evaluated, idle, scope_names
 from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof._trace import registry
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from gpuprof._display.table import Table
@@ -135,12 +133,7 @@ class Kernels(Shown, Exported):
         self._state = "open"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._state != "open":
             return
         self._state = "ended"
@@ -152,7 +145,7 @@ class Kernels(Shown, Exported):
             self._finish(source)
         except Exception as own:
             self._notes.append(f"the collection failed: {own}")
-            if error is None:
+            if exception[1] is None:
                 raise
         finally:
             self._release()
@@ -219,11 +212,12 @@ class Kernels(Shown, Exported):
         self._check_ended()
         return list(self._rows)
 
-    @property
-    def records(self) -> KernelRecords:
+    @cached_property
+    def records(self) -> list[KernelRecord]:
         """Every piece of work in the order in which it began, at most ``max_records``."""
         self._check_ended()
-        return KernelRecords(self._evaluated)
+        found = self._evaluated
+        return [] if found is None else [*map(found.record, range(len(found.found.work)))]
 
     @property
     def dropped(self) -> int:
@@ -298,9 +292,9 @@ class Kernels(Shown, Exported):
     def _unread(self) -> str:
         return f"<gpuprof.Kernels, {self._state}>"
 
-    def __reduce__(self) -> Any:
-        message = "a Kernels cannot be pickled; keep its to_dict(), or a list of its records"
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a Kernels cannot be pickled; keep its to_dict(), or a list of its records"
+    )
 
     def _check_ended(self) -> None:
         if self._state != "ended":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuprof._kernels.graph_labels import GraphLabels
@@ -19,16 +19,17 @@ Path = tuple[str, ...]
 class Attribution:
     """For each record of the work: its launch, the span of its scope, and its path.
 
-    `launch` and `span` are indices, -1 for none; `path` indexes `paths`, whose first is the empty
-    one. `in_graph` counts work of graph replays, `labelled` what of it has a label of a capture,
-    and `ambiguous` what could have one of several and has what these have in common.
+    `launch` and `span` are indices, -1 for none; `path` indexes `paths`, the keys of `numbers`,
+    whose first is the empty one. `in_graph` counts work of graph replays, `labelled` what of it has
+    a label of a capture, and `ambiguous` what could have one of several and has what these have in
+    common.
     """
 
     launch: Column
     span: Column
     path: Column
-    paths: list[Path] = field(default_factory=lambda: [()])
-    launch_span: Column = field(default_factory=lambda: array("q"))
+    numbers: dict[Path, int] = field(default_factory=lambda: {(): 0})
+    paths: list[Path] = field(default_factory=list)
     in_graph: int = 0
     labelled: int = 0
     ambiguous: int = 0
@@ -45,76 +46,65 @@ def attribute(
 
     `threads` are those that Python started, as of `spans.python_threads`.
     """
-    launch_of = _first_launches(found)
-    launch_span = _spans_of_launches(found, spans, threads)
     count = len(found.work)
     result = Attribution(
-        array("q", [NO_LAUNCH]) * count,
-        array("q", [NO_SCOPE]) * count,
-        array("I", [0]) * count,
-        launch_span=launch_span,
+        array("q", [NO_LAUNCH]) * count, array("q", [NO_SCOPE]) * count, array("I", [0]) * count
     )
+    launch_span = _spans_of_launches(found, spans, threads)
     of_ranges = {
         correlation: spans.of_range(
             each._replace(thread_id=threads.get(each.thread_id, each.thread_id))
         )
         for correlation, each in found.annotations.items()
     }
-    replays = _attribute_launches(found, spans, launch_of, of_ranges, result)
+    replays = _attribute_launches(found, spans, launch_span, of_ranges, result)
     _attribute_replays(found, labels, replays, result)
+    result.paths = [*result.numbers]
     return result
-
-
-def _first_launches(found: Collected) -> dict[int, int]:
-    """Return the first call of each correlation: a runtime call, and not the driver's in it."""
-    launch_of: dict[int, int] = {}
-    for number, correlation in enumerate(found.launches.correlation):
-        launch_of.setdefault(correlation, number)
-    return launch_of
 
 
 def _spans_of_launches(found: Collected, spans: Spans, threads: Mapping[int, int]) -> Column:
     """Return the span in which each call was made, -1 for none."""
     launches = found.launches
     span_of = array("q", [NO_SCOPE]) * len(launches)
-    by_thread: dict[int, list[int]] = {}
-    for number, thread in enumerate(launches.thread_id):
-        by_thread.setdefault(threads.get(thread, thread), []).append(number)
-    own = set(threads.values())
-    foreign: list[int] = []
-    for thread, numbers in by_thread.items():
-        times = [launches.begin_ns[number] for number in numbers]
-        for number, span in zip(numbers, spans.innermost(thread, times), strict=True):
-            span_of[number] = span
-            if span == NO_SCOPE and thread not in own:
-                foreign.append(number)
+    thread_of = [threads.get(thread, thread) for thread in launches.thread_id]
+
+    def find(calls: Iterable[int], of: Iterable[int]) -> None:
+        by_thread: dict[int, list[int]] = {}
+        for number, thread in zip(calls, of, strict=True):
+            by_thread.setdefault(thread, []).append(number)
+        for thread, numbers in by_thread.items():
+            times = [launches.begin_ns[number] for number in numbers]
+            for number, span in zip(numbers, spans.innermost(thread, times), strict=True):
+                span_of[number] = span
+
+    find(range(len(launches)), thread_of)
     # Autograd's threads work for the one that waits in backward().
-    foreign.sort()
-    of_other: dict[int, list[int]] = {}
-    times = [launches.begin_ns[number] for number in foreign]
-    for number, thread in zip(foreign, spans.only_thread(times), strict=True):
-        if thread:
-            of_other.setdefault(thread, []).append(number)
-    for thread, numbers in of_other.items():
-        times = [launches.begin_ns[number] for number in numbers]
-        for number, span in zip(numbers, spans.innermost(thread, times), strict=True):
-            span_of[number] = span
+    own = set(threads.values())
+    foreign = [
+        number
+        for number, span in enumerate(span_of)
+        if span == NO_SCOPE and thread_of[number] not in own
+    ]
+    find(foreign, spans.only_thread([launches.begin_ns[number] for number in foreign]))
     return span_of
 
 
 def _attribute_launches(
     found: Collected,
     spans: Spans,
-    launch_of: Mapping[int, int],
+    launch_span: Column,
     of_ranges: Mapping[int, int],
     result: Attribution,
 ) -> dict[int, list[int]]:
     """Give each record the path of its launch; return the records of each replay."""
     work = found.work
-    numbers: dict[Path, int] = {(): 0}
-    of_span = array("I", [0]) * len(spans.all)
-    for number, each in enumerate(spans.all):
-        of_span[number] = _path_number(each.names, numbers, result)
+    launch_of: dict[int, int] = {}
+    for number, correlation in enumerate(found.launches.correlation):
+        # The first of a correlation: a runtime's call, and not the driver's in it.
+        launch_of.setdefault(correlation, number)
+    numbers = result.numbers
+    of_span = array("I", [numbers.setdefault(each.names, len(numbers)) for each in spans.all])
     replays: dict[int, list[int]] = {}
     names = found.launches.name
     launches_graph = [is_graph_launch(text) for text in found.names]
@@ -125,7 +115,7 @@ def _attribute_launches(
         result.launch[record] = launch
         span = NO_SCOPE
         if launch != NO_LAUNCH:
-            span = result.launch_span[launch]
+            span = launch_span[launch]
         elif correlation in of_ranges:
             span = of_ranges[correlation]
         else:
@@ -138,20 +128,12 @@ def _attribute_launches(
     return replays
 
 
-def _path_number(path: Path, numbers: dict[Path, int], result: Attribution) -> int:
-    number = numbers.get(path)
-    if number is None:
-        number = numbers[path] = len(result.paths)
-        result.paths.append(path)
-    return number
-
-
 def _attribute_replays(
     found: Collected, labels: GraphLabels, replays: Mapping[int, list[int]], result: Attribution
 ) -> None:
     """Put the labels of the captures below the paths of the scopes that launched the replays."""
-    numbers = {path: number for number, path in enumerate(result.paths)}
-    below: dict[tuple[int, Path], int] = {}
+    numbers = result.numbers
+    launched_in = [*numbers]
     for records in replays.values():
         result.in_graph += len(records)
         for record, label in zip(records, labels.of_replay(found, records), strict=True):
@@ -161,12 +143,8 @@ def _attribute_replays(
             if not label.path:
                 continue
             result.labelled += 1
-            key = (result.path[record], label.path)
-            number = below.get(key)
-            if number is None:
-                path = _joined(result.paths[key[0]], label.path)
-                number = below[key] = _path_number(path, numbers, result)
-            result.path[record] = number
+            path = _joined(launched_in[result.path[record]], label.path)
+            result.path[record] = numbers.setdefault(path, len(numbers))
 
 
 def _joined(launched_in: Path, captured_in: Path) -> Path:

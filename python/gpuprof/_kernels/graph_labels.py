@@ -73,7 +73,9 @@ class GraphLabels:
     def _plans_of(self, graph: int) -> list[_Plans]:
         if graph not in self._plans:
             graphs = [self._graphs[graph]] if graph else [*self._graphs.values()]
-            name_of = [_whole_name, _function_name, *([_no_name] if graph else [])]
+            name_of: list[Callable[[str], str]] = [_whole_name, _function_name]
+            if graph:  # its kernels are its own, whatever they are called
+                name_of.append(lambda _name: "")
             self._plans[graph] = [_Plans(graphs, each) for each in name_of]
         return self._plans[graph]
 
@@ -108,10 +110,6 @@ def _function_name(name: str) -> str:
     """Return a function's name without types: demanglers differ in how they write long ones."""
     plain = name.replace("(anonymous namespace)", "{anonymous}")
     return plain.partition("<")[0].partition("(")[0].removeprefix("void ").strip()
-
-
-def _no_name(_name: str) -> str:
-    return ""  # for a graph that is known: its kernels are its own, whatever they are called
 
 
 class _Plans:

@@ -7,10 +7,10 @@ them takes as much again and more.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpuprof._kernels.spans import Span
 
@@ -42,6 +42,7 @@ class Columns:
         self._codes = codes
         for name, code in codes.items():
             setattr(self, name, array(code))
+        self._appends = [getattr(self, name).append for name in codes]
 
     if TYPE_CHECKING:
 
@@ -50,9 +51,10 @@ class Columns:
     def __len__(self) -> int:
         return len(self.begin_ns)
 
-    def appenders(self) -> list[Any]:
-        """Return the `append` of each column, in their order."""
-        return [getattr(self, name).append for name in self._codes]
+    def add(self, *values: int) -> None:
+        """Add a record."""
+        for append, value in zip(self._appends, values, strict=True):
+            append(value)
 
     def extend(self, columns: Mapping[str, bytes]) -> None:
         """Add records whose columns are the bytes of arrays of the same types."""
@@ -66,7 +68,8 @@ class Columns:
             return
         order = sorted(range(len(begins)), key=begins.__getitem__)
         for name, code in self._codes.items():
-            setattr(self, name, array(code, map(getattr(self, name).__getitem__, order)))
+            column = getattr(self, name)
+            column[:] = array(code, map(column.__getitem__, order))
 
 
 @dataclass
@@ -95,6 +98,13 @@ class Collected:
         self.work.sort()
         self.launches.sort()
 
+    def streams(self) -> dict[tuple[int, int], list[int]]:
+        """Return the records of each stream, by its device and its number."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for record, key in enumerate(zip(self.work.device, self.work.stream, strict=True)):
+            found.setdefault(key, []).append(record)
+        return found
+
     def not_kept(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Return the totals of the work that is not among the records."""
         left = {key: list(total) for key, total in self.totals.items()}
@@ -108,17 +118,8 @@ class Collected:
         return {key: (total[0], total[1]) for key, total in left.items() if total[0] > 0}
 
 
-class Names:
-    """Texts by number, each once."""
+class Names(dict[str, int]):
+    """A number for each text met, in the order of the texts."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self.texts = list(texts)
-        self._numbers = {text: number for number, text in enumerate(self.texts)}
-
-    def number(self, text: str) -> int:
-        """Return the number of a text, a new one if it is new."""
-        found = self._numbers.get(text)
-        if found is None:
-            found = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return found
+    def __missing__(self, text: str) -> int:
+        return self.setdefault(text, len(self))

@@ -220,7 +220,9 @@ def table_of(
     notes: Sequence[str],
 ) -> Table:
     """Return the table; `not_kept` are the totals of work past the limit of records."""
-    cells = [{"scope": _label(row), **row.cells()} for row in rows]
+    cells = [
+        {"scope": row.names[-1] if row.names else NO_SCOPE_TEXT, **row.cells()} for row in rows
+    ]
     depths = [max(0, len(row.names) - 1) for row in rows]
     paths = [row.path for row in rows]
     if not_kept:
@@ -237,10 +239,6 @@ def table_of(
         depths=depths,
         paths=paths,
     )
-
-
-def _label(row: KernelRow) -> str:
-    return row.names[-1] if row.names else NO_SCOPE_TEXT
 
 
 def _line_of_rest(rows: Sequence[KernelRow], count: int, ms: float) -> dict[str, str]:

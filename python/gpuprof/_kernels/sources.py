@@ -6,7 +6,8 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -51,13 +52,7 @@ class Source(Protocol):
 
 
 def choose(max_records: int) -> Source:
-    """Return the source to use here.
-
-    Raises
-    ------
-    CudaUnavailableError
-        There is no CUDA driver with a device.
-    """
+    """Return the source to use here; CudaUnavailableError without a CUDA driver with a device."""
     _core.require_cuda()
     if torch_profiler.has_gpu_profiler():
         return TorchSource(max_records)
@@ -79,13 +74,7 @@ class TorchSource:
         self._noted: list[NotedLaunch] = []
 
     def start(self) -> None:
-        """Begin to collect.
-
-        Raises
-        ------
-        InvalidStateError
-            One of torch's profilers runs already.
-        """
+        """Begin to collect; InvalidStateError if one of torch's profilers runs already."""
         other = torch_profiler.running()
         if other is not None:
             message = (
@@ -109,60 +98,44 @@ class TorchSource:
         """Return the records on gpuprof's clock."""
         collection = self._collection
         names = Names()
-        found = Collected(self.name, names.texts)
-        shift, error = _mean_offset(self._offsets)
-        found.clock_error_ns = error
-        kinds: dict[int, int] = {}
-        launching: dict[str, bool] = {}
+        found = Collected(self.name, [])
+        offsets, errors = zip(*self._offsets, strict=True)
+        low, high = min(offsets), max(offsets)
+        shift = (low + high) // 2
+        found.clock_error_ns = (high - low + 1) // 2 + max(errors)
         totals: dict[tuple[int, int], list[int]] = {}
-        work, launches = found.work.appenders(), found.launches.appenders()
-        kept = kept_launches = 0
         ranges: dict[int, Span] = {}
         on_gpu: list[Span] = []
         for event in collection.events():
             is_gpu, is_range, text, begin, duration, correlation, device, resource, metadata = event
             begin -= shift
-            if is_range:
-                if is_gpu:
-                    track = _track(device, resource)
-                    on_gpu.append(Span((str(correlation),), begin, begin + duration, track))
-                else:
-                    ranges[correlation] = Span((text,), begin, begin + duration, resource)
-            elif not is_gpu:
-                wanted = launching.get(text)
-                if wanted is None:
-                    wanted = launching[text] = is_launch(text)
-                if wanted and kept_launches < self._max_records:
-                    kept_launches += 1
-                    _append(
-                        launches,
-                        (names.number(text), begin, begin + duration, resource, correlation),
-                    )
+            end = begin + duration
+            if is_range and is_gpu:
+                on_gpu.append(Span((str(correlation),), begin, end, _track(device, resource)))
+            elif is_range:
+                ranges[correlation] = Span((text,), begin, end, resource)
+            elif not is_gpu and is_launch(text) and len(found.launches) < self._max_records:
+                found.launches.add(names[text], begin, end, resource, correlation)
             if is_range or not is_gpu:
                 continue
-            number = names.number(text)
-            kind = kinds.get(number)
-            if kind is None:
-                kind = kinds[number] = kind_of(text)
+            number, kind = names[text], kind_of(text)
             total = totals.setdefault((kind, number), [0, 0])
             total[0] += 1
             total[1] += duration
-            if kept >= self._max_records:
+            if len(found.work) >= self._max_records:
                 found.dropped += 1
                 continue
-            kept += 1
             graph, node, size = _read_metadata(metadata)
-            end = begin + duration
-            _append(
-                work,
-                (kind, number, begin, end, device, resource, correlation, graph, node, size),
+            found.work.add(
+                *(kind, number, begin, end, device, resource, correlation, graph, node, size)
             )
         found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
         ended_ns = collection.stopped_ns - shift
         noted = [each for each in self._noted if each[0] < ended_ns]
-        number = names.number(GRAPH_LAUNCH)
+        number = names[GRAPH_LAUNCH]
+        found.names = [*names]
         for correlation, (begin, end, thread, exec_) in launches_without_record(found, noted):
-            _append(launches, (number, begin, end, thread, correlation))
+            found.launches.add(number, begin, end, thread, correlation)
             found.replayed[correlation] = exec_
         found.annotations = ranges_of_unrecorded(found, Spans(on_gpu), ranges)
         found.notes += [
@@ -283,13 +256,11 @@ class CuptiSource:
         raw = self._found
         if not raw:
             return Collected(self.name, [], notes=self._notes)
-        names = Names(raw["names"])
-        found = Collected(self.name, names.texts, notes=self._notes)
+        found = Collected(self.name, raw["names"], notes=self._notes)
         found.work.extend(raw["activities"])
         found.launches.extend(raw["launches"])
-        found.totals = {
-            (kind, names.number(name)): total for (kind, name), total in raw["totals"].items()
-        }
+        names = {text: number for number, text in enumerate(found.names)}
+        found.totals = {(kind, names[name]): sums for (kind, name), sums in raw["totals"].items()}
         found.dropped = raw["dropped"]
         found.clock_error_ns = raw["clock_error_ns"]
         if raw["displaced"]:
@@ -306,11 +277,7 @@ class CuptiSource:
         return found
 
 
-def _append(columns: list[Callable[[int], None]], values: tuple[int, ...]) -> None:
-    for append, value in zip(columns, values, strict=True):
-        append(value)
-
-
+@lru_cache(maxsize=4096)
 def kind_of(name: str) -> int:
     """Tell what GPU work is, by the name that torch gives it."""
     if name.startswith("Memcpy "):
@@ -318,6 +285,7 @@ def kind_of(name: str) -> int:
     return MEMSET if name.startswith("Memset") else KERNEL
 
 
+@lru_cache(maxsize=4096)
 def is_launch(name: str) -> bool:
     """Return whether a function of CUDA's may put work on the GPU."""
     return _LAUNCH.search(name) is not None or _NO_LAUNCH.search(name) is None
@@ -347,12 +315,6 @@ def wall_clock_offset() -> tuple[int, int]:
         if after - before < best[1]:
             best = (wall - (before + after) // 2, after - before)
     return best
-
-
-def _mean_offset(offsets: list[tuple[int, int]]) -> tuple[int, int]:
-    values = [offset for offset, _ in offsets]
-    low, high = min(values), max(values)
-    return (low + high) // 2, (high - low + 1) // 2 + max(error for _, error in offsets)
 
 
 def candidates() -> list[str]:

@@ -1,18 +1,57 @@
-"""From records to figures: sums by scope and by kernel."""
+"""From records to figures: idle times of streams, sums by scope and by kernel.
+
+Why a stream was idle is the rule of `gpuprof._trace_tools.idle`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
 
 from gpuprof._kernels.attribution import Attribution
-from gpuprof._kernels.idle import CAUSES, DEPENDENCY, HOST_BOUND, LAUNCH_GAP, UNKNOWN
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
+from gpuprof._trace_tools.idle import CAUSES as _CAUSES
+from gpuprof._trace_tools.idle import Work, gaps, launched_at
 
 _NS = 1e-6  # milliseconds
 Path = tuple[str, ...]
+# By number; 0 is for work that followed without a gap, or that is the first of its stream.
+CAUSES = ("", *_CAUSES)
+HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN = map(
+    CAUSES.index, ("host_bound", "dependency", "launch_gap", "unknown")
+)
+
+
+def idle(found: Collected, launch: Column) -> tuple[Column, Column, Column]:
+    """Return for each record how long its stream was idle before it, and the cause's number.
+
+    That is what lies between the end of all earlier work of the stream and the record's begin. It
+    belongs to the record's kernel, and so to the scope that launched it. Work of one stream may
+    overlap, as branches of a graph do: then the latest end counts.
+
+    The third says how much of it was host-bound where the cause is that of the rest.
+    `launch` has the index of each record's launch, or -1.
+    """
+    work, launches = found.work, found.launches
+
+    def given(record: int) -> Work:
+        call, at = launch[record], None
+        if call >= 0:
+            name = found.names[launches.name[call]]
+            at = launched_at(name, launches.begin_ns[call], launches.end_ns[call])
+        return work.begin_ns[record], work.end_ns[record], work.correlation[record], at
+
+    length, late = array("q", [0]) * len(work), array("q", [0]) * len(work)
+    causes = array("B", [0]) * len(work)
+    for records in found.streams().values():
+        for gap in gaps(map(given, records)):
+            record = records[gap.place]
+            late[record] = length[record]  # a gap of two causes comes as two, host-bound first
+            length[record] += int(gap.ns)
+            causes[record] = CAUSES.index(gap.cause)
+    return length, causes, late
 
 
 @dataclass(eq=False)
@@ -188,43 +227,10 @@ class Evaluated:
         )
 
 
-class KernelRecords(Sequence[KernelRecord]):
-    """The records in the order in which they began; each is made when it is asked for."""
-
-    __module__ = "gpuprof"
-
-    def __init__(self, evaluated: Evaluated | None) -> None:
-        self._count = 0 if evaluated is None else len(evaluated.found.work)
-        self._record: Any = evaluated and evaluated.record  # of an empty one none is asked for
-
-    @overload
-    def __getitem__(self, index: int) -> KernelRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[KernelRecord]: ...
-    def __getitem__(self, index: int | slice) -> KernelRecord | list[KernelRecord]:
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return [*map(self._record, places)]
-        record: KernelRecord = self._record(places)
-        return record
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[KernelRecord]:
-        return map(self._record, range(len(self)))
-
-    def __repr__(self) -> str:
-        return f"<gpuprof.KernelRecords, {len(self):,}>"
-
-
 def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
     """Return the names of a scope as a caller gives it: by its path, its names, or None for all.
 
-    Raises
-    ------
-    KeyError
-        No row is that scope's.
+    It is a KeyError if no row is that scope's.
     """
     if scope is None:
         return None

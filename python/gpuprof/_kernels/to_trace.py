@@ -120,12 +120,8 @@ def _write_launches(evaluated: Evaluated, out: _Counting) -> dict[int, tuple[int
 
 def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, list[Slice]]]:
     """Yield each stream's track, with its slices in the order of their begins, outer ones first."""
-    work = evaluated.found.work
-    streams: dict[tuple[int, int], list[int]] = {}
-    for record, key in enumerate(zip(work.device, work.stream, strict=True)):
-        streams.setdefault(key, []).append(record)
     chains = _Chains(evaluated, spans)
-    for (device, stream), records in sorted(streams.items()):
+    for (device, stream), records in sorted(evaluated.found.streams().items()):
         for number, lane in enumerate(_lanes(evaluated, records)):
             name = f"GPU {device}, kernels of stream {stream}"
             if stream == DEFAULT_STREAM:

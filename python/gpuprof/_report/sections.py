@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from gpuprof._common.instructions import amount
 from gpuprof._common.text import in_html
 from gpuprof._common.units import duration, percent, ratio_text
-from gpuprof._display.table import Table, html_list
-from gpuprof._display.tree import tree_lines
+from gpuprof._display.table import Table, html_list, tree_lines
 from gpuprof._report.page import details
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.count_verdicts import notes_of
@@ -56,7 +55,11 @@ def results_part(results: Sequence[tuple[BenchResult, Decision | None]]) -> str:
         f"{result.name}: {text}"
         for result, decision in results
         if decision is not None
-        for text in _reasons(decision)
+        for text in (
+            decision.rule,
+            *(f"{each.verdict}: {each.rule}" for each in decision.grown),
+            *notes_of(decision),
+        )
         if text
     ]
     return _grid(lines, notes=rules) + _histograms([result for result, _ in results])
@@ -139,12 +142,6 @@ def _verdict(decision: Decision | None) -> tuple[str, None]:
         return "", None
     verdicts = [decision.verdict, *(each.verdict for each in decision.grown)]
     return ", ".join(map(str, dict.fromkeys(verdicts))), None
-
-
-def _reasons(decision: Decision) -> list[str]:
-    """Return what decided on the time and on the rest, and what else to know."""
-    beside = [f"{each.verdict}: {each.rule}" for each in decision.grown]
-    return [decision.rule, *beside, *notes_of(decision)]
 
 
 def _histograms(results: Sequence[BenchResult]) -> str:

@@ -29,6 +29,7 @@ _OWN = "gpuprof"
 _NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 _ASYNC_YIELD = "async_generator_wrapped_value"  # the class of what such a generator yields
 _NO_ERROR = (None, None, None)
+_monitoring: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 _METHODS = {
     "PY_START": "_on_start",
     "PY_RESUME": "_on_resume",
@@ -45,13 +46,7 @@ def is_supported() -> bool:
 
 
 class FunctionScopes:
-    """The scopes of functions whose ``module.qualname`` matches one of some patterns.
-
-    Raises
-    ------
-    RuntimeError
-        At the start, that all of `sys.monitoring`'s numbers for tools are taken.
-    """
+    """The scopes of functions whose ``module.qualname`` matches one of some patterns."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)
@@ -62,23 +57,25 @@ class FunctionScopes:
         self._stopping = threading.Lock()
 
     def start(self) -> None:
-        """Look at functions from here on, in all threads."""
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        """Look at functions from here on, in all threads.
+
+        A RuntimeError says that all of `sys.monitoring`'s numbers for tools are taken.
+        """
         for tool in _TOOLS:
             try:
-                monitoring.use_tool_id(tool, _NAME)
+                _monitoring.use_tool_id(tool, _NAME)
             except ValueError:
                 continue
             self._tool = tool
             break
         else:
-            tools = ", ".join(str(monitoring.get_tool(tool)) for tool in sorted(_TOOLS))
+            tools = ", ".join(str(_monitoring.get_tool(tool)) for tool in sorted(_TOOLS))
             message = (
                 f"--scopes: all tool ids of sys.monitoring are taken, by {tools}: switch one off"
             )
             raise RuntimeError(message)
         self._register(self._tool, self)
-        monitoring.set_events(self._tool, monitoring.events.PY_START)
+        _monitoring.set_events(self._tool, _monitoring.events.PY_START)
 
     def stop(self) -> None:
         """Look at functions no more. Idempotent."""
@@ -86,20 +83,18 @@ class FunctionScopes:
             tool, self._tool = self._tool, None
         if tool is None:
             return
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-        monitoring.set_events(tool, 0)
+        _monitoring.set_events(tool, 0)
         for code in tuple(self._scopes):
-            monitoring.set_local_events(tool, code, 0)
+            _monitoring.set_local_events(tool, code, 0)
         self._register(tool, None)
-        monitoring.free_tool_id(tool)
+        _monitoring.free_tool_id(tool)
         self._open.clear()
 
     @staticmethod
     def _register(tool: int, owner: FunctionScopes | None) -> None:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         for event, method in _METHODS.items():
             call = owner and getattr(owner, method)
-            monitoring.register_callback(tool, getattr(monitoring.events, event), call)
+            _monitoring.register_callback(tool, getattr(_monitoring.events, event), call)
 
     def unmatched(self) -> tuple[str, ...]:
         """Return the patterns that no function has matched so far."""
@@ -121,14 +116,13 @@ class FunctionScopes:
     # Events. What they raise would come out in the program. A tool's events are off in its own.
 
     def _on_start(self, code: CodeType, _offset: int) -> Any:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         try:
             scope = self._scopes.get(code)
             frame = sys._getframe(1)
             if scope is None:
                 scope = self._find(code, frame.f_globals.get("__name__"))
                 if scope is None:
-                    return monitoring.DISABLE
+                    return _monitoring.DISABLE
                 self._scopes[code] = scope
                 self._watch(code)
             self._enter(frame, scope)
@@ -138,8 +132,7 @@ class FunctionScopes:
 
     def _watch(self, code: CodeType) -> None:
         """Have a function's own events from now on, and those that it cannot have for itself."""
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-        events, tool = monitoring.events, self._tool
+        events, tool = _monitoring.events, self._tool
         if tool is None:
             return
         local = events.PY_START | events.PY_RETURN
@@ -147,10 +140,10 @@ class FunctionScopes:
             inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
         ):
             local |= events.PY_YIELD | events.PY_RESUME
-        monitoring.set_local_events(tool, code, local)
+        _monitoring.set_local_events(tool, code, local)
         wanted = events.PY_START | events.PY_UNWIND | events.PY_THROW
-        if monitoring.get_events(tool) != wanted:
-            monitoring.set_events(tool, wanted)
+        if _monitoring.get_events(tool) != wanted:
+            _monitoring.set_events(tool, wanted)
 
     def _on_resume(self, code: CodeType, _offset: int, _thrown: object = None) -> None:
         try:

@@ -53,13 +53,7 @@ class Wishes(NamedTuple):
 
 
 class Session:
-    """From before the first line of a program until after its last exit handler.
-
-    Raises
-    ------
-    RuntimeError
-        Functions are to be scopes, and all of `sys.monitoring`'s numbers for tools are taken.
-    """
+    """From before the first line of a program until after its last exit handler."""
 
     def __init__(self, wishes: Wishes) -> None:
         self._wishes = wishes
@@ -72,7 +66,7 @@ class Session:
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
 
     def start(self) -> None:
-        """Open the trace, and let scopes come."""
+        """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
         if self._functions is not None:
             self._functions.start()
         if self._wishes.trace is not None:
@@ -84,7 +78,7 @@ class Session:
             self._trace.start()
         atexit.register(self._finish_after_interrupt)
         atexit.register(self.finish)  # after the trace's own, so it runs before that
-        os.register_at_fork(after_in_child=self._stop_in_child)
+        os.register_at_fork(after_in_child=self._stop_scopes)
         if self._torch is not None:
             self._torch.attach()
 
@@ -92,7 +86,7 @@ class Session:
         """Say that the program ends by an exception: its GPU may never get done."""
         self._failure = error
 
-    def _stop_in_child(self) -> None:
+    def _stop_scopes(self) -> None:
         if self._torch is not None:
             self._torch.detach()
         if self._functions is not None:
@@ -131,18 +125,13 @@ class Session:
 
     def _finish(self) -> None:
         seconds = time.monotonic() - self._begin_s
-        unmatched: tuple[str, ...] = ()
-        if self._torch is not None:
-            self._torch.detach()
-        if self._functions is not None:
-            self._functions.stop()
-            unmatched = self._functions.unmatched()
+        self._stop_scopes()
         out = sys.__stderr__
         with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
         _say(out, f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
         found = self._collect(out)
-        for pattern in unmatched:
+        for pattern in self._functions.unmatched() if self._functions is not None else ():
             _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
         _show(out, found)
         if (path := self._wishes.stats) is not None:

@@ -11,8 +11,7 @@ import gpuprof._core as _core
 from gpuprof._common.checks import choice
 from gpuprof._common.units import NOTHING, byte_size, duration, rate
 from gpuprof._display.records import Cell, Records
-from gpuprof._display.table import Table
-from gpuprof._display.tree import tree_lines
+from gpuprof._display.table import Table, tree_lines
 from gpuprof._timing.rows import COUNTS, EMPTY, TIMES, Row, Summary
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from gpuprof._display.shown import ShownAsCode
 from gpuprof._trace.checks import checked_args, checked_buffer
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 
@@ -56,24 +54,14 @@ class TraceBlock(ShownAsCode):
             self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, traceback)
+    async def __aexit__(self, *exception: object) -> None:
+        self.__exit__(*exception)
 
     def __call__(self, function: Any) -> Any:
         """Decorate nothing, but for a plain trace.

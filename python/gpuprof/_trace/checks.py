@@ -9,19 +9,11 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import warnings
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-
-
-class OpenWriter(Protocol):
-    """What `span` asks of a `TraceWriter`."""
-
-    def _current(self) -> int: ...
-
 
 _BUFFER_VARIABLE = "GPUPROF_TRACE_BUFFER_MIB"
 _BUFFER_MIB = 32
@@ -43,11 +35,9 @@ def checked_buffer(buffer_mib: object) -> int:
         return _BUFFER_MIB
     if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MAX_BUFFER_MIB:
         return int(text[:9])
-    warnings.warn(
+    checks.warn_outside(
         f"gpuprof: {_BUFFER_VARIABLE} was ignored: expected a whole number of MiB from 1 to "
-        f"{_MAX_BUFFER_MIB}, got {text!r}",
-        RuntimeWarning,
-        stacklevel=checks.level_outside(),
+        f"{_MAX_BUFFER_MIB}, got {text!r}"
     )
     return _BUFFER_MIB
 
@@ -100,7 +90,7 @@ def _value(value: object) -> float:
 
 
 def span(
-    writer: OpenWriter,
+    writer: Any,
     name: str,
     duration_ms: float,
     *,

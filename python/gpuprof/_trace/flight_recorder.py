@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
@@ -17,9 +16,6 @@ from gpuprof._trace import registry, settings
 from gpuprof._trace.base import TraceBlock
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import TraceError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _MOST_REASON = 500
 _LEAST_BYTES, _MOST_BYTES = 64 << 10, 1 << 40
@@ -239,8 +235,7 @@ class FlightRecorder(TraceWriter):
         return path
 
     def _warn_of(self, what: str) -> None:
-        message = f"gpuprof: the flight recorder: {what}"
-        warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())
+        checks.warn_outside(f"gpuprof: the flight recorder: {what}")
 
     def stats(self) -> dict[str, Any]:
         """Return how the recording goes.
@@ -266,21 +261,17 @@ class FlightRecorder(TraceWriter):
 
     __call__ = TraceBlock.__call__
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None or not _is_failure(error):
-            super().__exit__(kind, error, traceback)
+    def __exit__(self, *exception: object) -> None:
+        error = exception[1]
+        if not isinstance(error, BaseException) or not _is_failure(error):
+            super().__exit__(*exception)
             return
         # A warning that was made an error must not take the place of the body's exception.
         with contextlib.suppress(Exception):
             if self._open and (number := self._current()):
                 self._dump(number, _reason(error), None)
         with contextlib.suppress(Exception):
-            super().__exit__(kind, error, traceback)
+            super().__exit__(*exception)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "not begun"

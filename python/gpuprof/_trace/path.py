@@ -263,10 +263,8 @@ def _lock(descriptor: int) -> bool:
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:  # others come from a file system without locks
+        return not isinstance(error, BlockingIOError)
     return True
 
 
@@ -286,12 +284,13 @@ def complete(descriptor: int, path: str) -> None:
     """
     part = f"{path}.part"
     refuse_foreign(path, TRACE)  # the program may have put a file there meanwhile
-    if not path.endswith(".gz"):
-        _move(descriptor, part, path)
-        return
     _check_at(descriptor, part)
-    _compress(descriptor, path)
-    discard(descriptor, part)
+    if path.endswith(".gz"):
+        _compress(descriptor, path)
+        discard(descriptor, part)
+    else:
+        Path(part).replace(path)
+        _check_at(descriptor, path)
 
 
 def discard(descriptor: int, part: str) -> None:
@@ -319,12 +318,6 @@ def _check_at(descriptor: int, path: str) -> None:
     os.stat(path, follow_symlinks=False)  # noqa: PTH116 (it says why it is not there)
     if not _is_at(os.fstat(descriptor), path):
         raise OSError(errno.EBUSY, "another file was put in the place of this trace's", path)
-
-
-def _move(descriptor: int, here: str, there: str) -> None:
-    _check_at(descriptor, here)
-    Path(here).replace(there)
-    _check_at(descriptor, there)
 
 
 def _compress(descriptor: int, path: str) -> None:

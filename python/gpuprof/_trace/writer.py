@@ -24,8 +24,6 @@ from gpuprof._trace.checks import (
 from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -238,7 +236,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
     def _fail(self, why: str) -> None:
         self._number = 0
         self._last_state = {**_core._trace_state(0), "error": why}
-        _warn(
+        checks.warn_outside(
             f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it"
         )
 
@@ -391,7 +389,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         if self._collect and not registry.collecting():
             _core._trace_wanted(False)
         if state["dropped"]:
-            _warn(
+            checks.warn_outside(
                 f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
                 "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
             )
@@ -408,7 +406,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             trace_path.complete(self._descriptor, self._path)
         except OSError as error:
             state["error"] = error.strerror or str(error)
-            _warn(
+            checks.warn_outside(
                 f"gpuprof: cannot write the trace {self._path}: {state['error']}; "
                 f"what there is stays in {self._path}.part"
             )
@@ -421,14 +419,9 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         self._entered = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._entered = False
-        super().__exit__(kind, error, traceback)
+        super().__exit__(*exception)
 
     def __call__(self, function: _Function) -> _Function:
         """Return the function with each call written to a trace of its own.
@@ -457,10 +450,6 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         if self._open:
             state = f"{self.stats()['events']} events"
         return f"<gpuprof.TraceWriter {self._path!r}, {state}>"
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())
 
 
 def _flush_scopes() -> None:

@@ -9,17 +9,14 @@ import importlib
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from gpuprof._trace_tools.lexer import unquoted
+from gpuprof._trace_tools.lexer import ReadError, check
 from gpuprof._trace_tools.values import OddError
 
-MOST_INT_DIGITS = 4000  # Python refuses to convert longer ones
 GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
-_KEY = re.compile(r'[ \t\n\r,]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*')
-
-Scan = Callable[[str, int], tuple[Any, int]]
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -27,29 +24,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(message)
 
 
-def _long_int(digits: str) -> int | bytes:
-    return int(digits) if len(digits) < MOST_INT_DIGITS else digits.encode()
-
-
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        message = "a key is there twice"
-        raise ValueError(message)
-    return found
-
-
-def _scanner(**options: Any) -> Scan:
-    decoder: Any = json.JSONDecoder(**{"parse_constant": _refuse_constant, **options})
-    scan: Scan = decoder.scan_once
-    return scan
-
-
-# "Exact" scanners leave numbers with a fraction as bytes: all digits, and no strings of the file.
-SCAN = _scanner()
-_SCAN_EXACT = _scanner(parse_float=str.encode)
-_SCAN_UNIQUE = _scanner(object_pairs_hook=_refuse_twice)
-SCAN_LONG = _scanner(parse_float=str.encode, parse_int=_long_int)
+SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore[attr-defined]
+    parse_constant=_refuse_constant
+).scan_once
 _loads: Callable[[str], Any] | None
 try:
     _loads = importlib.import_module("orjson").loads
@@ -58,14 +35,14 @@ except ImportError:
 NOT_DECODED = (ValueError, RecursionError, StopIteration)
 
 
-def decoded(text: str, *, exact: bool) -> Any:
+def decoded(text: str) -> Any:
     """Decode a whole text, by orjson where that is installed; one of `NOT_DECODED` is raised."""
-    if _loads and not exact:
+    if _loads:
         try:
             return _loads(text)
         except ValueError:
             pass  # a lone surrogate, or what the other refuses too
-    value, end = (_SCAN_EXACT if exact else SCAN)(text, 0)
+    value, end = SCAN(text, 0)
     if end != len(text):
         raise ValueError(end)
     return value
@@ -83,15 +60,11 @@ def has_unique_keys(text: str, events: list[Any]) -> bool:
         is_spaced = any(space in text for space in (" :", "\n:", "\t:", "\r:"))
         if not is_spaced and text.count('":') == keys:
             return True
-    return is_sound(text)
-
-
-def is_sound(text: str) -> bool:
-    """Whether this is one value of strict JSON, without a key twice in an object."""
     try:
-        return _SCAN_UNIQUE(text, 0)[1] == len(text)
-    except NOT_DECODED:
+        check(text.encode())
+    except (ReadError, RecursionError):
         return False
+    return True
 
 
 @dataclass
@@ -102,7 +75,6 @@ class Batch:
     first: int  # the index of the first one
     offset: int  # the byte of the file where it begins
     raw: bytes  # from there to the end of the last one
-    is_exact: bool  # numbers with a fraction are bytes
     fault: OddError | None = None  # why the only one is no strict JSON
     _spans: list[tuple[int, int]] = field(default_factory=list)
 
@@ -121,12 +93,6 @@ class Batch:
     def offset_of(self, number: int) -> int:
         """Return the byte of the file where one event begins."""
         return self.offset + self.spans()[number][0]
-
-    def exact_events(self) -> list[Any]:
-        """Return the events, numbers with a fraction as bytes."""
-        if not self.is_exact:
-            self.events, self.is_exact = decoded(f"[{self.raw.decode()}]", exact=True), True
-        return self.events
 
 
 def spans(raw: bytes, *, is_cut: bool) -> list[tuple[int, int]]:
@@ -148,16 +114,6 @@ def spans(raw: bytes, *, is_cut: bool) -> list[tuple[int, int]]:
     return found
 
 
-def members(text: bytes) -> dict[str, tuple[int, int]]:
-    """Return begin and end of the values in an object's text; the last of a name counts."""
-    found: dict[str, tuple[int, int]] = {}
-    string, at = text.decode("latin-1"), 1
-    while text[:1] == b"{" and (key := _KEY.match(string, at)):
-        at = SCAN_LONG(string, key.end())[1]
-        found[unquoted(text[key.start(1) : key.end(1)])] = key.end(), at
-    return found
-
-
 @dataclass
 class End:
     """How a file ended, as far as it was read."""
@@ -175,3 +131,9 @@ class Header:
 
     key: str
     value: bytes | None
+
+    def decoded(self) -> Any:
+        """Return what it says, None where that is not known."""
+        with suppress(ValueError, RecursionError):
+            return json.loads(self.value or b"null")
+        return None

@@ -16,7 +16,6 @@ from typing import Any
 from gpuprof._trace_tools.values import MOST_NS, Event
 
 CATEGORY = "gpuprof.clock"
-MARK = f'"{CATEGORY}"'.encode()
 NAME = "clock offset to rank 0"
 MOST_ANCHORS = 1_000
 MOST_REFERENCE = 64
@@ -84,11 +83,6 @@ class FileClock:
     def start(self) -> int:
         """Rank 0's clock at the file's time 0."""
         return self._base + self.anchors[0].offset
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether the offset is the same at all times."""
-        return len({anchor.offset for anchor in self.anchors}) == 1
 
     def drift(self, time: int) -> int:
         """Return how much more the offset is at a time of the file than at its first anchor."""

@@ -11,9 +11,9 @@ from typing import Literal
 from gpuprof._common import checks
 from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, TraceDiff
 from gpuprof._trace_tools.diff_scan import KINDS, Contents, DiffScan, Figures
-from gpuprof._trace_tools.files import Damage, shown
+from gpuprof._trace_tools.files import shown
 from gpuprof._trace_tools.idle import CAUSES
-from gpuprof._trace_tools.tools import DEFAULT_TOP, cut_of, reading
+from gpuprof._trace_tools.tools import DEFAULT_TOP, cut_of, read
 from gpuprof.errors import TraceError
 
 By = Literal["scope", "kernel"]
@@ -90,9 +90,8 @@ def trace_diff(
 
 def _read(file: Path) -> tuple[str, Contents, str | None]:
     """Return the name to show, what is in the file, and how it is cut off."""
-    damage, scan = Damage(), DiffScan()
-    with reading(file, damage) as contents:
-        scan.read(contents)
+    scan = DiffScan()
+    damage = read(file, scan.read)
     found, name = scan.contents(), shown(file)
     if not any(found.rows.values()):
         message = (

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprof._trace_tools.nesting import EVER, FLOAT_SLACK, TOP, enclosing
+from gpuprof._trace_tools.nesting import TOP, enclosing
 
 NONE = TOP  # in the place of a number
 
@@ -39,42 +39,33 @@ class Spans:
         return found
 
 
-class Numbers:
+class Numbers(dict[Any, int]):
     """A number for each thing met, at most so many; `NONE` past that."""
 
     def __init__(self, most: int) -> None:
-        self.of: dict[Any, int] = {}
+        super().__init__()
         self._most = most
 
-    def __getitem__(self, key: Any) -> int:
-        found = self.of.get(key)
-        if found is None:
-            found = self.of[key] = len(self.of) if len(self.of) < self._most else NONE
-            if found == NONE:
-                del self.of[key]
-        return found
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= self._most:
+            return NONE
+        return self.setdefault(key, len(self))
 
 
 class Nested:
     """The paths of nested ranges, and which was open on a track at a time."""
 
-    def __init__(self, spans: Spans, names: list[str]) -> None:
+    def __init__(self, spans: Spans, names: list[str], slack: float) -> None:
         self.path: list[str] = [""] * len(spans)
         self._parent = array("q", [NONE]) * len(spans)
         self._spans, self._tracks = spans, spans.by_track()
         for places in self._tracks.values():
             rows = [(spans.begin[at], spans.begin[at] - spans.end[at], at) for at in places]
-            outer = enclosing(rows, FLOAT_SLACK, [EVER])
+            outer = enclosing(rows, slack)
             for place, (_, _, around) in zip(places, outer, strict=True):
                 name = names[spans.name[place]]
                 self.path[place] = name if around == NONE else f"{self.path[around]}/{name}"
                 self._parent[place] = around
-
-    def _open_at(self, place: int, time: float) -> int:
-        """Return the innermost range that has not ended, of one and those around it."""
-        while place != NONE and self._spans.end[place] <= time:
-            place = self._parent[place]
-        return place
 
     def around(self, place: int) -> Iterator[int]:
         """Yield the place of a range and those of the ranges around it, from the inside out."""
@@ -86,5 +77,5 @@ class Nested:
         """Return the innermost path; one that begins there counts, one that ends there does not."""
         places = self._tracks.get(track, [])
         after = bisect_right(places, time, key=self._spans.begin.__getitem__)
-        found = self._open_at(places[after - 1], time) if after else NONE
-        return "" if found == NONE else self.path[found]
+        around = self.around(places[after - 1] if after else NONE)
+        return next((self.path[each] for each in around if self._spans.end[each] > time), "")

@@ -12,7 +12,7 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported
-from gpuprof._display.table import Table, markdown_list
+from gpuprof._display.table import Table, html_list, markdown_list
 from gpuprof._trace_tools.results import ShownTables
 
 _TITLES = {
@@ -144,6 +144,11 @@ class TraceDiff(ShownTables, Plain, Exported):
 
     def _records(self) -> Records:
         return Records.of_plain(row.to_dict() for row in self.rows)
+
+    def _repr_html_(self) -> str:
+        tables = (f"<div>{title}</div>{table.html()}" for title, table in self._tables())
+        notes = html_list(self._all_notes())
+        return f"<div>{html_list(self._headlines())}{''.join(tables)}{notes}</div>"
 
     def _headlines(self) -> list[str]:
         lines = [f"A: {shown_text(self.path_a)}", f"B: {shown_text(self.path_b)}"]

@@ -8,9 +8,6 @@ alone or left out, and the notes say so. Times are nanoseconds from the first ev
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
 import re
 from array import array
 from collections import defaultdict
@@ -24,8 +21,8 @@ from gpuprof._trace_tools.diff_results import LaunchDelay
 from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
+    EXACT_US,
     GPU_ANNOTATION,
-    MOST_FLOAT_US,
     Event,
     args_of,
     check_labels,
@@ -94,9 +91,8 @@ class _Call(NamedTuple):
 class DiffScan(Scan):
     """Reads one trace: `read` it, then ask for `contents`."""
 
-    def __init__(self, most_work: int = MOST_WORK, most_scopes: int = MOST_SCOPES) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._most_work, self._most_scopes = most_work, most_scopes
         self._base: int | None = None
         self._names = Numbers(MOST_NAMES)
         self._tracks = Numbers(MOST_NAMES)
@@ -120,12 +116,7 @@ class DiffScan(Scan):
         """Read a whole file."""
         super().read(pieces)
         for header in self.reader.headers:
-            if header.key == "distributedInfo":
-                self._take_ranks(header.value)
-
-    def _take_ranks(self, text: bytes | None) -> None:
-        with contextlib.suppress(ValueError, RecursionError):
-            info = json.loads(text or b"null")
+            info = header.decoded() if header.key == "distributedInfo" else None
             if isinstance(info, dict) and type(info.get("rank")) is int:
                 self._rank = info["rank"]
 
@@ -156,8 +147,8 @@ class DiffScan(Scan):
         if (
             type(begin) in (int, float)
             and type(size) in (int, float)
-            and 0 <= begin < MOST_FLOAT_US
-            and 0 <= size < MOST_FLOAT_US
+            and 0 <= begin < EXACT_US
+            and 0 <= size < EXACT_US
         ):
             return self._since_first(round(begin * 1000.0)), size * 1000.0
         exact, length, _ = self.span(event)
@@ -180,7 +171,7 @@ class DiffScan(Scan):
     def _take_work(self, event: Event, begin: float, size: float) -> None:
         name = self._name(event)
         self._kernels[name].add(size)
-        if len(self._work) >= self._most_work:
+        if len(self._work) >= MOST_WORK:
             self._unkept_work += 1
             return
         args = args_of(event)
@@ -201,7 +192,7 @@ class DiffScan(Scan):
         before = self._launches.get(correlation)
         if before is not None and before.begin <= begin:
             return  # a driver's call inside of the runtime's
-        if before is not None or len(self._launches) < self._most_work:
+        if before is not None or len(self._launches) < MOST_WORK:
             # gpuprof draws the calls on a track beside the thread's.
             thread = args_of(event).get("thread")
             track = self._track({**event, "tid": thread} if type(thread) is int else event)
@@ -209,7 +200,7 @@ class DiffScan(Scan):
             self._launches[correlation] = _Call(begin, given, track)
 
     def _take_host(self, event: Event, begin: float, size: float) -> None:
-        if len(self._host) >= self._most_scopes:
+        if len(self._host) >= MOST_SCOPES:
             self._unkept_scopes += 1
             return
         link = _number_of(event, "External id")
@@ -218,7 +209,7 @@ class DiffScan(Scan):
         self._host.add(begin, begin + size, self._name(event), self._track(event))
 
     def _take_gpu(self, event: Event, begin: float, size: float) -> None:
-        if len(self._gpu) >= self._most_scopes:
+        if len(self._gpu) >= MOST_SCOPES:
             self._unkept_scopes += 1
             return
         args = args_of(event)
@@ -233,7 +224,7 @@ class DiffScan(Scan):
         check_labels(event)
         time, _ = self.time(event)
         number = event.get("id")
-        if type(number) is not int or len(self._flow_from) >= self._most_scopes:
+        if type(number) is not int or len(self._flow_from) >= MOST_SCOPES:
             return
         at = self._since_first(time)
         key = _rank_of(event), number
@@ -244,8 +235,8 @@ class DiffScan(Scan):
 
     def contents(self) -> Contents:
         """Join what was read."""
-        names = [*self._names.of, OTHER]  # the last one is that of `NONE`
-        host = Nested(self._host, names)
+        names = [*self._names, OTHER]  # the last one is that of `NONE`
+        host = Nested(self._host, names, self.slack)
         rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
         for place, path in enumerate(host.path):
             rows["host"][path].add(self._host.end[place] - self._host.begin[place])
@@ -264,7 +255,7 @@ class DiffScan(Scan):
             rows=rows,
             idle=gaps,
             busy=busy,
-            devices=len(self._devices.of),
+            devices=len(self._devices),
             launched=len(calls) - calls.count(None),
             delays=self._delays(calls),
             rank=self._rank,
@@ -281,7 +272,7 @@ class DiffScan(Scan):
         measured: dict[tuple[int, str], Figures] = defaultdict(Figures)
         drawn: dict[tuple[int, str], Figures] = defaultdict(Figures)
         reach: dict[tuple[int, Any], tuple[float, float]] = {}  # by place in `_host`, and GPU
-        pids = [*(pid for pid, _ in self._tracks.of), ""]  # the last one is that of `NONE`
+        pids = [*(pid for pid, _ in self._tracks), ""]  # the last one is that of `NONE`
         for place, path in enumerate(self._gpu_paths(host, names)):
             begin, end = self._gpu.begin[place], self._gpu.end[place]
             pid = pids[self._gpu.track[place]]
@@ -310,7 +301,7 @@ class DiffScan(Scan):
 
     def _gpu_paths(self, host: Nested, names: list[str]) -> list[str]:
         """Return the path of each scope on the GPU: by its launch, else by what is around it."""
-        own = Nested(self._gpu, names)
+        own = Nested(self._gpu, names, self.slack)
         paths = []
         for place, path in enumerate(own.path):
             name = names[self._gpu.name[place]]
@@ -332,26 +323,18 @@ class DiffScan(Scan):
         found: list[idle.Gap] = []
         busy = 0.0
         for places in work.by_track().values():
-            gaps = list(idle.gaps(self._given(places, calls)))
+            gaps = list(idle.gaps(self._given(place, calls[place]) for place in places))
             span = max(work.end[place] for place in places) - work.begin[places[0]]
             busy += span - sum(gap.ns for gap in gaps)
             found += gaps
         return idle.totals(found), busy
 
-    def _given(
-        self, places: list[int], calls: list[_Call | None]
-    ) -> Iterator[tuple[float, float, float | None]]:
-        """Yield the work of a device: its begin and end, and when the GPU was given it."""
-        last_end, of_last = -math.inf, NONE  # the launch of the work that ended last
-        for place in places:
-            begin, end = self._work.begin[place], self._work.end[place]
-            call, launch = calls[place], self._correlation[place]
-            if launch == of_last != NONE:
-                yield begin, end, idle.IN_TIME
-            else:
-                yield begin, end, call.given if call else None
-            if end >= last_end:
-                last_end, of_last = end, launch
+    def _given(self, place: int, call: _Call | None) -> idle.Work:
+        launch, given = self._correlation[place], call.given if call else None
+        return (
+            *(self._work.begin[place], self._work.end[place]),
+            *(None if launch == NONE else launch, given),
+        )
 
     def _delays(self, calls: list[_Call | None]) -> LaunchDelay | None:
         first: dict[int, int] = {}  # place of the first work of each launch
@@ -373,11 +356,11 @@ class DiffScan(Scan):
         return LaunchDelay("", count, *times)
 
     def _notes(self) -> list[str]:
-        notes = self.odd_note()
+        notes = self.notes()
         if self._unkept_work:
             notes.append(
                 f"idle time, launch delay and kernels by scope are of the first "
-                f"{self._most_work:,} pieces of GPU work; {self._unkept_work:,} came later"
+                f"{MOST_WORK:,} pieces of GPU work; {self._unkept_work:,} came later"
             )
         if self._unkept_scopes:
             notes.append(f"{self._unkept_scopes:,} scopes past the first were not counted")

@@ -6,13 +6,14 @@ factor that no trace reaches. ``-`` is the standard input. What is wrong is a `T
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from gpuprof._common.outputs import STANDARD
 from gpuprof._display.progress import Progress
@@ -21,7 +22,6 @@ from gpuprof.errors import TraceError
 PIECE = 1 << 16
 STANDARD_INPUT = "standard input"
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP_WBITS = 31
 # Traces shrink by 10 to 30, one kernel with a long name over and over by 135; bombs by 230 to 1030.
 MAX_RATIO = 200
 RATIO_COUNTS_FROM = 64 << 20
@@ -62,19 +62,12 @@ def open_input(path: Path, *, twice: bool = False) -> BinaryIO:
     """
     try:
         if str(path) == STANDARD:
-            _refuse_special(path, os.fstat(0).st_mode, twice=twice)
-            return os.fdopen(os.dup(0), "rb")
-        # A device is looked at before it is opened, and again after: it may have taken the place.
-        mode = path.stat().st_mode
-        _refuse_special(path, mode, twice=twice)
-        waits = 0 if stat.S_ISFIFO(mode) else os.O_NONBLOCK
-        file = os.open(path, os.O_RDONLY | waits | os.O_CLOEXEC)
-        try:
-            _refuse_special(path, os.fstat(file).st_mode, twice=twice)
-            return os.fdopen(file, "rb")
-        except BaseException:
-            os.close(file)
-            raise
+            file = os.fdopen(os.dup(0), "rb")
+        else:
+            _refuse_special(path, path.stat().st_mode, twice=twice)  # before it is opened
+            file = path.open("rb")
+        _refuse_special(path, os.fstat(file.fileno()).st_mode, twice=twice)
+        return file
     except OSError as error:
         message = f"{shown(path)} cannot be read: {error.strerror or error}"
         raise TraceError(message) from error
@@ -86,78 +79,50 @@ def open_input(path: Path, *, twice: bool = False) -> BinaryIO:
 def pieces(path: Path, damage: Damage, *, twice: bool = False) -> Generator[bytes, None, None]:
     """Yield the uncompressed contents of a file, at most `PIECE` bytes at a time.
 
-    A compressed file that is cut off or damaged ends early; `damage` then says why.
+    A compressed file that is cut off or damaged ends early, up to `PIECE` bytes before the damage;
+    `damage` then says why.
     """
     with open_input(path, twice=twice) as file, Progress(path.name, None) as progress:
-        raw = _raw_pieces(path, file, progress)
-        first = next(raw, b"")
-        if first.startswith(GZIP_MAGIC):
-            yield from _inflated(path, first, raw, damage)
-            return
-        yield first
-        yield from raw
-
-
-def _raw_pieces(path: Path, file: BinaryIO, progress: Progress) -> Iterator[bytes]:
-    size, given = os.fstat(file.fileno()).st_size, 0
-    while True:
-        try:
-            piece = file.read(PIECE)
-        except OSError as error:
-            message = f"{shown(path)} cannot be read: {error.strerror or error}"
-            raise TraceError(message) from error
-        if not piece:
-            return
-        if size:  # a pipe has none
-            given += len(piece)
-            progress.update(given / size)
-        yield piece
-
-
-def _inflated(path: Path, first: bytes, rest: Iterator[bytes], damage: Damage) -> Iterator[bytes]:
-    inflate = zlib.decompressobj(wbits=GZIP_WBITS)
-    taken = given = 0
-    compressed = first
-    while compressed:
-        taken += len(compressed)
-        while compressed:
-            if inflate.eof:  # another member follows, or zeros that fill up a block
-                compressed = compressed.lstrip(b"\0")
-                if not compressed:
-                    break
-                inflate = zlib.decompressobj(wbits=GZIP_WBITS)
-            before = inflate.copy()
-            try:
-                piece = inflate.decompress(compressed, PIECE)
-            except zlib.error as error:
-                damage.gzip = f"the compressed data is damaged near byte {taken}: {error}"
-                yield from _up_to_damage(before, compressed)
-                return
-            given += len(piece)
-            compressed = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-            _check_ratio(path, taken - len(compressed), given)
-            if piece:
+        source = _Source(path, file, progress)
+        if source.first != GZIP_MAGIC:
+            while piece := source.read(PIECE):
                 yield piece
-        compressed = next(rest, b"")
-    while piece := inflate.decompress(b"", PIECE):  # of input that was taken in whole
-        yield piece
-    if not inflate.eof:
-        damage.gzip = f"the compressed data is cut off at byte {taken}"
+            return
+        unpacked, given = gzip.GzipFile(fileobj=cast("BinaryIO", source)), 0
+        try:
+            while piece := unpacked.read1(PIECE):
+                given += len(piece)
+                _check_ratio(path, source.taken, given)
+                yield piece
+        except EOFError:
+            damage.gzip = f"the compressed data is cut off at byte {source.taken}"
+        except (zlib.error, gzip.BadGzipFile) as error:
+            damage.gzip = f"the compressed data is damaged near byte {source.taken}: {error}"
 
 
-def _up_to_damage(inflate: zlib._Decompress, compressed: bytes) -> Iterator[bytes]:
-    """Yield what comes before the byte at which decompression fails, in ever smaller steps."""
-    for size in (1 << 16, 1 << 12, 1 << 8, 1 << 4, 1):
-        while True:
-            attempt = inflate.copy()
-            try:
-                piece = attempt.decompress(compressed, size)
-            except zlib.error:
-                break
-            if not piece:
-                return
-            inflate, compressed = attempt, attempt.unconsumed_tail
-            yield piece
+class _Source:
+    """Reads a file, and tells how far; `first` are its first two bytes."""
+
+    def __init__(self, path: Path, file: BinaryIO, progress: Progress) -> None:
+        self._path, self._file, self._progress = path, file, progress
+        self._size = os.fstat(file.fileno()).st_size  # a pipe has none
+        self.taken = 0
+        self._given_back = b""
+        self.first = self._given_back = self.read(len(GZIP_MAGIC))
+
+    def read(self, size: int) -> bytes:
+        if self._given_back:
+            piece, self._given_back = self._given_back, b""
+            return piece
+        try:
+            piece = self._file.read(size)
+        except OSError as error:
+            message = f"{shown(self._path)} cannot be read: {error.strerror or error}"
+            raise TraceError(message) from error
+        self.taken += len(piece)
+        if self._size:
+            self._progress.update(self.taken / self._size)
+        return piece
 
 
 def _check_ratio(path: Path, taken: int, given: int) -> None:

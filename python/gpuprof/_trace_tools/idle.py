@@ -1,10 +1,11 @@
 """Why a GPU was idle before a kernel, and how long a launch took to reach it.
 
-One rule for traces and for live records. A piece of work is (begin, end, launch): when the GPU
-began and ended it, and when the GPU was given it (`launched_at`), None where that is not known, and
-`IN_TIME` for work that waits for no host, as inside of a graph's replay. All are nanoseconds on one
-clock. For the work of one stream these are the gaps of that stream; for that of all streams of a
-device, the times in which none of them ran anything.
+One rule for traces and for live records. A piece of work is (begin, end, launch, given): when the
+GPU began and ended it, the number of its launch, and when the GPU was given it (`launched_at`);
+these two are None where they are not known. What has the launch of the work before it is of the
+same replay of a graph, and waits for no host. Times are nanoseconds on one clock. For the work of
+one stream these are the gaps of that stream; for that of all streams of a device, the times in
+which none of them ran anything.
 
 The work that ends a gap says why it was there:
 
@@ -22,12 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 CAUSES = ("host_bound", "dependency", "launch_gap", "unknown")
 LAUNCH_GAP_NS = 5_000
 REACH_NS = 20_000
-IN_TIME = -math.inf
+
+
+Work: TypeAlias = "tuple[float, float, int | None, float | None]"
 
 
 class Gap(NamedTuple):
@@ -67,19 +70,21 @@ def cause_of(idle_since: float, begin: float, launch: float | None) -> tuple[flo
     return 0, "launch_gap" if begin - idle_since <= LAUNCH_GAP_NS else "dependency"
 
 
-def gaps(works: Iterable[tuple[float, float, float | None]]) -> Iterator[Gap]:
+def gaps(works: Iterable[Work]) -> Iterator[Gap]:
     """Yield the gaps between pieces of work, which come in the order in which they begin.
 
     What is before the first and after the last is none.
     """
-    busy_until: float | None = None
-    for place, (begin, end, launch) in enumerate(works):
-        if busy_until is not None and begin > busy_until:
-            late, cause = cause_of(busy_until, begin, launch)
+    busy_until, of_last = math.inf, None  # the launch of the work that ended last
+    for place, (begin, end, launch, given) in enumerate(works):
+        if begin > busy_until:
+            in_time = launch is not None and launch == of_last
+            late, cause = cause_of(busy_until, begin, -math.inf if in_time else given)
             if late:
                 yield Gap(busy_until, busy_until + late, "host_bound", place)
             yield Gap(busy_until + late, begin, cause, place)
-        busy_until = end if busy_until is None else max(busy_until, end)
+        if not place or end >= busy_until:
+            busy_until, of_last = end, launch
 
 
 def totals(found: Iterable[Gap]) -> dict[str, tuple[int, float]]:

@@ -1,25 +1,16 @@
-"""Where a JSON text is broken, and how.
-
-The standard library decodes what is sound. This lexer, which is much slower, reads what that one
-refuses, and says where and why. For texts of any depth; offsets are bytes.
-"""
+"""Where a JSON text is broken, and where a value ends; offsets are bytes."""
 
 from __future__ import annotations
 
 import json
 import re
+from typing import Any, NoReturn
 
-_SPACE = re.compile(rb"[ \t\n\r]*")
+_SPACE = " \t\n\r"
 _BRACKET = re.compile(rb'["{}\[\]]')
 _QUOTE = re.compile(rb'["\\]')
 _DELIMITER = re.compile(rb"[,\]}: \t\n\r]")
-_UNCLOSED = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
-_BROKEN_ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
-_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_LIKE_A_NUMBER = re.compile(rb"[-+.eE0-9]*")
-_WORD = re.compile(rb"true|false|null|NaN|-?Infinity")
-_WORDS = (b"true", b"false", b"null", b"NaN", b"Infinity", b"-Infinity")
-_LONGEST_WORD = 9
+_CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 
 DEFECTS = {
     "bom": "a byte order mark",
@@ -28,6 +19,13 @@ DEFECTS = {
     "utf8": "bytes in a string that are not UTF-8",
     "comma": "a comma before the end of an array or object",
     "key": "a key is there twice",
+}
+# By how the standard library begins to say it.
+_EXPECTED = {
+    "Expecting value": "a value",
+    "Expecting property name": "a key in quotes",
+    "Expecting ':'": "':' after a key",
+    "Expecting ','": "',' or the end of an array or object",
 }
 
 
@@ -51,17 +49,13 @@ class ReadError(Exception):
 class CutError(ReadError):
     """The text ends where something was expected."""
 
-    def __init__(self, offset: int, expected: str) -> None:
-        super().__init__(offset, f"the text ends here; expected {expected}")
-        self.expected = expected
-
 
 class KeyTwiceError(ReadError):
-    """A key is there twice, in no more than `depth` containers; nothing else is wrong."""
+    """A key is there twice in an object, maybe the outermost one; nothing else is wrong."""
 
-    def __init__(self, offset: int, depth: int) -> None:
-        super().__init__(offset, DEFECTS["key"], code="key")
-        self.depth = depth
+    def __init__(self, *, is_outermost: bool) -> None:
+        super().__init__(0, DEFECTS["key"], code="key")
+        self.is_outermost = is_outermost
 
 
 def defect(at: int, code: str) -> ReadError:
@@ -69,111 +63,68 @@ def defect(at: int, code: str) -> ReadError:
     return ReadError(at, DEFECTS[code], code=code)
 
 
-def unexpected(text: bytes, at: int, expected: str, base: int = 0) -> ReadError:
+def unexpected(text: bytes | bytearray, at: int, expected: str, base: int = 0) -> ReadError:
     """Say what stands at `at` instead of what was expected there; the text begins at `base`."""
-    byte = text[at : at + 1]
+    byte = bytes(text[at : at + 1])
     if not byte:
-        return CutError(base + at, expected)
+        return CutError(base + at, f"the text ends here; expected {expected}")
     shown = f"'{byte.decode()}'" if b" " < byte < b"\x7f" else f"byte 0x{byte.hex()}"
     return ReadError(base + at, f"found {shown}; expected {expected}")
 
 
-def unquoted(text: bytes) -> str:
-    """Return what a JSON string says, quotes included in `text`."""
-    value: str = json.loads(text.decode("utf-8", "replace"), strict=False)
-    return value
-
-
-def _string_end(text: bytes, begin: int) -> int:
-    at = _UNCLOSED.match(text, begin).end()  # type: ignore[union-attr]
-    byte = text[at : at + 1]
-    if not byte:
-        raise CutError(at, "the end of a string")
-    if byte == b"\\":
-        broken = _BROKEN_ESCAPE.match(text, at).end()  # type: ignore[union-attr]
-        raise unexpected(text, broken, "an escape of JSON")
-    if byte != b'"':
-        raise defect(at, "control")
-    try:
-        text[begin:at].decode()
-    except UnicodeDecodeError as error:
-        raise defect(begin + error.start, "utf8") from None
-    return at + 1
-
-
-def _scalar_end(text: bytes, at: int, expected: str) -> int:
-    """Return the end of a string, a number or a word."""
-    if text[at : at + 1] == b'"':
-        return _string_end(text, at)
-    if word := _WORD.match(text, at):
-        if word[0].endswith((b"N", b"y")):
-            raise defect(at, "nan")
-        return word.end()
-    end = _LIKE_A_NUMBER.match(text, at).end()  # type: ignore[union-attr]
-    if _NUMBER.fullmatch(text, at, end):
-        return end
-    if len(text) - at < _LONGEST_WORD and any(word.startswith(text[at:]) for word in _WORDS):
-        raise CutError(len(text), expected)
-    if end == at or text[at : at + 1] in b"+.eE":
-        raise unexpected(text, at, expected)
-    if end == len(text) and _NUMBER.fullmatch(text[at:] + b"0"):
-        raise CutError(end, "the rest of a number")
-    raise ReadError(at, "found what is no number of JSON")
-
-
 def check(text: bytes) -> None:
-    """Raise a ReadError for the first thing in a text that is not one value of strict JSON."""
-    closers: list[bytes] = []
-    keys: list[set[str]] = []  # of the containers that are open
-    twice: list[KeyTwiceError] = []
-    at, comma = 0, -1  # where the comma stands after which something has to come
-    expected = "a value"
-    while True:
-        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-        byte = text[at : at + 1]
-        may_close = comma >= 0 or expected.endswith(("'}'", "']'"))
-        if closers and byte == closers[-1] and may_close:
-            if comma >= 0:
-                raise defect(comma, "comma")
-            closers.pop()
-            keys.pop()
-            at += 1
-        elif expected.startswith("','"):
-            if byte != b",":
-                raise unexpected(text, at, expected)
-            comma, at = at, at + 1
-            expected = f"a {'key in quotes' if closers[-1] == b'}' else 'value'} after ','"
-            continue
-        elif expected.startswith("a key"):
-            if byte != b'"':
-                raise unexpected(text, at, expected)
-            end = _string_end(text, at)
-            key = unquoted(text[at:end])
-            if key in keys[-1]:
-                twice.append(KeyTwiceError(at, len(keys)))
-            keys[-1].add(key)
-            at = _SPACE.match(text, end).end()  # type: ignore[union-attr]
-            if text[at : at + 1] != b":":
-                raise unexpected(text, at, "':' after a key")
-            at, comma, expected = at + 1, -1, "a value"
-            continue
-        elif byte and byte in b"{[":
-            closers.append(b"}" if byte == b"{" else b"]")
-            keys.append(set())
-            at, comma = at + 1, -1
-            expected = "a key in quotes or '}'" if byte == b"{" else "a value or ']'"
-            continue
-        else:
-            at = _scalar_end(text, at, expected)
-        comma = -1
-        if not closers:
-            break
-        expected = f"',' or '{closers[-1].decode()}'"
-    at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-    if at < len(text):
-        raise unexpected(text, at, "nothing more, because the JSON text has ended")
-    if twice:
-        raise min(twice, key=lambda error: error.depth)
+    """Raise a ReadError for what keeps a text from being one value of strict JSON.
+
+    It is a RecursionError for one that is nested too deep.
+    """
+    twice: list[bool] = []  # of each object, the outermost last
+
+    def without_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        twice.append(len(found) < len(pairs))
+        return found
+
+    def refuse_constant(_: str) -> NoReturn:
+        raise defect(next(found.start() for found in _CONSTANT.finditer(text) if found[1]), "nan")
+
+    decoder = json.JSONDecoder(
+        object_pairs_hook=without_key_twice,
+        parse_constant=refuse_constant,
+        parse_int=str,
+        parse_float=str,
+    )
+    string = text.decode(errors="surrogateescape")
+    try:
+        _, end = decoder.raw_decode(string, len(string) - len(string.lstrip(_SPACE)))
+    except json.JSONDecodeError as error:
+        at = len(string[: error.pos].encode(errors="surrogateescape"))
+        raise _broken(text, at, error.msg) from None
+    if end < len(string):
+        at = len(string[:end].encode(errors="surrogateescape"))
+        raise unexpected(text, at, "nothing more, because the value has ended")
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise defect(error.start, "utf8") from None
+    if any(twice):
+        raise KeyTwiceError(is_outermost=twice[-1])
+
+
+def _broken(text: bytes, at: int, message: str) -> ReadError:
+    """Put what the standard library says into our words."""
+    if message.startswith("Unterminated string"):
+        return CutError(len(text), "the text ends here; expected the end of a string")
+    if message.startswith("Invalid control"):
+        return defect(at, "control")
+    if message.startswith("Invalid"):
+        return ReadError(at, "found what is no escape of JSON")
+    before = text[:at].rstrip(_SPACE.encode())
+    if message.startswith("Illegal trailing comma"):
+        return defect(at, "comma")
+    if before.endswith(b",") and text[at : at + 1] in (b"}", b"]"):
+        return defect(len(before) - 1, "comma")
+    expected = (words for start, words in _EXPECTED.items() if message.startswith(start))
+    return unexpected(text, at, next(expected, "JSON"))
 
 
 class ValueEnd:
@@ -183,11 +134,11 @@ class ValueEnd:
         self._depth = 0
         self._in_string = self._escaped = self._begun = False
 
-    def find(self, text: bytes, at: int) -> int:
+    def find(self, text: bytearray, at: int) -> int:
         """Go on at `at`; return where the value ends, or -1 if that is not in `text`."""
         if not self._begun and at < len(text):
             self._begun = True
-            if text[at : at + 1] not in (b"{", b"[", b'"'):
+            if bytes(text[at : at + 1]) not in (b"{", b"[", b'"'):
                 self._depth = -1
         if self._depth < 0:  # a number or a word, or nothing that is known
             delimiter = _DELIMITER.search(text, at)

@@ -2,26 +2,25 @@
 
 Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 members before or after it, and the array alone, whose end may be missing. Whole events are cut out
-where one ends and the next begins, and decoded together. What the standard library refuses is given
-to the `lexer`, which says why. Memory is bounded by a piece and the longest event.
+where one ends and the next begins, and decoded together. Where that fails they are looked at one by
+one, and the `lexer` says what is wrong. Memory is bounded by a piece and the longest event.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from gpuprof._trace_tools.batch import (
     NOT_DECODED,
-    SCAN_LONG,
+    SCAN,
     Batch,
     End,
     Header,
     decoded,
     has_unique_keys,
-    is_sound,
     spans,
 )
 from gpuprof._trace_tools.lexer import (
@@ -32,27 +31,19 @@ from gpuprof._trace_tools.lexer import (
     check,
     defect,
     unexpected,
-    unquoted,
 )
 from gpuprof._trace_tools.values import OddError
 
 MAX_EVENT_BYTES = 64 << 20
-MAX_HEADER_BYTES = 16 << 20
+MAX_HEADER_BYTES = 4 << 20
 MAX_HEADERS = 256
 ENOUGH = 1 << 15  # bytes that are worth a batch
-MOST_FAILURES = 8
-MOST_DECODED = 1 << 20  # bytes of a text outside of events that is decoded
 MOST_LOOKED = 1 << 16  # bytes of what a file ends in, to see whether it was sound
 _BOM = b"\xef\xbb\xbf"
+_LONGEST_WORD = 9
 _SPACE = re.compile(rb"[ \t\n\r]*")
+_LAST_GAP = re.compile(rb".*\}(?=[ \t\n\r]*,[ \t\n\r]*\{)", re.DOTALL)
 _EVENTS = "traceEvents"
-_KINDS = {
-    b"{": "an object",
-    b'"': "a string",
-    b"t": "true",
-    b"f": "false",
-    b"n": "null",
-}
 
 
 class EventReader:
@@ -61,13 +52,10 @@ class EventReader:
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.end = End()
         self.headers: list[Header] = []
-        self.exact = False  # numbers with a fraction are bytes; may change between batches
         self._pieces = pieces
-        self._text = b""
+        self._text = bytearray()
         self._at = 0
         self._base = 0  # of `_text` in the file
-        self._mark = b"},"  # what is between two events
-        self._failures = 0
         self._room = MAX_HEADER_BYTES
         self._in_events = False
         self._keys: list[str] = []
@@ -79,7 +67,7 @@ class EventReader:
         except CutError:
             pass
         except ReadError as error:
-            if self._in_events and error.event is None:
+            if self._in_events and error.event is None and error.code == "json":
                 raise ReadError(error.offset, error.reason, self.end.events) from None
             raise
         self.end.bytes = self._base + len(self._text)
@@ -99,11 +87,15 @@ class EventReader:
             raise ReadError(self.end.bytes, what)
 
     def _fill(self) -> bool:
-        """Take the next piece; answer whether there was one."""
-        piece = next(self._pieces, b"")
-        self._text = self._text[self._at :] + piece
+        """Forget what was read, and take the next piece; answer whether there was one."""
+        del self._text[: self._at]
         self._base += self._at
         self._at = 0
+        return self._take_piece()
+
+    def _take_piece(self) -> bool:
+        piece = next(self._pieces, b"")
+        self._text += piece
         return bool(piece)
 
     def _peek(self) -> bytes:
@@ -111,7 +103,7 @@ class EventReader:
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
-                return self._text[self._at : self._at + 1]
+                return bytes(self._text[self._at : self._at + 1])
             if not self._fill():
                 return b""
 
@@ -135,47 +127,44 @@ class EventReader:
         elif byte == b"{":
             self.end.form = "object"
             yield from self._members()
-        elif byte in b'"-0123456789tfnNI':
-            reason = "found neither an object nor an array; a trace is one of them"
-            raise ReadError(self._base + self._at, reason)
         else:
-            raise self._unexpected(expected="a value")
+            raise self._unexpected(expected="'{' or '['")
         if self._peek():
             raise self._unexpected(expected="nothing more, because the JSON text has ended")
         self.end.complete = True
 
-    def _members(self) -> Iterator[Batch]:
+    def _items(self, close: bytes, expected: str) -> Iterator[None]:
+        """Go from item to item of the object or array that begins here, and past its end."""
         self._at += 1
-        expected, comma = "a key in quotes or '}'", -1
-        while True:
-            byte = self._peek()
-            if byte == b"}":
-                if comma >= 0:
-                    raise defect(comma, "comma")
-                self._at += 1
-                return
-            if byte != b'"':
+        comma = -1
+        while (byte := self._peek()) != close:
+            if not byte or byte in b",:}]":
                 raise self._unexpected(expected)
+            yield
+            byte, comma = self._peek(), -1
+            if byte == b",":
+                comma = self._base + self._at
+                self._at += 1
+            elif byte != close:
+                raise self._unexpected(expected=f"',' or '{close.decode()}'")
+        if comma >= 0:
+            raise defect(comma, "comma")
+        self._at += 1
+
+    def _members(self) -> Iterator[Batch]:
+        for _ in self._items(b"}", "a key in quotes"):
+            if self._peek() != b'"':
+                raise self._unexpected(expected="a key in quotes")
             key = self._key()
             if self._peek() != b":":
                 raise self._unexpected(expected="':' after a key")
             self._at += 1
-            if key == _EVENTS:
-                if kind := _KINDS.get(self._peek()):
-                    reason = f'"{_EVENTS}" is {kind}; expected an array'
-                    raise ReadError(self._base + self._at, reason)
-                if self._peek() != b"[":
-                    raise self._unexpected(expected="an array")
+            if key != _EVENTS:
+                self._header(key)
+            elif self._peek() == b"[":
                 yield from self._events()
             else:
-                self._header(key)
-            byte = self._peek()
-            if byte not in (b",", b"}"):
-                raise self._unexpected(expected="',' or '}'")
-            comma, expected = -1, "a key in quotes after ','"
-            if byte == b",":
-                comma = self._base + self._at
-                self._at += 1
+                raise self._unexpected(expected=f'an array, as "{_EVENTS}" is')
 
     def _key(self) -> str:
         begin = self._base + self._at
@@ -183,10 +172,8 @@ class EventReader:
         if raw is None:
             raise ReadError(begin, "the key is longer than a trace has any")
         self._check(raw, begin)
-        key = unquoted(raw)
+        key: str = json.loads(raw)
         if key in self._keys:
-            if key == _EVENTS:
-                raise ReadError(begin, f'the key "{_EVENTS}" is there twice')
             raise defect(begin, "key")
         if len(self._keys) < MAX_HEADERS or key == _EVENTS:
             self._keys.append(key)
@@ -196,25 +183,22 @@ class EventReader:
         self._peek()
         begin = self._base + self._at
         raw = self._value(self._room)
-        if raw is not None:
-            self._check(raw, begin)
+        try:
+            if raw is not None:
+                self._check(raw, begin)
+        except RecursionError:
+            raw = None
         if len(self.headers) < MAX_HEADERS:
             self._room -= len(raw or b"")
             self.headers.append(Header(key, raw))
 
     def _check(self, raw: bytes, begin: int) -> None:
-        """Refuse a text that is no strict JSON, and begins at the byte `begin` of the file.
-
-        What ends too early is followed by what comes next here.
-        """
-        with suppress(UnicodeDecodeError):
-            if len(raw) <= MOST_DECODED and is_sound(raw.decode()):
-                return
+        """Refuse a text that is no strict JSON, and begins at the byte `begin` of the file."""
         try:
             check(raw)
-        except CutError as error:
+        except CutError as error:  # something else comes next
             at = begin + error.offset - self._base
-            raise unexpected(self._text, at, error.expected, self._base) from None
+            raise unexpected(self._text, at, "a value", self._base) from None
         except ReadError as error:
             error.offset += begin
             raise
@@ -224,101 +208,66 @@ class EventReader:
 
         One that the file ends in is a `CutError`.
         """
-        begin = self._base + self._at
-        end_of, piece, dropped = ValueEnd(), self._text, False
-        end = end_of.find(piece, self._at)
-        parts, size = [piece], len(piece) - self._at
-        while end < 0:
-            if size > most:
+        begin, at, dropped = self._base + self._at, self._at, False
+        end_of = ValueEnd()
+        while (end := end_of.find(self._text, at)) < 0:
+            at = len(self._text)
+            if at - self._at > most:
                 if too_long:
                     raise ReadError(begin, too_long)
-                self._base += sum(map(len, parts))
-                parts, self._at, dropped = [], 0, True
-            piece = next(self._pieces, b"")
-            if not piece:
-                self._text = b"".join(parts)
+                del self._text[self._at :]
+                self._base += at - self._at
+                at, dropped = self._at, True
+            if not self._take_piece():
                 raise self._cut_off(dropped)
-            end = end_of.find(piece, 0)
-            parts.append(piece)
-            size += len(piece)
-        self._text = b"".join(parts) if len(parts) > 1 or dropped else piece
-        end += len(self._text) - len(piece)
-        raw, self._at = self._text[self._at : end], end
+        raw, self._at = bytes(self._text[self._at : end]), end
         return None if dropped or len(raw) > most else raw
 
     def _cut_off(self, dropped: bool) -> ReadError:
         """Tell a value that is cut off from one that is wrong before."""
-        begin = self._base + self._at
+        begin, size = self._base + self._at, len(self._text) - self._at
         try:
-            if not dropped and len(self._text) - self._at <= MOST_LOOKED:
-                check(self._text[self._at :])
-        except CutError:
+            if not dropped and size <= MOST_LOOKED:
+                check(bytes(self._text[self._at :]))
+        except RecursionError:
             pass
         except ReadError as error:
-            if error.code == "json":
+            if error.code == "json" and error.offset <= size - _LONGEST_WORD:
                 return ReadError(begin + error.offset, error.reason)
-        return CutError(self._base + len(self._text), "the rest")
+        return CutError(begin + size, "the text ends here; expected the rest")
 
     def _events(self) -> Iterator[Batch]:
         self._in_events = True
-        self._at += 1
-        comma, is_first = -1, True
-        while True:
-            byte = self._peek()
-            if not byte:
-                raise CutError(self._base + self._at, "']'")
-            if byte == b"]":
-                self._in_events = False
-                if comma >= 0:
-                    raise defect(comma, "comma")
-                break
-            if not is_first and comma < 0:
-                if byte != b",":
-                    raise self._unexpected(expected="',' or ']'")
-                comma = self._base + self._at
-                self._at += 1
-                continue
+        for _ in self._items(b"]", "an event"):
             if len(self._text) - self._at < ENOUGH:
                 self._fill()
-            batch = (
-                self._many()
-                or self._several()
-                or self._one("a value or ']'" if is_first else "a value after ','")
-            )
-            comma, is_first = -1, False
+            batch = self._many() or self._several() or self._one()
             self.end.events += len(batch.events)
             yield batch
-        self._at += 1
+        self._in_events = False
 
     def _batch(self, end: int) -> Batch | None:
         """Decode all that is here up to `end`; None if that is no strict JSON."""
-        raw = self._text[self._at : end]
+        raw = bytes(self._text[self._at : end])
         try:
             text = f"[{raw.decode()}]"
-            events = decoded(text, exact=self.exact)
+            events = decoded(text)
         except NOT_DECODED:
             return None
         if not has_unique_keys(text, events):
             return None
-        batch = Batch(events, self.end.events, self._base + self._at, raw, self.exact)
+        batch = Batch(events, self.end.events, self._base + self._at, raw)
         self._at = end
         return batch
 
     def _many(self) -> Batch | None:
         """Decode all that is here up to the last end of an event; None if it cannot be told."""
-        end = self._text.rfind(self._mark, self._at) + 1
-        if end <= self._at or self._failures > MOST_FAILURES:
-            return None
-        batch = self._batch(end)
-        self._failures = 0 if batch else self._failures + 1
-        return batch
+        end = _LAST_GAP.match(self._text, self._at)
+        return self._batch(end.end()) if end else None
 
     def _several(self) -> Batch | None:
         """Decode the events that are sound one by one; None if the first one is not."""
-        found = spans(self._text[self._at :], is_cut=True)
-        if len(found) > 1:
-            before, after = self._at + found[-2][1], self._at + found[-1][0]
-            self._mark = b"}" + self._text[before : after + 1]
+        found = spans(bytes(self._text[self._at :]), is_cut=True)
         while found:
             batch = self._batch(self._at + found[-1][1])
             if batch:
@@ -326,11 +275,9 @@ class EventReader:
             del found[len(found) // 2 :]
         return None
 
-    def _one(self, expected: str) -> Batch:
+    def _one(self) -> Batch:
         """Read one event in detail: one that is odd, or longer than what is here."""
         begin = self._base + self._at
-        if self._text[self._at] in b",:}]":
-            raise self._unexpected(expected)
         self.end.inside_event = True
         raw = self._value(MAX_EVENT_BYTES, f"the event is longer than {MAX_EVENT_BYTES} bytes")
         assert raw is not None
@@ -342,12 +289,16 @@ class EventReader:
         except ReadError as error:
             if error.code == "json":
                 raise
-            fault = OddError(error.reason, "", error.offset - begin, error.code)
+            fault = OddError(error.reason, error.offset - begin, error.code)
             # What is twice in its args is the program's.
-            if not isinstance(error, KeyTwiceError) or error.depth == 1:
+            if not isinstance(error, KeyTwiceError) or error.is_outermost:
                 event = fault
-        try:
-            event = SCAN_LONG(raw.decode(), 0)[0] if event is None else event
         except RecursionError:
             event = OddError("nested too deep to be read")
-        return Batch([event], self.end.events, begin, raw, is_exact=True, fault=fault)
+        try:
+            event = SCAN(raw.decode(), 0)[0] if event is None else event
+        except RecursionError:
+            event = OddError("nested too deep to be read")
+        except ValueError:
+            event = OddError("a number of too many digits")
+        return Batch([event], self.end.events, begin, raw, fault=fault)

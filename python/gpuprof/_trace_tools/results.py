@@ -5,7 +5,6 @@ All texts come out of files: they are made fit to be shown before they are.
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ MOST_OF_CODE = 20
 
 
 class ShownTables(ABC):
-    """Tables between headlines and notes, as text and as HTML."""
+    """Tables between headlines and notes, as text."""
 
     @abstractmethod
     def _headlines(self) -> list[str]: ...
@@ -43,12 +42,6 @@ class ShownTables(ABC):
             text += ["", title, *table.plain()]
         notes = self._all_notes()
         return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
-
-    def _repr_html_(self) -> str:
-        text = [f"<div>{html.escape(line)}</div>" for line in self._headlines()]
-        text += [f"<div>{title}</div>{table.html()}" for title, table in self._tables()]
-        text += [f"<div>{html.escape(note)}</div>" for note in self._all_notes()]
-        return f"<div>{''.join(text)}</div>"
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,6 @@ class TraceSummary(ShownTables, Plain):
     ranges: list[Range]  # the longest totals first, of each kind at most as many as asked for
     groups: dict[str, int]  # how many names, categories or tracks of each kind
     gpu_tracks: list[GpuTrack]
-    phases: dict[str, int]  # events by phase
     left_out: int  # events that could not be used
     notes: list[str]  # what is missing from the figures
 
@@ -160,9 +152,6 @@ class TraceSummary(ShownTables, Plain):
             *([ended] if self.open_ended else []),
             *self.notes,
         ]
-
-    def __repr__(self) -> str:
-        return f"<TraceSummary of {self.path!r}: {self.events:,} events>\n{self}"
 
 
 @dataclass(frozen=True)
@@ -212,14 +201,14 @@ class TraceRepair(Plain):
     path: str
     output: str
     events: int
-    left_out: int  # events that are empty, no objects, or nested too deep
+    left_out: int  # events that are empty, no objects, nested too deep, or of endless numbers
     lost_members: list[str]  # of the file, beside its events
     stopped: str | None  # where it is cut off
 
     def __str__(self) -> str:
         text = [f"{shown_text(self.output)}: {self.events:,} events"]
         if self.left_out:
-            text.append(f"{self.left_out:,} events left out: empty, no objects, or nested too deep")
+            text.append(f"{self.left_out:,} events left out: empty, no objects, or not readable")
         if self.lost_members:
             names = ", ".join(cut(shown_text(name), MAX_NAME_COLUMNS) for name in self.lost_members)
             text.append(f"left out beside the events: {names}")

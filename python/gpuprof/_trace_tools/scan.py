@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch, End, members
+from gpuprof._trace_tools.batch import Batch, End
 from gpuprof._trace_tools.lexer import ReadError
+from gpuprof._trace_tools.nesting import FLOAT_SLACK
 from gpuprof._trace_tools.reader import EventReader
 from gpuprof._trace_tools.values import (
-    MOST_FLOAT_US,
+    EXACT_US,
     MOST_NS,
     Event,
-    InexactError,
     OddError,
     kind_of,
     odd,
@@ -22,20 +23,23 @@ from gpuprof._trace_tools.values import (
 )
 
 MOST_OPEN = 100_000
+WORTH_A_NOTE_NS = 1
 
 
 class Scan(ABC):
     """Reads a file and hands its events to `visit`, which a tool defines.
 
     An event that cannot be used is left out and counted; it is a `ReadError` if there are no
-    others. `batch` and `place` say where the event stands that is being taken.
+    others. `batch` and `place` say where the event stands that is being taken. Times that differ by
+    less than `slack` nanoseconds are the same: doubles tell large ones no better.
     """
 
     def __init__(self) -> None:
         self.left_out = 0
         self.first_odd: ReadError | None = None
-        self.batch = Batch([], 0, 0, b"", is_exact=True)
+        self.batch = Batch([], 0, 0, b"")
         self.place = 0
+        self.slack = FLOAT_SLACK
         self.reader = EventReader(iter(()))
         self.end = End()
 
@@ -74,30 +78,28 @@ class Scan(ABC):
     def located(self, error: OddError) -> ReadError:
         """Say where in the file it is that the event cannot be used."""
         at = self.batch.offset_of(self.place) + error.at
-        if error.member and (found := members(self.text()).get(error.member)):
-            at += found[0]
         return ReadError(at, error.reason, self.batch.first + self.place)
 
     def text(self) -> bytes:
         """Return the text of the event."""
         return self.batch.text_of(self.place)
 
-    def odd_note(self) -> list[str]:
-        """Say how many events were left out, if any."""
-        if not self.left_out:
-            return []
-        events = "event was" if self.left_out == 1 else "events were"
-        return [f"{self.left_out:,} {events} left out; the first: {self.first_odd}"]
+    def notes(self) -> list[str]:
+        """Say how many events were left out, and how exact the times are."""
+        notes = []
+        if self.left_out:
+            events = "event was" if self.left_out == 1 else "events were"
+            notes.append(f"{self.left_out:,} {events} left out; the first: {self.first_odd}")
+        if self.slack > WORTH_A_NOTE_NS:
+            notes.append(f"times are exact to {self.slack:.0f} ns only: they are so large")
+        return notes
 
     def time(self, event: Event, member: str = "ts") -> tuple[int, bool]:
         """Return a time in nanoseconds, and whether the file has whole ones."""
-        value: Any = event.get(member)
-        if type(value) in (int, float) and value >= MOST_FLOAT_US:
-            self.reader.exact = True
-        try:
-            return time_of(event, member)
-        except InexactError:
-            return time_of(self.batch.exact_events()[self.place], member)
+        found = time_of(event, member)
+        if type(event[member]) is float and event[member] > EXACT_US:
+            self.slack = max(self.slack, 1000 * math.ulp(event[member]))
+        return found
 
     def span(self, event: Event) -> tuple[int, int, bool]:
         """Return begin and duration of a complete event, and whether they are whole nanoseconds."""
@@ -114,6 +116,9 @@ class Scan(ABC):
             raise event
         if not isinstance(event, dict):
             reason = f"the event is {kind_of(event)}; expected an object"
+            raise OddError(reason)
+        if not event:
+            reason = "the event is empty"
             raise OddError(reason)
         return event
 

@@ -9,7 +9,6 @@ counted, or approximated, and the notes say so.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -25,15 +24,13 @@ from gpuprof._trace_tools.nesting import (
 from gpuprof._trace_tools.results import GpuTrack, Range
 from gpuprof._trace_tools.scan import Halves, Scan
 from gpuprof._trace_tools.values import (
+    EXACT_US,
     GPU_ANNOTATION,
     GPU_CATEGORIES,
-    MOST_FLOAT_US,
-    NEARLY_WHOLE,
     Event,
     async_key,
     check_labels,
     names_of,
-    nanoseconds,
     own_args,
     phase_of,
     shortened,
@@ -41,10 +38,8 @@ from gpuprof._trace_tools.values import (
 
 MOST_COUNT = 1 << 48
 MOST_GROUPS = 50_000
-MOST_NAME_BYTES = 8 << 20
-MOST_NAME = 4096
+MOST_NAME = 1024
 MOST_TRACK_NAME = 256
-MOST_GPU_TRACKS = 256
 UNNAMED = "(unnamed)"
 OTHER = "(other)"
 ROUNDING_NS = 2  # of times that were finer than nanoseconds
@@ -72,14 +67,10 @@ class _Group:
 
     def sum_up(self) -> None:
         times = self.pending
-        total = sum(times)
-        if abs(total - _whole(total)) > NEARLY_WHOLE:  # finer than nanoseconds
-            times = [_rounded(time) for time in times]
-            total = sum(times)
         self.count += len(times)
-        self.total += _whole(total)
-        self.shortest = min(self.shortest, _whole(min(times)))
-        self.longest = max(self.longest, _whole(max(times)))
+        self.total += round(sum(times))
+        self.shortest = min(self.shortest, round(min(times)))
+        self.longest = max(self.longest, round(max(times)))
         self.pending.clear()
 
     def unite(self, other: _Group) -> None:
@@ -93,20 +84,21 @@ class _Group:
 class _GpuWork:
     """When one GPU track was busy; annotations count where there is nothing else."""
 
-    def __init__(self, *, counts: bool) -> None:
-        self.counts = counts
+    def __init__(self) -> None:
         self.ranges = 0
         self.work, self.annotations = Coverage(), Coverage()
 
-    def add(self, rows: list[Slice], kinds: list[bool | None], slack: float) -> None:
-        """Take slices of groups that are annotations, work, or neither (None)."""
+    def add(self, rows: list[Slice], kinds: list[bool | None], slack: float) -> bool:
+        """Take slices of groups that are annotations, work, or neither (None).
+
+        False if they come too late.
+        """
         found = {kinds[number] for _, _, number in rows}
         work = rows if found == {False} else [row for row in rows if kinds[row[2]] is False]
         around = [row for row in rows if kinds[row[2]]] if True in found else []
         self.ranges += len(work) + len(around)
-        if self.counts:
-            self.work.add(work, slack)
-            self.annotations.add(around, slack)
+        in_order = self.work.add(work, slack)
+        return self.annotations.add(around, slack) and in_order
 
 
 class Ranges:
@@ -120,10 +112,9 @@ class Ranges:
         self.nesting = Nesting(self._crossing, self._inside, most_slices)
         self._groups: list[_Group] = []
         self._numbers: dict[tuple[str, Any, bool], int] = {}
-        self._name_room = MOST_NAME_BYTES
         self._nowhere = Track()  # asynchronous ranges, and those of tracks that have no room
         self._gpu: dict[tuple[Any, Any], _GpuWork] = {}
-        self._crossings = 0
+        self.crossings = 0
 
     def async_sink(self, labels: Labels) -> Sink:
         """Return where asynchronous ranges of these labels go."""
@@ -144,7 +135,7 @@ class Ranges:
         if track is None:
             return self._sink(self._nowhere, kind, labels, None)
         if kind == "gpu" and (pid, tid) not in self._gpu:
-            self._gpu[pid, tid] = _GpuWork(counts=len(self._gpu) < MOST_GPU_TRACKS)
+            self._gpu[pid, tid] = _GpuWork()
         return self._sink(track, kind, labels, (pid, tid))
 
     def _sink(self, track: Track, kind: str, labels: Labels, place: Any) -> Sink:
@@ -158,18 +149,16 @@ class Ranges:
         found = self._numbers.get((kind, key, is_annotation))
         if found is not None:
             return found
-        size = len(key) if isinstance(key, str) else 0
-        if len(self._groups) >= MOST_GROUPS or size > self._name_room:
-            key, size = None, 0
+        if len(self._groups) >= MOST_GROUPS:
+            key = None
             if (kind, key, is_annotation) in self._numbers:
                 return self._numbers[kind, key, is_annotation]
-        self._name_room -= size
         self._groups.append(_Group(kind, key, is_annotation))
         self._inside.append(0)
         number = self._numbers[kind, key, is_annotation] = len(self._groups) - 1
         return number
 
-    def sum_up(self) -> None:
+    def sum_up(self, *, is_last: bool = False) -> None:
         """Place and sum up what has come."""
         for group in self._groups:
             if group.pending:
@@ -178,27 +167,26 @@ class Ranges:
         for place, work in self._gpu.items():
             rows = self.nesting.tracks[place].new
             rows.sort()
-            if rows:
-                work.add(rows, kinds, self.nesting.slack)
-        new = self._nowhere.new
-        if new:
-            self._nowhere.widen(min(new)[0], max(begin - size for begin, size, _ in new))
-            new.clear()
-        self.nesting.place_new()
+            if rows and not work.add(rows, kinds, self.nesting.slack):
+                self.nesting.approximate = True
+        if self._nowhere.new:
+            self._nowhere.widen(self._nowhere.new)
+            self._nowhere.new.clear()
+        self.nesting.place_new(is_last=is_last)
         for number, time in enumerate(self._inside):
             if time:
-                self._groups[number].inside += _whole(time)
+                self._groups[number].inside += round(time)
                 self._inside[number] = 0
 
     def _crossing(self, first: Slice, second: Slice) -> None:
         if first[0] - first[1] - second[0] > ROUNDING_NS:
-            self._crossings += 1
+            self.crossings += 1
 
     def extent(self) -> tuple[int, int]:
         """Return the begin of the first range and the end of the last."""
         tracks = [*self.nesting.tracks.values(), self._nowhere]
         begin, end = min(track.begin for track in tracks), max(track.end for track in tracks)
-        return (_whole(begin), _whole(end)) if begin <= end else (0, 0)
+        return (round(begin), round(end)) if begin <= end else (0, 0)
 
     def groups(self) -> dict[str, int]:
         """Count the names, categories or tracks of each kind."""
@@ -240,16 +228,14 @@ class Ranges:
         pid, tid = map(_shown, place)
         return f"{process}{' ' if process else ''}{pid} / {thread}{' ' if thread else ''}{tid}"
 
-    def gpu_tracks(self, most_gaps: int) -> list[GpuTrack]:
+    def gpu_tracks(self) -> list[GpuTrack]:
         """Return the GPU tracks in the order of their first range."""
         start = self.extent()[0]
         tracks = []
         for place, work in self._gpu.items():
-            if not work.counts:
-                continue
             coverage = work.work or work.annotations
-            begin, end = map(_whole, coverage.extent)
-            span, busy = end - begin, _whole(coverage.busy)
+            begin, end = round(coverage.begin), round(coverage.end)
+            span, busy = end - begin, round(coverage.busy)
             tracks.append(
                 GpuTrack(
                     name=self._name_of(place),
@@ -262,39 +248,16 @@ class Ranges:
                     busy_percent=100 * busy / span if span else 100.0,
                     gaps=coverage.gap_count,
                     largest_gaps=[
-                        ((_whole(at) - start) / 1e6, (_whole(to) - _whole(at)) / 1e6)
-                        for at, to in coverage.largest_gaps(most_gaps)
+                        ((round(at) - start) / 1e6, (round(to) - round(at)) / 1e6)
+                        for at, to in coverage.largest_gaps
                     ],
                 )
             )
         return tracks
 
-    def notes(self) -> list[tuple[int, str]]:
-        """Say how many ranges the figures are not exact for, and why."""
-        further = sum(work.ranges for work in self._gpu.values() if not work.counts)
-        return [
-            (
-                self._crossings,
-                "times ranges overlap on a track without nesting: self times around them are too "
-                "short",
-            ),
-            (further, "ranges are on further GPU tracks"),
-        ]
-
 
 def _shown(number: Any) -> str:
-    return number.decode() if isinstance(number, bytes) else str(number)[:MOST_TRACK_NAME]
-
-
-def _whole(time: float) -> int:
-    if type(time) is int:
-        return time
-    return int(time + 0.5) if time >= 0 else -int(0.5 - time)
-
-
-def _rounded(time: float) -> int:
-    """Round a time that came from microseconds of at most 15 digits, as these say."""
-    return nanoseconds(f"{time / 1000.0:.15g}".encode())[0]  # type: ignore[index]
+    return str(number)[:MOST_TRACK_NAME]
 
 
 class Summary(Scan):
@@ -302,7 +265,6 @@ class Summary(Scan):
 
     def __init__(self, by: str, most_slices: int = MOST_SLICES) -> None:
         super().__init__()
-        self.phases: Counter[str] = Counter()
         self.dropped = self.unplaced = self.unmatched = 0
         self.ranges = Ranges(by, most_slices)
         self._known: set[tuple[Any, ...]] = set()  # labels that are what they should be
@@ -312,25 +274,22 @@ class Summary(Scan):
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file."""
         super().read(pieces)
-        self.ranges.sum_up()
+        self.ranges.sum_up(is_last=True)
         self.unmatched += self._halves.count + self._halves.without_room
 
     def after_batch(self) -> None:
         """Place the ranges once there are enough."""
-        if self.reader.exact:
-            self.ranges.nesting.slack = 0
+        self.ranges.nesting.slack = self.slack
         if self.ranges.nesting.is_due:
             self.ranges.sum_up()
 
     def visit_many(self, batch: Batch) -> Iterable[int]:
         """Take the ranges and what was met before; return the places of the other events."""
         events = batch.events
-        if batch.is_exact:
-            return range(len(events))
         sinks, known, quiet = self.ranges.sinks, self._known, self._quiet
         rest: list[int] = []
-        most = MOST_FLOAT_US
-        counted: list[str] = []
+        most = EXACT_US
+        ranges = 0
         for place, event in enumerate(events):
             try:
                 phase, begin = event["ph"], event["ts"]
@@ -344,19 +303,14 @@ class Summary(Scan):
                         duration *= 1000.0
                         add((begin * 1000.0, -duration, number))
                         spend(duration)
+                        ranges += 1
                     else:
                         rest.append(place)
-                elif phase in quiet and labels in known:
-                    counted.append(phase)
-                else:
+                elif phase not in quiet or labels not in known:
                     rest.append(place)
             except (AttributeError, KeyError, TypeError):
                 rest.append(place)
-        self.phases.update(counted)
-        ranges = len(events) - len(rest) - len(counted)
-        if ranges:
-            self.phases["X"] += ranges
-            self.ranges.nesting.waiting += ranges
+        self.ranges.nesting.waiting += ranges
         return rest
 
     def visit(self, event: Event) -> None:
@@ -379,7 +333,6 @@ class Summary(Scan):
                 self._known.clear()
             self._known.add(labels_of(event))
             self._quiet.add(phase)
-        self.phases[phase] += 1
 
     def _add(self, sink: Sink, begin: int, duration: int) -> None:
         add, spend, number = sink
@@ -418,11 +371,17 @@ class Summary(Scan):
             (self.dropped, "events were dropped while the trace was written"),
             (self.unplaced, "GPU ranges could not be placed on the host's clock"),
             (self.unmatched, "begins or ends without the other are not counted"),
-            *self.ranges.notes(),
+            (
+                self.ranges.crossings,
+                "times ranges overlap on a track without nesting: self times around them are too "
+                "short",
+            ),
         ]
-        notes = self.odd_note() + [f"{count:,} {what}" for count, what in counted if count]
+        notes = super().notes() + [f"{count:,} {what}" for count, what in counted if count]
         if self.ranges.nesting.approximate:
-            notes.append("self times are approximate: ranges come far out of the order of time")
+            notes.append(
+                "self times and gaps are approximate: ranges come far out of the order of time"
+            )
         return notes
 
 

@@ -7,8 +7,8 @@ input that cannot be read as a trace is a `TraceError` that says where and why.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -27,19 +27,19 @@ from gpuprof.errors import TraceError
 By = Literal["name", "cat", "tid"]
 GROUPINGS = ("name", "cat", "tid")
 DEFAULT_TOP = 20
-MOST_GAPS = 5
 
 
-@contextmanager
-def reading(path: Path, damage: Damage, *, twice: bool = False) -> Iterator[Iterator[bytes]]:
-    """Give the contents of a file to a reader; what is wrong inside becomes a `TraceError`."""
+def read(path: Path, into: Callable[[Iterator[bytes]], object], *, twice: bool = False) -> Damage:
+    """Read a file into a reader; what is wrong inside becomes a `TraceError`."""
+    damage = Damage()
     with closing(pieces(path, damage, twice=twice)) as contents:
         try:
-            yield contents
+            into(contents)
         except ReadError as error:
             gzip = f" ({damage.gzip})" if damage.gzip else ""
             message = f"{shown(path)}: {error}{gzip}"
             raise TraceError(message) from None
+    return damage
 
 
 def cut_of(end: End, damage: Damage) -> str | None:
@@ -62,10 +62,8 @@ def summary(
     """
     checks.choice("by", by, GROUPINGS)
     checks.whole("top", top)
-    file, damage = Path(path), Damage()
-    found = Summary(by)
-    with reading(file, damage) as contents:
-        found.read(contents)
+    file, found = Path(path), Summary(by)
+    damage = read(file, found.read)
     begin, end = found.ranges.extent()
     return TraceSummary(
         path=shown(file),
@@ -77,8 +75,7 @@ def summary(
         span_ms=(end - begin) / 1e6,
         ranges=found.ranges.longest(top),
         groups=found.ranges.groups(),
-        gpu_tracks=found.ranges.gpu_tracks(MOST_GAPS),
-        phases=dict(sorted(found.phases.items())),
+        gpu_tracks=found.ranges.gpu_tracks(),
         left_out=found.left_out,
         notes=found.notes(),
     )
@@ -86,16 +83,11 @@ def summary(
 
 def validate(path: str | os.PathLike[str]) -> TraceValidation:
     """Say what is wrong with a trace, and at which event; a `TraceError` if it is none at all."""
-    file, damage = Path(path), Damage()
-    checked = Validation()
-    with reading(file, damage) as contents:
-        checked.read(contents)
+    file, checked = Path(path), Validation()
+    damage = read(file, checked.read)
     found = checked.findings
     if damage.gzip:
         found.add("fault", "gzip", damage.gzip, None)
-    elif file.is_file():
-        with reading(file, Damage()) as contents:
-            found.locate(contents)
     return TraceValidation(
         path=shown(file),
         ok=not found.counts["fault"],
@@ -132,7 +124,7 @@ def repair(
     A `TraceError` if there is none, or something before the end is damaged; an `OSError` if the new
     file cannot be written.
     """
-    file, damage = Path(path), Damage()
+    file = Path(path)
     if output is None and str(file) == STANDARD:
         raise checks.value_error(output, "output", "a file, as the standard input has no name")
     target = repaired_path(file) if output is None else Path(output)
@@ -140,8 +132,7 @@ def repair(
     refuse_foreign(target, TRACE)
     with writing(target) as out:
         found = Repair(out.write)
-        with reading(file, damage) as contents:
-            found.read(contents)
+        damage = read(file, found.read)
         if not found.events:
             message = f"{shown(file)} has no complete event; there is nothing to repair"
             raise TraceError(message)
@@ -185,8 +176,7 @@ def merge(
         merged = Merge(scans, align=align, write=out.write)
         merged.begin()
         for file in files:
-            with reading(file, Damage(), twice=True) as contents:
-                merged.add(contents)
+            read(file, merged.add, twice=True)
         merged.finish()
     return TraceMerge(
         output=str(target),
@@ -208,10 +198,8 @@ def merge(
 
 
 def _scan(file: Path, align: bool) -> FileScan:
-    damage = Damage()
     scan = FileScan(file.name.encode("utf-8", "replace").decode())
-    with reading(file, damage, twice=True) as contents:
-        scan.read(contents)
+    damage = read(file, scan.read, twice=True)
     cut = cut_of(scan.end, damage)
     if cut and (damage.gzip or scan.end.form == "object"):
         message = f"{file}: {cut}; run `gpuprof trace repair` on it first"

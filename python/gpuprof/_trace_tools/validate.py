@@ -9,40 +9,35 @@ not checked, and the result says so.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch
 from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.nesting import (
-    MOST_SLICES,
     MOST_TRACKS,
     Nesting,
     Slice,
     Track,
 )
-from gpuprof._trace_tools.reader import EventReader
 from gpuprof._trace_tools.scan import MOST_OPEN, Halves, Scan
 from gpuprof._trace_tools.values import (
-    MOST_FLOAT_US,
-    NEARLY_WHOLE,
+    EXACT_IN_DOUBLES,
     Event,
     OddError,
     async_key,
-    is_rounded,
     kind_of,
     may_matter_inside,
     names_of,
+    phase_of,
     shortened,
 )
 
 PHASES = frozenset("BEXiICMbnesStTpFPNODRvVc(),=")
 NAMED = frozenset("BXiICMbnstfNODPR")
-UNCHECKED = PHASES - frozenset("XBEbestfCM")  # but for what all phases have in common
 MOST_ID = 1 << 32
 # The last moment that a double of microseconds still tells from the next nanosecond.
 EXACT_NS = 9 * 10**15
@@ -53,10 +48,7 @@ _ENDS = {"s": STARTED, "f": ENDED}
 TAG_BITS = 2
 MOST_TEXT = 256
 _ABSENT = object()
-_NO_ARGS: dict[str, Any] = {}
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
-# A string (with a colon behind it, if it is a key), or a number.
-_INNER = re.compile(rb'("(?:[^"\\]|\\.)*")[ \t\n\r]*(:?)|-?[0-9][-+.eE0-9]*')
 MOST_OF_CODE = 200
 
 # What belongs together: of begins and ends the track, of the others a hash.
@@ -83,19 +75,6 @@ class Findings:
             self.first.append({**what, "message": message})
         self.counts[severity][code] += 1
 
-    def locate(self, pieces: Iterator[bytes]) -> None:
-        """Look up the bytes of the findings that only an event is known of, in the same file."""
-        missing = [one for one in self.first if one["offset"] is None and one["event"] is not None]
-        missing.sort(key=itemgetter("event"), reverse=True)
-        if not missing:
-            return
-        for batch in EventReader(pieces).batches():
-            while missing and missing[-1]["event"] < batch.first + len(batch.events):
-                finding = missing.pop()
-                finding["offset"] = batch.offset_of(finding["event"] - batch.first)
-            if not missing:
-                return
-
     def in_order(self, events: int) -> list[dict[str, Any]]:
         """Return them in the order of a file of so many events."""
 
@@ -111,16 +90,13 @@ class Findings:
 class Validation(Scan):
     """Checks one trace; `read` it, then look at what was found."""
 
-    def __init__(self, most_slices: int = MOST_SLICES) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.findings = Findings()
         self._fault = partial(self._add_here, "fault")
         self._note = partial(self._add_here, "note")
         self.unchecked: list[str] = []
-        self._nesting = Nesting(self._crossing, most=most_slices)
-        # Where slices go, by name, category, pid and tid, if nothing is wrong with these; None for
-        # labels of which no slice was met.
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._nesting = Nesting(self._crossing)
         self._names: set[tuple[Any, ...]] = set()
         self._halves = Halves()  # index, name and time of the begins
         self._flows: dict[Key, int] = {}  # by STARTED and ENDED, below the first event's index
@@ -144,96 +120,38 @@ class Validation(Scan):
     def after_batch(self) -> None:
         """Look at the numbers and strings inside, and place the slices once there are enough."""
         batch = self.batch
-        if may_matter_inside(batch.raw):
-            for self.place, event in enumerate(batch.events):
-                if isinstance(event, dict) and event:
-                    self._check_inner(event.get("ph"))
-        if self.reader.exact:
-            self._nesting.slack = 0
-        if self._nesting.is_due:
-            self._nesting.place_new()
-
-    def visit_many(self, batch: Batch) -> Iterable[int]:
-        """Take sound slices and flows of labels that were met; return the places of the others."""
         if fault := batch.fault:
             place = batch.offset + fault.at
             self.findings.add("fault", fault.code, fault.reason, batch.first, place)
-        if batch.is_exact:
-            return range(len(batch.events))
-        known, most, number = self._known, MOST_FLOAT_US, batch.first << TAG_BITS
-        rest: list[int] = []
-        for place, event in enumerate(batch.events):
-            try:
-                phase, time, pid, tid = event["ph"], event["ts"], event["pid"], event["tid"]
-                name, category = event["name"], event.get("cat")
-                add = known[name, category, pid, tid]
-                is_sound = (
-                    0 <= time < most
-                    and time.__class__ is not bool
-                    and pid.__class__ is int
-                    and tid.__class__ is int
-                    and event.get("args", _NO_ARGS).__class__ is dict
-                )
-                if is_sound and phase == "X":
-                    duration = event["dur"]
-                    if 0 <= duration < most and duration.__class__ is not bool:
-                        add((time * 1000.0, duration * -1000.0, number + (place << TAG_BITS)))
-                        continue
-                elif is_sound and phase in "stf" and event["id"].__class__ is int:
-                    if "id2" not in event and event["id"] >= 0:
-                        key = hash((category, event["id"], name))
-                        self._take_flow(key, phase, number + (place << TAG_BITS))
-                        if phase != "f" or event.get("bp") == "e":
-                            add((time * 1000.0, 0, number + (place << TAG_BITS) | POINT))
-                        continue
-                elif is_sound and phase in UNCHECKED:
-                    continue
-            except (AttributeError, KeyError, TypeError):
-                pass
-            rest.append(place)
-        self._nesting.waiting += len(batch.events) - len(rest)
-        return rest
-
-    def usable(self, event: Any) -> Event:
-        """Return an event that has members."""
-        if isinstance(event, OddError):
-            raise event
-        if not isinstance(event, dict) or not event:
-            raise OddError(reason="an empty object" if event == {} else "not an object")
-        return event
+        if may_matter_inside(batch.raw):
+            for self.place, event in enumerate(batch.events):
+                if isinstance(event, dict) and may_matter_inside(self.text()):
+                    with contextlib.suppress(ValueError):  # a number of too many digits
+                        self._check_inner(json.loads(self.text()))  # orjson rounds large ones
+        self._nesting.slack = self.slack
+        if self._nesting.is_due:
+            self._nesting.place_new()
 
     def leave_out(self, error: OddError) -> None:
         """Add what stands in the place of an event."""
         if error is not self.batch.fault:  # which was told
-            self._fault("event", error.reason)
+            self._fault(error.code, error.reason)
 
     def visit(self, event: Event) -> None:
         """Check one event."""
-        phase = event.get("ph")
-        if type(phase) is not str or len(phase) != 1:
-            what = kind_of(phase) if "ph" in event else "missing"
-            self._fault("ph", f'"ph" is {what}; expected a letter in quotes', "ph")
-            return
+        phase = phase_of(event)
         self._check_identity(event, phase)
         if phase == "M":
             self._take_name(event)
             return
-        try:
-            time, _ = self.time(event)
-        except OddError as error:
-            self._fault("ts", error.reason, "ts")
-            return
+        time, _ = self.time(event)
         if time < 0:
-            self._fault("ts", '"ts" is negative; readers drop the event', "ts")
+            self._fault("ts", '"ts" is negative; readers drop the event')
         if time > EXACT_NS and time % 1000:
-            self._note("ts", '"ts" is so large that readers lose its nanoseconds', "ts")
+            self._note("ts", '"ts" is so large that readers lose its nanoseconds')
         if phase == "X":
-            try:
-                begin, duration, is_whole = self.span(event)
-            except OddError as error:
-                self._fault("dur", error.reason, "dur")
-            else:
-                self._add_slice(event, begin, duration, 0 if is_whole else INEXACT)
+            begin, duration, is_whole = self.span(event)
+            self._add_slice(event, begin, duration, 0 if is_whole else INEXACT)
         elif phase in "BEbe":
             self._check_half(event, phase, time)
         elif phase in "stf":
@@ -242,10 +160,10 @@ class Validation(Scan):
             self._fault("args", "a counter without an object of values")
         elif phase == "C" and type(event["args"]) is dict:
             for value in event["args"].values():
-                if type(value) not in (int, float, bytes):
-                    self._fault("args", "a counter's value is no number", "args")
+                if type(value) not in (int, float):
+                    self._fault("args", "a counter's value is no number")
         elif phase not in PHASES:
-            self._note("ph", "a phase that readers do not know", "ph")
+            self._note("ph", "a phase that readers do not know")
 
     def _check_identity(self, event: Event, phase: str) -> None:
         name, category = event.get("name", _ABSENT), event.get("cat", "")
@@ -254,41 +172,26 @@ class Validation(Scan):
             if phase in NAMED:
                 self._fault("name", 'no "name"')
         elif type(name) is not str:
-            self._fault("name", f'"name" is {kind_of(name)}', "name")
+            self._fault("name", f'"name" is {kind_of(name)}')
         if type(category) is not str:
-            self._fault("cat", f'"cat" is {kind_of(category)}', "cat")
+            self._fault("cat", f'"cat" is {kind_of(category)}')
         if type(args) is not dict:
-            self._fault("args", f'"args" is {kind_of(args)}; expected an object', "args")
+            self._fault("args", f'"args" is {kind_of(args)}; expected an object')
         pid, tid = event.get("pid", _ABSENT), event.get("tid", _ABSENT)
         if type(pid) is not int or not 0 <= pid < MOST_ID:
             self._check_number("pid", pid)
-        elif phase != "M" and type(tid) is int and 0 < tid < MOST_ID:
-            self._know(event, phase, name, category)
         if phase != "M" and (type(tid) is not int or not 0 < tid < MOST_ID):
             self._check_number("tid", tid)
-
-    def _know(self, event: Event, phase: str, name: object, category: object) -> None:
-        """Remember labels that nothing is wrong with."""
-        if type(name) is not str or type(category) is not str or len(name) > MOST_TEXT:
-            return
-        if len(self._known) >= MOST_TRACKS:
-            self._known.clear()
-        labels = name, event.get("cat"), event["pid"], event["tid"]
-        track = self._track(event) if phase in "Xstf" else None
-        if track:
-            self._known[labels] = track.new.append
-        else:
-            self._known.setdefault(labels, None)
 
     def _check_number(self, member: str, number: object) -> None:
         if number is _ABSENT or type(number) is str:
             what = "missing" if number is _ABSENT else "a string"
-            self._note(member, f'"{member}" is {what}; expected a number', member)
+            self._note(member, f'"{member}" is {what}; expected a number')
         elif number == 0 and type(number) is int:
-            self._fault(member, '"tid" is 0, which readers take for the pid', member)
+            self._fault(member, '"tid" is 0, which readers take for the pid')
         else:
             what = f"a whole number from 0 to {MOST_ID - 1}; readers merge such tracks"
-            self._fault(member, f'"{member}" is not {what}', member)
+            self._fault(member, f'"{member}" is not {what}')
 
     def _add_slice(self, event: Event, begin: int, duration: int, flag: int) -> None:
         track = self._track(event)
@@ -338,7 +241,7 @@ class Validation(Scan):
         number = event.get("id")
         if type(number) is not int and not (type(number) is str and _HEXADECIMAL.fullmatch(number)):
             what = 'a flow\'s "id" must be a whole number or a hexadecimal string'
-            self._fault("id", what, "id")
+            self._fault("id", what)
             return
         self._take_flow(async_key(event), phase, self._index << TAG_BITS)
         # An end that does not bind to what is around it binds to what comes next.
@@ -359,25 +262,23 @@ class Validation(Scan):
             flow = here
         self._flows[key] = flow | _ENDS.get(phase, 0)
 
-    def _check_inner(self, phase: object) -> None:
+    def _check_inner(self, event: Event) -> None:
         """Look at the strings and numbers at any depth."""
-        text = self.text()
-        if not may_matter_inside(text):
-            return
-        offset = self.batch.offset_of(self.place)
-        for found in _INNER.finditer(text):
-            part, at = found[1] or found[0], offset + found.start()
-            if found[1] and not found[2]:
-                if part.endswith(b'\\\\"'):
+        values: list[Any] = [event]
+        while values:
+            value = values.pop()
+            if isinstance(value, dict):
+                values += value.values()
+            elif isinstance(value, list):
+                values += value
+            elif isinstance(value, str):
+                if value.endswith("\\"):
                     what = "a string that ends in a backslash; Perfetto before v53 refuses the file"
-                    self._note("backslash", what, offset=at)
-                if re.search(rb"\\u[dD]", part):
-                    what = "a surrogate written as \\u; Perfetto refuses some of them"
-                    self._note("surrogate", what, offset=at)
+                    self._note("backslash", what)
             # Metadata are for readers that know their keys and their range.
-            elif not found[1] and phase != "M" and is_rounded(part):
+            elif type(value) is int and abs(value) > EXACT_IN_DOUBLES and event.get("ph") != "M":
                 what = "a whole number beyond 2^53, which readers round; write it as a string"
-                self._fault("number", what, offset=at)
+                self._fault("number", what)
 
     def _take_name(self, event: Event) -> None:
         named = names_of(event)
@@ -388,8 +289,7 @@ class Validation(Scan):
 
     def _crossing(self, first: Slice, second: Slice) -> None:
         overlap = round(first[0] - first[1] - second[0])
-        finer = any(abs(time - round(time)) > NEARLY_WHOLE for time in (*first[:2], *second[:2]))
-        if overlap <= ROUNDING_NS and (finer or (first[2] | second[2]) & INEXACT):
+        if overlap <= ROUNDING_NS and (first[2] | second[2]) & INEXACT:
             return
         # The fault is that of the one that comes later in the file.
         earlier, later = sorted((first[2] >> TAG_BITS, second[2] >> TAG_BITS))
@@ -444,9 +344,7 @@ class Validation(Scan):
             inside = ", inside an event" if end.inside_event else ""
             self.findings.add("fault", "cut", f"the file is cut off here{inside}", None, end.bytes)
 
-    def _add_here(
-        self, severity: str, code: str, message: str, member: str = "", offset: int | None = None
-    ) -> None:
-        if offset is None and self.findings.has_room(severity, code):
-            offset = self.located(OddError("", member)).offset
+    def _add_here(self, severity: str, code: str, message: str) -> None:
+        has_room = self.findings.has_room(severity, code)
+        offset = self.batch.offset_of(self.place) if has_room else None
         self.findings.add(severity, code, message, self._index, offset)

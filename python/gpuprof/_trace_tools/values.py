@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from decimal import ROUND_HALF_UP, Decimal
 from hashlib import blake2b
 from typing import Any
 
 MOST_NS = 1 << 62  # 146 years
-MOST_FLOAT_US = 4e12  # below, a double tells one nanosecond from the next
-# Microseconds that a double holds so exactly that rounding them to nanoseconds is right, but for
-# those near the middle between two.
-FLOAT_NS = 1 << 49
-NEAR_MIDDLE = 0.4
+EXACT_US = 4e12  # below, a double tells one nanosecond from the next
 NEARLY_WHOLE = 0.05
 GPU_ANNOTATION = "gpu_user_annotation"
 GPU_CATEGORIES = frozenset(
@@ -21,7 +15,6 @@ GPU_CATEGORIES = frozenset(
 )
 MAX_SHOWN = 40
 EXACT_IN_DOUBLES = 1 << 53
-MOST_DIGITS = 20
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _MANY = b"0" * 16
 _MISSING = object()
@@ -30,22 +23,18 @@ Event = dict[str, Any]
 
 
 class OddError(Exception):
-    """Why an event cannot be used, and where: in which member, or at which of its bytes."""
+    """Why an event cannot be used, and at which of its bytes."""
 
-    def __init__(self, reason: str, member: str = "", at: int = 0, code: str = "event") -> None:
-        super().__init__(reason, member, at, code)
-        self.reason, self.member, self.at, self.code = reason, member, at, code
-
-
-class InexactError(Exception):
-    """A float that may not be the nearest to its text; decode the event with `SCAN_EXACT`."""
+    def __init__(self, reason: str, at: int = 0, code: str = "event") -> None:
+        super().__init__(reason, at, code)
+        self.reason, self.at, self.code = reason, at, code
 
 
 def kind_of(value: object) -> str:
     """Say what a value of a member is."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float, bytes)):
+    if isinstance(value, (int, float)):
         return "a number"
     if isinstance(value, str):
         return "a string"
@@ -61,9 +50,9 @@ def odd(event: Event, member: str, expected: str) -> OddError:
     value = event.get(member, _MISSING)
     what = kind_of(value)
     if what == "a number":
-        digits = value.decode() if isinstance(value, bytes) else repr(value)
+        digits = repr(value)
         what = digits if len(digits) <= MAX_SHOWN else what
-    return OddError(f'"{member}" is {what}; expected {expected}', member)
+    return OddError(f'"{member}" is {what}; expected {expected}', code=member)
 
 
 def phase_of(event: Event) -> str:
@@ -81,9 +70,7 @@ def check_labels(event: Event) -> None:
             raise odd(event, member, "a string")
     for member in ("pid", "tid"):
         value = event.get(member, 0)
-        if type(value) in (float, bytes) and math.isfinite(float(value)):
-            continue
-        if type(value) not in (int, str):
+        if type(value) not in (int, str) and not (type(value) is float and math.isfinite(value)):
             raise odd(event, member, "a whole number")
 
 
@@ -95,51 +82,15 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - len(digest) - 1]}~{digest}"
 
 
-def nanoseconds(value: object) -> tuple[int, bool] | None:
-    """Round microseconds to nanoseconds, and say whether they were whole; None if too many."""
-    if type(value) is float:
-        scaled = value * 1000.0
-        near = int(scaled + 0.5) if -1.0 < scaled < FLOAT_NS else -1
-        if near < 0 or not -NEAR_MIDDLE < scaled - near < NEAR_MIDDLE:
-            raise InexactError
-        return near, -NEARLY_WHOLE < scaled - near < NEARLY_WHOLE
-    if type(value) is int:
-        return (value * 1000, True) if -MOST_NS <= value * 1000 <= MOST_NS else None
-    assert isinstance(value, bytes)
-    if value[-4:-3] == b"." and len(value) < 20:  # three decimals
-        try:
-            return int(value[:-4] + value[-3:]), True
-        except ValueError:
-            pass  # an exponent
-    return _rounded(value)
-
-
-def _rounded(digits: bytes) -> tuple[int, bool] | None:
-    mantissa, _, exponent = digits.lower().partition(b"e")
-    sign, numbers, scale = Decimal(mantissa.decode()).as_tuple()
-    if not any(numbers):
-        return 0, True
-    # An exponent of so many digits is beyond all that a text of this size can make up for.
-    shift = int(exponent[:20] or b"0") + int(scale) + 3
-    size = len(numbers) + shift
-    if size > 20:
-        return None
-    if size < 0:
-        return 0, False
-    exact = Decimal((sign, numbers, shift))
-    whole = int(exact.to_integral_value(ROUND_HALF_UP))
-    return (whole, whole == exact) if -MOST_NS <= whole <= MOST_NS else None
-
-
 def time_of(event: Event, member: str = "ts") -> tuple[int, bool]:
     """Return a time in nanoseconds, and whether the file has whole ones."""
-    value = event.get(member)
-    if type(value) not in (int, float, bytes):
+    value: Any = event.get(member)
+    if type(value) not in (int, float):
         raise odd(event, member, "a number of microseconds")
-    time = nanoseconds(value)
-    if time is None:
+    if not abs(value) <= MOST_NS / 1000:
         raise odd(event, member, "microseconds within 146 years")
-    return time
+    time = round(value * 1000)
+    return time, abs(value * 1000 - time) < NEARLY_WHOLE
 
 
 def microseconds(time: int) -> str:
@@ -150,9 +101,6 @@ def microseconds(time: int) -> str:
 def async_key(event: Event) -> int:
     """Hash what the begin and the end of an asynchronous range, or of a flow, have in common."""
     id2, number = event.get("id2"), event.get("id")
-    if id2 is None and type(number) is int and number >= 0:  # -1 and -2 have one hash
-        with contextlib.suppress(TypeError):
-            return hash((event.get("cat"), number, event.get("name")))
     local = event.get("pid") if isinstance(id2, dict) and "local" in id2 else None
     return hash(repr((event.get("cat"), number, event.get("name"), id2, local)))
 
@@ -179,12 +127,5 @@ def names_of(event: Event) -> tuple[str, str] | None:
 
 
 def may_matter_inside(text: bytes) -> bool:
-    """Whether there may be numbers that readers round, or escapes that they do not take."""
-    return b'\\\\"' in text or b"\\ud" in text or b"\\uD" in text or _MANY in text.translate(_ZEROS)
-
-
-def is_rounded(number: bytes) -> bool:
-    """Whether it is a whole number that a double cannot hold."""
-    if not number.lstrip(b"-").isdigit():
-        return False
-    return len(number) > MOST_DIGITS or abs(int(number)) > EXACT_IN_DOUBLES
+    """Whether there may be whole numbers that readers round, or strings that end in a backslash."""
+    return b'\\\\"' in text or _MANY in text.translate(_ZEROS)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Schedule = tuple[int, int, int, int]
 
-_NO_ERROR = (None, None, None)
 # The scopes that `gpuprof run` makes for all of torch, at places that would cross those of a loop.
 _PARTS = {"forward", "backward", "optimizer.step"}
 # Those that are being measured. Kept here, because a scope that nobody closes stays open.
@@ -49,19 +48,8 @@ class TrainingLoop:
     """One training after another, measured for a callback.
 
     Between `begin` and `end` the scopes are those of the thread that began; calls from others, as
-    from the replicas of a model, are ignored.
-
-    Parameters
-    ----------
-    what
-        The integration's name, for warnings.
-    trace, schedule, table
-        As the integrations document them.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `trace` or `schedule` is not what `gpuprof.trace` accepts.
+    from the replicas of a model, are ignored. `what` is the integration's name, for warnings; the
+    other parameters are as the integrations document them.
     """
 
     def __init__(
@@ -207,7 +195,7 @@ class TrainingLoop:
         """Close a scope, and those that were opened inside of it; nothing if it is not open."""
         if not self.is_on or name not in self._open:
             return
-        told = _NO_ERROR if error is None else (type(error), error, error.__traceback__)
+        told = _told(error)
         while self._open:
             last, scope = self._open.popitem()
             scope.__exit__(*told)
@@ -255,8 +243,7 @@ class TrainingLoop:
         trace, self._trace = self._trace, None
         is_done = error is None or gpu_gets_done()
         if trace is not None and is_done:
-            told = _NO_ERROR if error is None else (type(error), error, error.__traceback__)
-            trace.__exit__(*told)
+            trace.__exit__(*_told(error))
         elif isinstance(trace, TraceWriter):  # to close it would wait for the GPU
             trace.flush()
             registry.forget(trace)
@@ -271,6 +258,10 @@ class TrainingLoop:
 
     def _warn(self, text: str) -> None:
         checks.warn(f"gpuprof: {text}", checks.level_outside())
+
+
+def _told(error: BaseException | None) -> tuple[Any, Any, Any]:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
 def p50_metrics() -> dict[str, float]:

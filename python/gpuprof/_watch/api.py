@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import shortened, whole
+from gpuprof._common.checks import not_pickled, shortened, whole
 from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
@@ -189,9 +189,9 @@ class ModuleWatch(Shown):
     def _table(self) -> Table:
         return self.read()._table()
 
-    def __reduce__(self) -> Any:
-        message = "a ModuleWatch cannot be pickled, as it hangs on its model: pickle .read()"
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a ModuleWatch cannot be pickled, as it hangs on its model: pickle .read()"
+    )
 
 
 def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> Iterator[ModuleRow]:

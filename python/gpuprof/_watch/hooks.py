@@ -11,8 +11,6 @@ Hooks hold a `Core`, which holds the model's modules weakly, and no node of auto
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import itertools
 import sys
 import threading
 import weakref
@@ -27,7 +25,6 @@ from gpuprof._graphs.types import CaptureStatus
 from gpuprof._watch.tree import Enclosing, ModuleEntry, Pass, Sums, Waiting
 
 _MEMORY_READS = 8  # of each module: torch takes tens of microseconds for one
-_MAX_VALUES = 10_000  # that are looked through for tensors in one result
 _LEAF_NUMBER = 1 << 63  # nodes of parameters have a number above it
 _NO_ERROR = (None, None, None)
 _STOPPED_EARLY = "_StopRecomputationError"  # torch's, once a checkpoint has what it needs
@@ -264,7 +261,7 @@ class Core:
     def _follow(self, call: Call, result: Any) -> None:
         if self.node_number is None or not self.torch.is_grad_enabled():
             return
-        nodes = _nodes_of(result, self.torch.Tensor)
+        nodes = _nodes_of(result)
         first, end = call.first, self.node_number()
         nodes = [node for node in nodes if first <= node._sequence_nr() < end]
         if not nodes:
@@ -346,27 +343,16 @@ def _last_node(
     return last, least, beyond
 
 
-def _nodes_of(result: Any, tensor_type: Any) -> list[Any]:
-    """Return the nodes that made the tensors in a result, however they lie in it."""
+def _nodes_of(result: Any) -> list[Any]:
+    """Return the nodes that made the tensors in a result."""
     nodes: dict[Any, None] = {}
-    left = [result]
-    for _ in range(_MAX_VALUES):
-        if not left:
-            break
-        value = left.pop()
-        if isinstance(value, tensor_type):
-            with contextlib.suppress(RuntimeError):  # a view that autograd forbids
-                if value.grad_fn is not None:
-                    nodes.setdefault(value.grad_fn)
-                # If the view is changed in place later, its own node drops out of the graph.
-                if value._is_view() and (node := value._base.grad_fn) is not None:
-                    nodes.setdefault(node)
-        elif isinstance(value, (tuple, list, set, frozenset)):
-            left.extend(itertools.islice(value, _MAX_VALUES))
-        elif isinstance(value, Mapping):
-            left.extend(itertools.islice(value.values(), _MAX_VALUES))
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            left.extend(getattr(value, each.name, None) for each in dataclasses.fields(value))
+    for tensor in loaded.tensors_in(result):
+        with contextlib.suppress(RuntimeError):  # a view that autograd forbids
+            if tensor.grad_fn is not None:
+                nodes.setdefault(tensor.grad_fn)
+            # If the view is changed in place later, its own node drops out of the graph.
+            if tensor._is_view() and (node := tensor._base.grad_fn) is not None:
+                nodes.setdefault(node)
     return [*nodes]
 
 

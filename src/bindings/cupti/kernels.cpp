@@ -24,6 +24,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 using cupti::Activity;
 using cupti::Collected;
 using cupti::Collection;
@@ -98,10 +99,7 @@ py::dict totals_of(const Collected& collected, const py::list& names) {
 }
 
 py::dict library_facts(const cupti::Library& library) {
-  py::dict facts;
-  facts["version"] = library.version;
-  facts["path"] = from_utf8(library.path);
-  return facts;
+  return py::dict("version"_a = library.version, "path"_a = from_utf8(library.path));
 }
 
 py::dict load_cupti(const std::vector<std::string>& candidates) {

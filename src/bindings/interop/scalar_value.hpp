@@ -1,5 +1,4 @@
-// Number formats, of device scalars and of the elements of payloads, and Python numbers as their
-// bits. Needs the interpreter lock.
+// Number formats of device scalars, and Python numbers as their bits. Needs the interpreter lock.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -11,6 +11,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+using namespace py::literals;
 
 namespace {
 
@@ -126,13 +127,9 @@ Examples
 
 py::dict annotation_options(const Annotation& annotation) {
   const RangeArguments& arguments = annotation.arguments();
-  py::dict options;
-  options["color"] = arguments.color;
-  options["category"] = arguments.category;
-  options["payload"] = arguments.payload;
-  options["domain"] = arguments.domain;
-  options["args"] = arguments.args;
-  return options;
+  return py::dict("color"_a = arguments.color, "category"_a = arguments.category,
+                  "payload"_a = arguments.payload, "domain"_a = arguments.domain,
+                  "args"_a = arguments.args);
 }
 
 // At most this much of a name in a repr.

@@ -1,7 +1,6 @@
 // mark(), range_start() and range_end(), and the switch of NVTX, for Python.
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "bindings/bind.hpp"
@@ -222,10 +221,6 @@ void bind_nvtx_functions(py::module_& module) {
       py::arg("stream"), py::arg("name"), "Name a CUDA stream in tools, where NVTX is on.");
   module.def("nvtx_last_push_result", &nvtx::last_push_result);
   module.def("_look_for_torch", &torch_profiler::look);
-  module.def(
-      "nvtx_valid_label",
-      [](const py::bytes& label) { return nvtx::valid_label(std::string_view(label)); },
-      py::arg("label"));
   module.def(
       "nvtx_warn_no_tool",
       [](const std::string& message) {

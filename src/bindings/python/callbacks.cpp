@@ -27,6 +27,8 @@ NamedFunction& named_function(Callback which) {
       {"gpuprof._timing.memory", "end"},
       {"gpuprof._timing.memory", "use_of_sample"},
       {"gpuprof.nvtx", "remake_annotation"},
+      {"gpuprof.nvtx.payload", "payload"},
+      {"gpuprof._graphs.device_scalar", "plain_number"},
       {"gpuprof._callable.leaves", "same_value"},
       {"gpuprof._trace.checks", "span"},
       {"gpuprof._trace.events", "trace_span"},

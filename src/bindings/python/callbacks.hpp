@@ -21,6 +21,8 @@ enum class Callback : std::uint8_t {
   kEndMemory,
   kMemoryUse,
   kRemakeAnnotation,
+  kPayload,
+  kPlainNumber,
   kSameValue,
   kWriterSpan,
   kTraceSpan,

@@ -90,7 +90,9 @@ void queue_with_gil_policy(const timing::QueuePlace& place, unsigned entries, Wo
     call.look();
     work();
     call.over();
+    call.before_lock();
   });
+  call.after_lock();
 }
 
 }  // namespace gpuprof::bindings

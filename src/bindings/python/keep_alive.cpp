@@ -5,6 +5,7 @@
 
 #include <pybind11/pybind11.h>
 #include <optional>
+#include <string_view>
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
 #include "graphs/released_list.hpp"
@@ -37,16 +38,9 @@ KeepAlive* make_keep_alive(const py::tuple& objects) {
 void release_kept(void* bundle) { released.push(static_cast<KeepAlive*>(bundle)); }
 
 void drain_kept() {
-  graphs::release_finished();
-  if (released.empty()) return;
-  const graphs::RelaxedThread relaxed;  // a capture may be open, and what is dropped of any kind
-  KeepAlive* oldest = released.take();
-  while (oldest != nullptr) {
-    for (PyObject* object : oldest->objects) Py_DECREF(object);
-    KeepAlive* next = oldest->next;
-    delete oldest;
-    oldest = next;
-  }
+  released.drain([](const KeepAlive& bundle) {
+    for (PyObject* object : bundle.objects) Py_DECREF(object);
+  });
 }
 
 void drain_kept_soon() noexcept {
@@ -69,24 +63,17 @@ bool installed = false;
 bool collecting = false;
 std::optional<graphs::RelaxedThread> relaxed;  // of the thread that collects
 
-PyObject* on_collection(PyObject* /*unused*/, PyObject* arguments) {
-  const char* phase = nullptr;
-  PyObject* info = nullptr;
-  if (PyArg_ParseTuple(arguments, "sO", &phase, &info) == 0) return nullptr;
-  collecting = phase[2] == 'a';  // "start", not "stop"
+void on_collection(std::string_view phase, const py::object& /*info*/) {
+  collecting = phase == "start";
   if (!collecting) {
     relaxed.reset();
   } else if (asking > 0) {
     relaxed.emplace();
   }
-  Py_RETURN_NONE;
 }
 
-PyMethodDef definition{"_on_collection", &on_collection, METH_VARARGS, nullptr};
-
 PyObject* collection_callback() {
-  static PyObject* function = PyCFunction_New(&definition, nullptr);
-  if (function == nullptr) throw py::error_already_set();
+  static PyObject* function = py::cpp_function(&on_collection).release().ptr();
   return function;
 }
 

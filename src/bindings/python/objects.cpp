@@ -26,16 +26,10 @@ std::string utf8(PyObject* text) {
 }
 
 std::string without_nul(std::string text) {
-  if (text.find('\0') == std::string::npos) return text;
-  std::string result;
-  for (const char c : text) {
-    if (c == '\0') {
-      result += "\xEF\xBF\xBD";  // U+FFFD
-    } else {
-      result += c;
-    }
+  for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos;) {
+    text.replace(at, 1, "\xEF\xBF\xBD");  // U+FFFD
   }
-  return result;
+  return text;
 }
 
 py::str from_utf8(const std::string& text) {

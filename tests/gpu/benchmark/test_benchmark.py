@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
+from tests.gpu.support.frameworks import cupy_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
 from tests.support.processes import environment
@@ -20,11 +20,6 @@ from tests.support.processes import environment
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
 
 _US = 0.001  # in milliseconds
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def measure(
@@ -138,33 +133,6 @@ def test_where_clones_cannot_rotate_the_l2_is_flushed(torch: Any) -> None:
     assert cold.median_ms < 0.1  # the flush takes longer, and is outside
 
 
-def test_setup_runs_before_each_sample_and_gives_its_arguments(torch: Any) -> None:
-    given: list[int] = []
-    taken: list[int] = []
-
-    def setup() -> tuple[tuple[Any], dict[str, int]]:
-        given.append(len(given))
-        return (torch.full((1 << 24,), 1.0, device="cuda"),), {"number": given[-1]}
-
-    def halve(values: Any, *, number: int) -> None:
-        taken.append(number)
-        values.mul_(0.5)
-
-    result = measure(halve, setup=setup)
-    assert (result.mode, result.clock) == ("isolated", "cuda")
-    assert len(taken) == len(set(taken)) >= result.count
-    assert not any("in place" in warning for warning in result.warnings)
-
-
-def test_rates_come_from_what_the_caller_says_is_moved(torch: Any) -> None:
-    function, arguments = add(1 << 24, torch)
-    nbytes = 3 * 4 << 24
-    result = measure(function, arguments, nbytes=nbytes, flops=1 << 24)
-    seconds = result.median_ms / 1e3
-    assert result.gbytes_per_s == pytest.approx(nbytes / seconds / 1e9)
-    assert result.tflops_per_s == pytest.approx((1 << 24) / seconds / 1e12)
-
-
 def test_a_function_of_cupys_is_timed() -> None:
     cupy = cupy_or_skip()
     ones = cupy.ones(1 << 26, dtype=cupy.float32)
@@ -251,25 +219,6 @@ def test_the_fixture_times_the_gpu_and_returns_what_the_function_returns(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_add" in done.stdout
     assert torch.cuda.get_device_name() in done.stdout
-
-
-@pytest.mark.parametrize("mode", ["graph", "batched", "isolated"])
-def test_scopes_in_the_function_rest_unless_they_are_asked_for(torch: Any, mode: str) -> None:
-    x = torch.rand(1 << 20, device="cuda")
-    name = f"benchmarked in {mode}"
-
-    def function() -> None:
-        with gpuprof.timer(name):
-            torch.add(x, 1, out=x)
-
-    alone = measure(lambda: torch.add(x, 1, out=x), mode=mode)
-    resting = measure(function, mode=mode)
-    assert not any(row.name == name for row in gpuprof.stats().values())
-    assert resting.mode == alone.mode == mode
-    assert resting.median_ms < alone.median_ms * 1.1 + 0.5 * _US
-    measured = measure(function, mode=mode, scopes=True)
-    assert measured.mode == mode
-    assert any(row.name == name for row in gpuprof.stats().values())
 
 
 def test_one_kernel_is_the_same_as_itself_in_turns() -> None:

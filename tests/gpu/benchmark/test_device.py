@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
+from tests.gpu.support.frameworks import cupy_or_skip
 from tests.support.processes import environment
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
@@ -20,11 +20,6 @@ MIB = 1 << 20
 ROUNDED = (
     2 * MIB
 )  # torch gives out a cached block that is up to 1 MiB larger than what is asked for
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def measure(function: Callable[..., object], *arguments: Any, **options: Any) -> Any:

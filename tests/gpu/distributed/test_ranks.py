@@ -53,6 +53,10 @@ def test_a_gpu_that_waits_for_a_rank_that_never_comes_stops_nobody(tmp_path: Pat
     run("hung", tmp_path)
 
 
+def test_benchmarks_of_collectives_are_rank_0s_calls_on_both_gpus(tmp_path: Path) -> None:
+    run("together", tmp_path)
+
+
 def test_the_traces_of_both_gpus_are_one_file(tmp_path: Path) -> None:
     run("trace", tmp_path)
     merged = tmp_path / "run.json"

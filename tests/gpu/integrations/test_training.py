@@ -9,7 +9,6 @@ import pytest
 
 import gpuprof
 from tests.docs.examples import of_integration
-from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.training_loops import (
     batches,
     framework,
@@ -22,11 +21,6 @@ from tests.support.training_loops import (
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 
 PARTS = ("forward", "backward", "optimizer.step")
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def assert_on_the_gpu(stats: Any, steps: int, calls: int) -> None:

@@ -23,17 +23,8 @@ from tests.gpu.support import training
 PROCESSES = 2
 
 
-class Graphed(nn.Module):
-    """A module whose forward pass is a graphed one: it has the parameters that DDP looks for."""
-
-    def __init__(self, module: nn.Module, *samples: Any, **options: Any) -> None:
-        super().__init__()
-        self.module = module
-        self._run = gpuprof.make_graphed_callable(module, samples, **options)
-
-    def forward(self, values: Any) -> Any:
-        """Replay the module."""
-        return self._run(values)
+def _graphed(module: nn.Module, **options: Any) -> Any:
+    return gpuprof.make_graphed_callable(module, (training.batch(0),), **options)
 
 
 def _rows(rank: int, step: int) -> int:
@@ -52,7 +43,7 @@ def ddp(rank: int) -> None:
     """Compare the gradients and parameters of steps with those of eager DDP."""
     module, eager = training.pair()
     devices = {"device_ids": [rank]}
-    fast = DistributedDataParallel(Graphed(module, training.batch(0)), **devices)
+    fast = DistributedDataParallel(_graphed(module), **devices)
     plain = DistributedDataParallel(eager, **devices)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (module, eager)]
     for step in range(3):
@@ -71,7 +62,7 @@ def ddp(rank: int) -> None:
         for optimizer in optimizers:
             optimizer.step()
     training.assert_same_state(module, eager)
-    seen = fast.module._run.stats()
+    seen = fast.module.stats()
     assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
 
 
@@ -79,7 +70,7 @@ def ddp_without_synchronization(rank: int) -> None:
     """Add up gradients over two calls, of which the last alone synchronizes them."""
     module, eager = training.pair()
     devices = {"device_ids": [rank]}
-    fast = DistributedDataParallel(Graphed(module, training.batch(0)), **devices)
+    fast = DistributedDataParallel(_graphed(module), **devices)
     plain = DistributedDataParallel(eager, **devices)
     for step in range(2):
         for run in (fast, plain):
@@ -100,13 +91,14 @@ def ddp_itself(rank: int) -> None:
 
 def ddp_and_accumulation(rank: int) -> None:
     """Let a graph of a module that DDP has add up gradients, which DDP would not see."""
-    graphed = Graphed(training.mlp(), training.batch(0))
-    fast = DistributedDataParallel(graphed, device_ids=[rank])
-    with pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'"):
-        graphed._run = gpuprof.make_graphed_callable(
-            graphed.module, (training.batch(0),), param_grads="accumulate"
-        )
+    module = training.mlp()
+    accumulating = _graphed(module, param_grads="accumulate")
+    fast = DistributedDataParallel(accumulating, device_ids=[rank])
+    refused = pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'")
+    with refused:
         fast(training.batch(0))
+    with refused:
+        _graphed(module, param_grads="accumulate")
 
 
 def fsdp(_rank: int) -> None:

@@ -178,8 +178,36 @@ def trace(rank: int, folder: Path) -> None:
         assert result.ranks == (0, 1)
 
 
+def together(rank: int, _folder: Path) -> None:
+    """Benchmarks of functions with collectives: every rank makes rank 0's calls."""
+    values = torch.ones(1 << 20, device="cuda")
+    calls = 0
+
+    def all_reduce_once() -> None:
+        nonlocal calls
+        calls += 1
+        dist.all_reduce(values)
+
+    def all_reduce_ten_times() -> None:
+        for _ in range(10):
+            all_reduce_once()
+
+    for mode in ("auto", "batched", "isolated"):
+        calls = 0
+        result = gpuprof.benchmark(all_reduce_once, mode=mode)
+        assert result.clock == "cuda", result
+        mine = torch.tensor([float(calls), result.median_ms], dtype=torch.float64, device="cuda")
+        both = [torch.empty_like(mine) for _ in range(2)]
+        dist.all_gather(both, mine)
+        assert torch.equal(*both), (mode, both)
+    found = gpuprof.compare({"one": all_reduce_once, "ten": all_reduce_ten_times})
+    assert found["ten"].ratio > 3.0, found
+    if rank == 0:
+        print(found)
+
+
 CHECKS: dict[str, Callable[[int, Path], None]] = {
-    each.__name__: each for each in (all_reduce, ddp, gather, hung, trace)
+    each.__name__: each for each in (all_reduce, ddp, gather, hung, together, trace)
 }
 
 

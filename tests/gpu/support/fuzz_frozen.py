@@ -35,6 +35,9 @@ FROZEN = {
     "a number in a dict": Frozen("given = {'by': 2.0}", "x * given['by']", "given['by'] = 3.0"),
     "a key of a dict": Frozen("given = {}", "x * given.get('by', 1)", "given['by'] = 3.0"),
     "a set": Frozen("given = {1}", "x * 2 if 1 in given else x", "given.clear()"),
+    "numbers in a tensor": Frozen(
+        "given = [2.0] * 4", "x * torch.tensor(given, device=device)", "given[0] = 3.0"
+    ),
     "an attribute of a class": Frozen("Plain.by = 2.0", "x * Plain().by", "Plain.by = 3.0"),
     "a method of a class": Frozen(
         "Plain.run = lambda self, x: x * 2", "Plain().run(x)", "Plain.run = lambda self, x: x * 3"

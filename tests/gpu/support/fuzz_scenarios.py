@@ -153,6 +153,8 @@ def _make_scenario(torch: Any, seed: int, device: str, kind: str | None) -> Scen
         given = scratch.take([each._replace(is_zero=False) for each in samples])
         writer = Writer(torch, chance, kind=kind, state=state, arguments=given, foreign=foreign)
         body = writer.write(chance.randrange(3, 10))
+    if seed % 7 == 3:
+        body = body._replace(model="holder.net")
     writes_state = any(not name.startswith(("a", "v")) for name in writer.written)
     takes_samples = chance.random() < 0.5
     writes_arguments = any(name.startswith("a") for name in writer.written)

@@ -1,12 +1,14 @@
 """What the fuzzer's functions read besides their arguments, and the functions as Python code.
 
 Tensors lie in a module and its submodules, in a closure, in an object's attribute, in a dict, in a
-list and in a global; some of them are views of one memory.
+list and in a global; some of them are views of one memory. Some functions have the module as an
+attribute of that object.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -128,7 +130,7 @@ class State:
         self.scope: dict[str, Any] = {
             "model": self.model,
             "closure": new(51, MATRIX).requires_grad_(trains),
-            "holder": types.SimpleNamespace(cache=cache),
+            "holder": types.SimpleNamespace(cache=cache, net=self.model),
             "table": {"row": cache[1]},
             "items": [cache[1:]],
             "kept": new(52, ROW),
@@ -200,12 +202,15 @@ class Body(NamedTuple):
     num_arguments : int
     timed : int or None
         The line that is inside a scope of gpuprof's.
+    model : str
+        By which expression the function reads the module.
     """
 
     lines: tuple[Line, ...]
     results: tuple[str, ...]
     num_arguments: int
     timed: int | None = None
+    model: str = "model"
 
     def __str__(self) -> str:
         names = ", ".join(f"a{number}" for number in range(self.num_arguments))
@@ -215,7 +220,7 @@ class Body(NamedTuple):
             text.append(f"    {scope}{line}")
         results = ", ".join(self.results)
         text.append(f"    return ({results},)" if results else "    return None")
-        return "\n".join(text)
+        return re.sub(r"\bmodel\b", self.model, "\n".join(text))
 
     def function(self, scope: dict[str, Any], operators: dict[str, Any]) -> Any:
         """Return the function over one world's state: a closure over all of it but a global."""

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 WIDTH, BATCH = 2048, 4096
-
-
-@pytest.fixture
-def torch() -> Any:
-    return torch_or_skip()
 
 
 def block(torch: Any) -> Any:
