@@ -25,7 +25,7 @@ from support import measure
 from support.results import Row
 from support.verdict_runs import in_process, share, verdicts
 
-_PROCESSES = 40
+_PROCESSES = 26
 _IN_TURNS = 200
 _FALSE_TARGET, _MISSED_10, _MISSED_20, _WRONG_SAME = 0.7, 20.0, 5.0, 2.0
 _SHORT: dict[str, Any] = {"warmup_s": 0.05, "max_time_s": 1.0, "progress": False}

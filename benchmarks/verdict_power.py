@@ -79,7 +79,7 @@ def shares(
         new = ratio * (changed or model).fill(random, NEW_RUNS, _SAMPLES)
         found[str(verdict_of([*map(taken, old)], [*map(taken, new)]))] += 1
         for name, says in PEERS.items():
-            found[name] += says(old[-1], new[0])
+            found[name] += bool(says(old[-1], new[0]))
     return {what: 100.0 * count / trials for what, count in found.items()}
 
 

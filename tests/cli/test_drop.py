@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof._results.baselines import Baselines
-from tests.support.benchmark_results import answer, saved
+from tests.support.benchmark_results import answer, saved, stored
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 
 Call = Callable[..., tuple[int, str, str]]
@@ -34,7 +33,7 @@ def date(day: int) -> str:
 
 
 def days(machine: str = "cpu-Test-CPU") -> list[int]:
-    return [int(run.created[8:10]) for run in Baselines(".gpuprof").runs("main")[machine]]
+    return [int(run.created[8:10]) for run in stored("main")[machine]]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_wrong_marker_fails_its_test_and_names_what_is_accepted(
     text = done.stdout.str()
     assert f"test_a: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
     assert f"test_unused: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
-    assert "by name: memory_threshold, min_rounds, max_time_s, rel_precision, " in text
+    assert "by name: threshold, memory_threshold, min_rounds, max_time_s, rel_precision, " in text
     assert len(project.calls()) == 1
 
 

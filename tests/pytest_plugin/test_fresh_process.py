@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpuprof._results.baselines import Baselines
+from tests.support.benchmark_results import saved, stored
 from tests.support.pytest_projects import COMPARE
 
 # Its time is a number in a file, counted in square roots, so that a test can make it slower.
@@ -46,10 +46,10 @@ def slower(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     steps.write_text("2000")
     done = pytester.runpytest_subprocess("--gpu-benchmark-save=main", *QUICK)
     done.assert_outcomes(passed=1)
-    baselines = Baselines(pytester.path / ".gpuprof")
-    ((run,),) = baselines.runs("main").values()
+    folder = pytester.path / ".gpuprof"
+    ((run,),) = stored("main", folder).values()
     for _ in range(4):
-        baselines.append("main", replace(run))
+        saved("main", run.created, *run.results.values(), folder=folder)
     steps.write_text("20000")
     (pytester.path / "pids.txt").unlink()
     return pytester
@@ -108,6 +108,6 @@ def test_a_test_of_a_folder_elsewhere_is_found_again(slower: pytest.Pytester) ->
         patch.chdir(slower.path / "below")
         for file in ("steps.txt", "pids.txt"):
             Path(file).symlink_to(slower.path / file)
-        done = slower.run("python", "-m", "pytest", *command)
+        done = slower.run(sys.executable, "-m", "pytest", *command)
     done.assert_outcomes(failed=1)
     assert len({pid for pid, _ in pids(slower)}) == 3

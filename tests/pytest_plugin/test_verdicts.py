@@ -315,12 +315,14 @@ def test_why_there_is_no_verdict_stands_in_the_terminal(stored: Project) -> None
     done.stdout.fnmatch_lines(
         [
             "AMBIGUOUS *::test_a, *::test_b: takes 4.0 % more time: within the noise floor of "
-            "5.0 % (the threshold with 5 baseline runs); 3.0 % more to 5.0 % more time is possible"
+            "5.0 % (the threshold with 5 baseline runs); 3.0 % more to 5.0 % more time is possible*"
         ]
     )
     stored.on_gpu(1.0, mode="batched")
     done = stored.run(COMPARE)
-    done.stdout.fnmatch_lines(["INCOMPARABLE *: the baseline has another mode: graph, not batched"])
+    done.stdout.fnmatch_lines(
+        ["INCOMPARABLE *: the baseline has another mode: graph, not batched*"]
+    )
 
 
 @pytest.mark.parametrize("key", ["save", "fail_on"])

@@ -17,7 +17,6 @@ from gpuprof import BenchResult, Verdict
 from gpuprof._results.statistics import holm, mann_whitney, sign_test
 from gpuprof._results.verdict import confirm, judge, judge_all, judge_paired, may_be_slow
 from gpuprof.results import Decision
-from tests.support.processes import ROOT
 
 H200 = {"gpu": "NVIDIA H200", "sms": 132, "cpu": "Some CPU", "driver": "580.1", "torch": "2.9"}
 
@@ -444,15 +443,6 @@ def test_a_decision_is_shown_with_its_rule_and_its_notes() -> None:
         "baseline run)",
         "note: one baseline run tells nothing of drift between runs; save 5 or more",
     ]
-
-
-def test_the_sentences_on_the_page_are_those_that_are_said() -> None:
-    page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
-    base = runs(1.0, 1.01, 0.99, 1.0, 1.01)
-    noisy = runs(1.0, 1.03, 0.98, 1.02, 0.97)
-    assert f"```text\n{judge(noisy, runs(1.07))}\n```\n" in page
-    for stored in (base, [*base, run(1.15)]):
-        assert f"```text\n{judge(stored, runs(1.12), baseline='main')}\n```\n" in page
 
 
 def test_the_mann_whitney_test_is_that_of_scipy() -> None:

@@ -55,6 +55,11 @@ def decided_beside_time(memory: str, launches: str, **changes: Any) -> Decision:
     )
 
 
+def stored(name: str, folder: Path = Path(".gpuprof")) -> dict[str, list[Run]]:
+    """Return a baseline's runs by machine."""
+    return Baselines(folder).runs(name)
+
+
 def saved(
     name: str,
     created: str,

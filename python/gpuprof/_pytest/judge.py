@@ -18,11 +18,11 @@ from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._results import verdict
-from gpuprof._results.advice import advice
 from gpuprof._results.count_verdicts import beside_time, judge_launches
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import cells
 from gpuprof._results.texts import how, peak_text
+from gpuprof._results.two_sides import advice
 
 if TYPE_CHECKING:
     from gpuprof._pytest.settings import Settings

@@ -174,7 +174,8 @@ class _Change:
     def _without_the_machine(self) -> float:
         """Return the nearest change of the new runs that the machine left alone.
 
-        Of runs that it slowed more than any of the baseline, that is taken off. Preemption does not reach the lower levels, so there it is the reference loop alone.
+        Of runs that it slowed more than any of the baseline, that is taken off. Preemption does not
+        reach the lower levels, so there it is the reference loop alone.
         """
         base, of_loop = self.base.kept, self.level is not MEDIAN
         # Each Python has its own speed of the loop.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common import checks
 from gpuprof._common.records import Record, head
 from gpuprof._common.text import output_text, plain_data, plural
-from gpuprof._results.advice import advice
 from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.levels import ENOUGH_RUNS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_NAMES = 20
+_TELLING_RUNS = 2 * ENOUGH_RUNS  # of more runs the spread is known
 _NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
 _EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *_NOT_COMPARED)
 
@@ -181,3 +183,24 @@ def remarks_of(decisions: Sequence[tuple[str, Decision]]) -> list[str]:
 def _some(names: Sequence[str]) -> str:
     rest = len(names) - MOST_NAMES
     return ", ".join([*names[:MOST_NAMES], *([f"and {rest:,} more"] if rest > 0 else [])])
+
+
+def advice(decision: Decision, test: str, baseline: str, commit: str | None = None) -> str:
+    """Return a sentence with a command that may settle a verdict; no text where it is settled.
+
+    `test` is the pytest node that was measured, and `commit` that of the baseline's last run.
+    """
+    verdict, node = decision.verdict, shlex.quote(test)
+    save = f"`pytest {node} --gpu-benchmark-save={baseline}`"
+    if verdict in {Verdict.NODATA, Verdict.INCOMPARABLE}:
+        return f"{save}, five times, makes a baseline for it"
+    if verdict is Verdict.FAST:
+        return f"{save}, five times, lets the baseline follow"
+    if verdict is Verdict.AMBIGUOUS and decision.runs < _TELLING_RUNS:
+        return f"{save}, some times more, tells the baseline's noise from a change"
+    if verdict not in {Verdict.SLOW, Verdict.AMBIGUOUS}:
+        return ""
+    measure = f"pytest {test} --gpu-benchmark-json={{out}}"
+    old, new = (shlex.quote(each) for each in (f"cd OLD && {measure}", measure))
+    made = f"`git worktree add OLD {commit[:12]}`, then " if commit else ""
+    return f"{made}`gpuprof ab {old} {new}` runs both versions in turns"
