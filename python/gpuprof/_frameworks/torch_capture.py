@@ -328,7 +328,7 @@ class TorchCapture:
             # least until it is empty.
             if pool._is_named:
                 with relaxed():
-                    self._torch.cuda.empty_cache()
+                    _empty_caches(self._torch)
             else:
                 pool._torch = None
         return pool._torch_handle()
@@ -424,3 +424,12 @@ def _end_quietly(graph: Any) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
         graph.capture_end()
+
+
+def _empty_caches(torch: Any) -> None:
+    """Give back free memory of the device and pinned memory: a pool has some of each."""
+    torch.cuda.empty_cache()
+    for name in ("_accelerator_emptyHostCache", "_host_emptyCache"):  # newer, older
+        if hasattr(torch._C, name):
+            getattr(torch._C, name)()
+            return

@@ -66,15 +66,17 @@ def test_a_handle_is_of_one_pool_for_torch_and_for_gpuprof(torch: Any, order: st
     temporaries.clear()
     results.clear()
     torch.cuda.synchronize()
-    for capture in (by_torch, by_compat) if order[0] == "t" else (by_compat, by_torch):
+    in_order = [(by_torch, theirs.replay), (by_compat, ours.replay)]
+    in_order = in_order if order[0] == "t" else in_order[::-1]
+    for capture, _ in in_order:
         capture()
     with gpuprof.capture(stream, pool=theirs.pool()) as cap:
         body()
     assert theirs.pool() == ours.pool() == handle
     assert handle in pool_ids(torch)
     assert len(set(temporaries)) == 1  # each capture took the memory that the one before let go
-    for replay in (theirs.replay, ours.replay, cap.graph.launch):
-        replay()
+    for replay in (*(each for _, each in in_order), cap.graph.launch):
+        replay()  # what shares memory is replayed in the order of the captures
     assert [float(each) for each in results] == [2.0 * (1 << 20)] * 3
     assert cap.graph.pool is ours.graph.pool
     theirs.reset()
