@@ -222,6 +222,7 @@ PAGES = {
     "decode": Page("docs/integrations/decode.md", "decode", _sections(["graphs_decode"], _pivots)),
     "verdicts": Page("docs/verdicts.md", "verdicts", _sections(VERDICTS, _rows)),
     "power": Page("docs/verdicts.md", "power", _sections(["verdict_power"], _pivots)),
+    "ab": Page("docs/ab.md", "ab", _sections(["verdict_ab"], _pivots)),
     "breaks": Page("docs/when_a_capture_breaks.md", "breaks", breaks),
 }
 

@@ -169,6 +169,23 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
             {verdict: f"{{}}: {verdict}" for verdict in ("SLOW", "AMBIGUOUS", "SAME")},
         ),
     ),
+    "verdict_ab": (
+        Pivot(
+            "Verdicts of `gpuprof ab` without options, by what is measured, and the pairs of runs "
+            "after which they are clear (median):",
+            r"(.+), unchanged: not called SAME",
+            {
+                "unchanged, SLOW or FAST": "{}, unchanged: called SLOW or FAST",
+                "unchanged, not SAME": "{}, unchanged: not called SAME",
+                "pairs": "{}, unchanged: pairs of runs",
+                "+5 %, missed": "{}, 5 % slower: missed",
+                "+5 %, SAME": "{}, 5 % slower: called SAME",
+                "pairs, +5 %": "{}, 5 % slower: pairs of runs",
+                "+10 %, missed": "{}, 10 % slower: missed",
+                "pairs, +10 %": "{}, 10 % slower: pairs of runs",
+            },
+        ),
+    ),
     "benchmark_accuracy": (
         Pivot(
             "What CUPTI says one call takes:",

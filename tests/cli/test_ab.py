@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import ctypes
 import json
+import math
+import random
 import shlex
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +76,92 @@ def test_the_slower_process_fails_by_its_wall_time(call: Ab) -> None:
 
 
 def test_a_speed_up_does_not_fail(call: Ab) -> None:
-    code, found = as_json(call, "sleep 0.1", "true", "--runs", 8, "--warmup", 0)
+    arguments = ("sleep 0.1", "true", "--runs", 8, "--warmup", 0, "--measure", "wall")
+    code, found = as_json(call, *arguments)
     assert (code, verdicts(found)) == (0, {"wall time": "fast"})
+
+
+def test_the_cpu_time_is_that_of_the_command_and_its_children(call: Ab) -> None:
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    in_a_child = f"{shlex.quote(sys.executable)} -S -c {shlex.quote(busy)}; true"
+    code, found = as_json(call, "sleep 0.1", in_a_child, "--shell", "--runs", 1, "--warmup", 0)
+    assert (code, found["measure"]) == (3, "both")  # one pair has no verdict
+    assert found["cpu_s"]["B"][0] == pytest.approx(0.2, abs=0.15)
+    assert found["cpu_s"]["B"][0] >= 0.2
+    assert found["cpu_s"]["A"][0] < 0.1 <= found["wall_s"]["A"][0]
+    assert found["times_ms"]["CPU time"]["B"][0] == pytest.approx(1e3 * found["cpu_s"]["B"][0])
+
+
+@pytest.mark.parametrize(
+    ("measure", "names"),
+    [("wall", ["wall time"]), ("cpu", ["CPU time"]), ("both", ["wall time", "CPU time"])],
+)
+def test_what_is_measured_can_be_chosen(call: Ab, measure: str, names: list[str]) -> None:
+    _, found = as_json(call, "true", "true", "--runs", 1, "--warmup", 0, "--measure", measure)
+    assert [*verdicts(found)] == names
+
+
+def test_a_command_that_fails_is_noticed_where_the_end_of_children_is_ignored() -> None:
+    code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+    code += "os.execv(sys.executable, [sys.executable, '-m', 'gpuprof', 'ab', 'true', 'false'])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(None), check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "command B failed with exit code 1" in done.stderr
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let runs take times that are made up, wall and CPU seconds by side, in turn."""
+
+    def let(**times: tuple[Callable[[], float], Callable[[], float]]) -> None:
+        def run_once(command: Any, *_: object) -> ab_processes.Ended:
+            wall, cpu = times[command.side]
+            return ab_processes.Ended(0, wall(), cpu(), timed_out=False, tails={})
+
+        monkeypatch.setattr(ab, "run_once", run_once)
+
+    return let
+
+
+def around(middle: float, deviation: float, chance: random.Random) -> Callable[[], float]:
+    return lambda: middle * math.exp(chance.gauss(0.0, deviation))
+
+
+def test_without_a_number_of_runs_it_ends_when_all_is_clear(
+    call: Ab, made_up: Callable[..., None]
+) -> None:
+    chance = random.Random(1)
+    slower = around(1.2, 0.002, chance)
+    made_up(A=(around(1.0, 0.002, chance),) * 2, B=(slower, slower))
+    code, found = as_json(call, "a", "b")
+    assert (code, verdicts(found)) == (1, {"wall time": "slow", "CPU time": "slow"})
+    assert (found["order"].count("A"), found["notes"]) == (8, [])
+
+
+def test_it_goes_on_for_what_is_not_clear_yet(call: Ab, made_up: Callable[..., None]) -> None:
+    chance = random.Random(1)
+    noisy = around(1.0, 0.033, chance)
+    made_up(A=(noisy, noisy), B=(noisy, noisy))
+    code, found = as_json(call, "a", "b", "--measure", "cpu")
+    assert (code, verdicts(found)) == (0, {"CPU time": "same"})
+    assert 16 <= found["order"].count("A") <= 512
+    assert found["order"].count("A") == found["order"].count("B")
+
+
+def test_it_ends_when_the_time_is_up_and_says_how_it_goes_on(
+    call: Ab, made_up: Callable[..., None]
+) -> None:
+    wild = around(1.0, 0.5, random.Random(1))
+    made_up(A=(wild, wild), B=(wild, wild))
+    code, found = as_json(call, "a", "b", "--max-time", "1e-6")
+    assert (code, {*verdicts(found).values()}) == (0, {"ambiguous"})
+    assert found["order"].count("A") == 12
+    assert found["notes"] == [
+        "with --max-time 4e-06 it goes on for longer where a verdict is not clear"
+    ]
 
 
 def test_each_benchmark_of_the_files_has_its_verdict(call: Ab) -> None:
@@ -157,7 +244,7 @@ def test_sides_without_a_common_name_are_not_compared(call: Ab) -> None:
 def test_too_few_runs_have_no_verdict(call: Ab) -> None:
     code, out, _ = call("true", "sleep 0.1", "--runs", 7, "--warmup", 0)
     assert code == 3
-    assert "NODATA wall time: 7 pairs of runs; a verdict needs 8" in out
+    assert "NODATA wall time, CPU time: 7 pairs of runs; a verdict needs 8" in out
 
 
 def test_the_order_is_blocks_of_four_by_the_seed_that_is_shown(call: Ab) -> None:
@@ -165,8 +252,8 @@ def test_the_order_is_blocks_of_four_by_the_seed_that_is_shown(call: Ab) -> None
     turns = found["order"]
     assert (found["seed"], len(turns), turns.count("A")) == (5, 18, 9)
     assert {turns[place : place + 4] for place in range(0, 16, 4)} <= {"ABBA", "BAAB"}
-    assert list(turns) == ab.order(9, 5)
-    assert {"".join(ab.order(2, seed)) for seed in range(20)} == {"ABBA", "BAAB"}
+    assert turns == "".join(islice(ab.order(5), 18))
+    assert {"".join(islice(ab.order(seed), 4)) for seed in range(20)} == {"ABBA", "BAAB"}
     _, out, _ = call("true", "true", "--runs", 2, "--seed", 5)
     assert f"order: {turns[:4]} (--seed 5)" in out
 
@@ -299,8 +386,8 @@ def test_a_signal_ends_the_run_and_reports_what_there_is(
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (128 + number, "")
-    assert f"stopped by signal {int(number)} after 5 of 12 pairs of runs" in out
-    assert "NODATA wall time: 5 pairs of runs; a verdict needs 8" in out
+    assert f"stopped by signal {int(number)} after 5 pairs of runs" in out
+    assert "NODATA wall time, CPU time: 5 pairs of runs; a verdict needs 8" in out
     assert gone(int((tmp_path / "pid").read_text()))
 
 
@@ -353,14 +440,14 @@ def test_a_file_of_an_earlier_run_is_not_read_again(call: Ab, tmp_path: Path) ->
     once = f'test -e {tmp_path}/log || cp a.json "$GPUPROF_AB_OUT"; touch {tmp_path}/log'
     code, _, err = call(once, 'cp a.json "$GPUPROF_AB_OUT"', "--shell")
     assert code == 3
-    assert "command A left no file, where the runs before it gave json" in err
+    assert "command A left no file, where the runs before it left a file of json" in err
 
 
 def test_a_file_of_one_side_only_is_not_ignored(call: Ab) -> None:
     save("b.json", bench("add", [1.0] * 40))
     code, out, err = call("true", COMMANDS[1])
     assert (code, out) == (3, "")
-    assert "command B left a file of json, where the runs before it gave wall" in err
+    assert "command B left a file of json, where the runs before it left no file" in err
 
 
 @pytest.mark.parametrize(
@@ -403,6 +490,7 @@ def test_what_cannot_be_read_is_said(
         (["true", "true", "--cwd-b", "nowhere"], "command B, 'true', cannot be started"),
         (["true", "true", "--runs", "0"], "expected a whole number"),
         (["true", "true", "--warmup", "-1"], "expected a whole number"),
+        (["true", "true", "--max-time", "0"], "a number above 0"),
         (["true", "true", "--timeout", "nan"], "a number above 0"),
         (["true", "true", "--timeout", "1e300"], "a number above 0 and up to 86400"),
         (["true", "true", "--env", "X"], "NAME=VALUE"),

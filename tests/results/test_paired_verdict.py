@@ -16,6 +16,7 @@ from gpuprof._results.paired_verdict import (
     DEFAULT_PAIRS,
     MIN_PAIRS,
     judge_processes_all,
+    looks,
 )
 from gpuprof._results.statistics import student_p, student_quantile
 from gpuprof.results import Decision
@@ -129,6 +130,45 @@ def test_a_slower_command_is_found_in_the_runs_that_are_the_default(
 ) -> None:
     found = share(Verdict.SLOW, NOISES[name], change, pairs=DEFAULT_PAIRS, trials=300)
     assert found >= 0.8
+
+
+def looked_at(
+    noise: Noise, chance: random.Random, change: float, *, most: int
+) -> tuple[Verdict, int]:
+    """Return the verdict of looking after 8, 12, 16, ... pairs until it is clear, and how many."""
+    base, new = times(noise, chance, most, change)
+    for pairs in looks():
+        decision = judge_processes(base[:pairs], new[:pairs], is_look=True)
+        if decision.verdict is not Verdict.AMBIGUOUS or pairs >= most:
+            return decision.verdict, pairs
+    raise AssertionError
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES.keys())
+def test_the_same_command_is_hardly_ever_slow_however_often_it_is_looked_at(noise: Noise) -> None:
+    chance = random.Random(21)
+    found = [looked_at(noise, chance, 0.0, most=96)[0] for _ in range(300)]
+    assert found.count(Verdict.SLOW) + found.count(Verdict.FAST) <= 3
+
+
+@pytest.mark.parametrize("deviation", [0.005, 0.01, 0.02, 0.033])
+def test_looking_again_finds_the_same_command_the_same(deviation: float) -> None:
+    chance = random.Random(22)
+    found = [looked_at(normal(deviation), chance, 0.0, most=512)[0] for _ in range(50)]
+    assert found.count(Verdict.SAME) >= 40
+
+
+def test_looking_again_ends_early_for_a_large_change_and_finds_a_small_one() -> None:
+    chance = random.Random(23)
+    large = [looked_at(normal(0.02), chance, 0.2, most=512) for _ in range(50)]
+    assert sum(pairs <= 12 for _, pairs in large) >= 45
+    small = [looked_at(normal(0.02), chance, 0.04, most=512)[0] for _ in range(50)]
+    assert small.count(Verdict.SLOW) >= 45
+    assert small.count(Verdict.SAME) <= 1
+
+
+def test_it_is_looked_after_eight_pairs_and_ever_more_seldom() -> None:
+    assert [*looks()] == [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
 
 def test_ten_percent_are_found_at_a_deviation_of_four() -> None:

@@ -1,7 +1,8 @@
 """``gpuprof ab``: two commands run in turns, process by process, and are judged name by name.
 
-Blocks of four runs are ABBA or BAAB, by a coin of the seed that is shown. A command that fails ends
-it all: nothing is compared. Exit codes: those of `comparison`; 2 for a command that cannot be
+Blocks of four runs are ABBA or BAAB, by a coin of the seed that is shown. Without a number of runs
+it ends early when all verdicts are clear, and goes on up to a time where they are not. A command
+that fails ends it all: nothing is compared. Exit codes: those of `comparison`; 2 for a command that cannot be
 started; 3 also for one that failed; 128 and the signal's number when stopped, with what there is.
 """
 
@@ -12,26 +13,34 @@ import math
 import random
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
+from time import monotonic
 
 from gpuprof._cli import ab_readings
 from gpuprof._cli.ab_processes import Command, Ended, run_once, signals_noted
 from gpuprof._cli.ab_readings import Reading, ReadingError, Time
 from gpuprof._cli.command import Answer, Refused
 from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
 from gpuprof._results.count_verdicts import beside_time
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.paired_verdict import judge_processes_all
+from gpuprof._results.paired_verdict import (
+    DEFAULT_PAIRS,
+    MOST_PAIRS,
+    judge_processes_all,
+    looks,
+)
 from gpuprof._results.two_sides import Comparison, Line, Side
 
 SIDES = ("A", "B")
 _SIGNALLED = 128
+_SHOWN_BLOCKS = 8  # of four runs; JSON has all
 
 
 @dataclass
@@ -42,6 +51,7 @@ class Runs:
     order: list[str] = field(default_factory=list)
     readings: dict[str, list[Reading]] = field(default_factory=lambda: {"A": [], "B": []})
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"A": [], "B": []})
+    cpu_seconds: dict[str, list[float]] = field(default_factory=lambda: {"A": [], "B": []})
     signal: int | None = None
 
     @property
@@ -68,9 +78,8 @@ def run(options: argparse.Namespace) -> Answer:
             what = f"command {command.side}, {command.text!r}, cannot be split into words"
             message = f"{what}: {error}"
             raise Refused(message) from error
-    plan = ["A", "B"] * options.warmup + order(options.runs, seed)
     with signals_noted() as signals, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
-        found = _run_all(commands, plan, options, signals, Path(folder))
+        found = _run_all(commands, order(seed), options, signals, Path(folder))
     comparison = compare(found, commands, seed, options)
     code = exit_code(comparison, options.fail_on)
     if found.signal is not None:
@@ -78,40 +87,73 @@ def run(options: argparse.Namespace) -> Answer:
     return Answer(text_of(comparison, options.format), code)
 
 
-def order(pairs: int, seed: int) -> list[str]:
-    """Return whose turn it is, for that many runs of both: blocks of ABBA or BAAB by a coin."""
+def order(seed: int) -> Iterator[str]:
+    """Yield whose turn it is: blocks of ABBA or BAAB by a coin."""
     coin = random.Random(seed)
-    turns: list[str] = []
-    while len(turns) < 2 * pairs:
+    while True:
         first, second = coin.choice(("AB", "BA"))
-        turns += [first, second, second, first]
-    return turns[: 2 * pairs]
+        yield from (first, second, second, first)
 
 
 def _run_all(
     commands: Mapping[str, Command],
-    plan: Sequence[str],
+    turns: Iterator[str],
     options: argparse.Namespace,
     signals: Sequence[int],
     folder: Path,
 ) -> Runs:
-    found = Runs(options.measure)
+    found, end = Runs(options.measure), _End(options)
     out = folder / "run.json"  # for both the same: the length of a path can change a program's time
     with Progress("gpuprof ab", None) as progress:
-        for place, side in enumerate(plan):
+        for place, side in enumerate(chain(SIDES * options.warmup, turns)):
             warming = place < 2 * options.warmup
-            progress.update(place / len(plan), f"{side}{' (warm-up)' * warming}")
+            doing = f"{side}{' (warm-up)' * warming}, {plural(found.pairs, 'pair')} of runs"
+            progress.update(end.share_done(found), doing)
             ended = _run(commands[side], out, options.timeout, signals)
             if signals:
                 found.signal = signals[0]
                 break
             reading = _reading(commands[side], out, options.measure, ended)
             found.measure = _same_measure(commands[side], reading, found.measure)
-            if not warming:
-                found.order.append(side)
-                found.readings[side].append(reading)
-                found.seconds[side].append(ended.seconds)
+            if warming:
+                continue
+            found.order.append(side)
+            found.readings[side].append(reading)
+            found.seconds[side].append(ended.seconds)
+            found.cpu_seconds[side].append(ended.cpu_seconds)
+            if end.is_reached(found):
+                break
     return found
+
+
+class _End:
+    """Tells after each run whether it was the last one."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options, self._looks, self._begun = options, looks(), monotonic()
+        self._next = next(self._looks)
+
+    def is_reached(self, found: Runs) -> bool:
+        pairs, in_block = found.pairs, len(found.order) % 4
+        if self._options.runs is not None:
+            return pairs == self._options.runs
+        if in_block:
+            return False
+        if pairs == self._next:
+            decisions = _judged(found, self._options)[1].values()
+            if pairs == MOST_PAIRS or Verdict.AMBIGUOUS not in [one.verdict for one in decisions]:
+                return True
+            self._next = next(self._looks)
+        return pairs >= DEFAULT_PAIRS and self._share_of_time() >= 1.0
+
+    def share_done(self, found: Runs) -> float:
+        if self._options.runs is not None:
+            return found.pairs / self._options.runs
+        return min(found.pairs / DEFAULT_PAIRS, self._share_of_time())
+
+    def _share_of_time(self) -> float:
+        share: float = (monotonic() - self._begun) / self._options.max_time
+        return share
 
 
 def _run(command: Command, out: Path, timeout_s: float | None, signals: Sequence[int]) -> Ended:
@@ -134,7 +176,7 @@ def _reading(command: Command, out: Path, measure: str | None, ended: Ended) -> 
             how = f"failed with exit code {ended.status}"
         raise _failure(command, how, ended)
     try:
-        return ab_readings.read(out, measure, ended.seconds)
+        return ab_readings.read(out, measure, ended.seconds, ended.cpu_seconds)
     except ReadingError as error:
         raise _failure(command, f"cannot be read: {error}", ended) from error
 
@@ -143,9 +185,12 @@ def _same_measure(command: Command, reading: Reading, measure: str | None) -> st
     """Return what is measured; Refused if this run left something else than those before it."""
     if measure is None or measure == reading.measure:
         return reading.measure
-    left = "no file" if reading.measure == ab_readings.WALL else f"a file of {reading.measure}"
+    this, before = (
+        "no file" if each == ab_readings.BOTH else f"a file of {each}"
+        for each in (reading.measure, measure)
+    )
     how = (
-        f"left {left}, where the runs before it gave {measure}: choose with --measure what is "
+        f"left {this}, where the runs before it left {before}: choose with --measure what is "
         "compared"
     )
     raise _failure(command, how, None)
@@ -163,38 +208,22 @@ def compare(
     found: Runs, commands: Mapping[str, Command], seed: int, options: argparse.Namespace
 ) -> Comparison:
     """Judge each name that runs of both commands have."""
-    base, new = (found.readings[side][: found.pairs] for side in SIDES)
-    known = [
-        list(dict.fromkeys(name for each in side for name in each.times)) for side in (base, new)
-    ]
-    shared = [name for name in known[0] if name in known[1]]
-    pairs: dict[str, tuple[list[float], list[float]]] = {}
-    ticks: dict[str, float] = {}
-    decisions: dict[str, Decision] = {}
-    times: dict[str, list[tuple[Time, Time]]] = {}
-    for name in shared:
-        both = times[name] = [
-            (old.times[name], now.times[name])
-            for old, now in zip(base, new, strict=True)
-            if name in old.times and name in now.times
-        ]
-        differences = (each.difference(both[-1][1]) for pair in both for each in pair)
-        if reason := next(filter(None, differences), None):
-            decisions[name] = Decision(Verdict.INCOMPARABLE, runs=len(both), rule=reason)
-            continue
-        pairs[name] = [old.ms for old, _ in both], [now.ms for _, now in both]
-        ticks[name] = max((time.tick_ms for pair in both for time in pair), default=0.0)
-    decisions |= judge_processes_all(pairs, threshold=options.threshold, ticks=ticks)
+    times, decisions = _judged(found, options)
     lines = []
-    for name in shared:
+    for name in times:
         decision = decisions[name]
         old = [base.result for base, _ in times[name] if base.result is not None]
         now = [new.result for _, new in times[name] if new.result is not None]
         if old and now:
             decision = beside_time(decision, old, now, memory_threshold=options.memory_threshold)
         lines.append(Line(name, "", decision))
-    done = f"after {found.pairs} of {options.runs} pairs of runs"
-    notes = [] if found.signal is None else [f"stopped by signal {found.signal} {done}"]
+    done = f"{found.pairs}{f' of {options.runs}' if options.runs else ''} pairs of runs"
+    notes = [] if found.signal is None else [f"stopped by signal {found.signal} after {done}"]
+    ambiguous = any(decision.verdict is Verdict.AMBIGUOUS for decision in decisions.values())
+    if ambiguous and options.runs is None and not notes and found.pairs < MOST_PAIRS:
+        longer = f"--max-time {4 * options.max_time:g}"
+        notes.append(f"with {longer} it goes on for longer where a verdict is not clear")
+    known = [_names(found, side) for side in SIDES]
     a, b = (Side(shown_text(commands[side].label), found.pairs) for side in SIDES)
     return Comparison(
         a,
@@ -211,6 +240,7 @@ def compare(
             "measure": found.measure,
             "order": "".join(found.order),
             "wall_s": found.seconds,
+            "cpu_s": found.cpu_seconds,
             "times_ms": {
                 name: {"A": [old.ms for old, _ in both], "B": [now.ms for _, now in both]}
                 for name, both in times.items()
@@ -219,9 +249,44 @@ def compare(
     )
 
 
+def _names(found: Runs, side: str) -> list[str]:
+    readings = found.readings[side][: found.pairs]
+    return list(dict.fromkeys(name for each in readings for name in each.times))
+
+
+def _judged(
+    found: Runs, options: argparse.Namespace
+) -> tuple[dict[str, list[tuple[Time, Time]]], dict[str, Decision]]:
+    """Return the times of each name that both have, pair by pair, and the decisions on them."""
+    base, new = (found.readings[side][: found.pairs] for side in SIDES)
+    names = [_names(found, side) for side in SIDES]
+    pairs: dict[str, tuple[list[float], list[float]]] = {}
+    ticks: dict[str, float] = {}
+    decisions: dict[str, Decision] = {}
+    times: dict[str, list[tuple[Time, Time]]] = {}
+    for name in [name for name in names[0] if name in names[1]]:
+        both = times[name] = [
+            (old.times[name], now.times[name])
+            for old, now in zip(base, new, strict=True)
+            if name in old.times and name in now.times
+        ]
+        differences = (each.difference(both[-1][1]) for pair in both for each in pair)
+        if reason := next(filter(None, differences), None):
+            decisions[name] = Decision(Verdict.INCOMPARABLE, runs=len(both), rule=reason)
+            continue
+        pairs[name] = [old.ms for old, _ in both], [now.ms for _, now in both]
+        ticks[name] = max((time.tick_ms for pair in both for time in pair), default=0.0)
+    decisions |= judge_processes_all(
+        pairs, threshold=options.threshold, ticks=ticks, is_look=options.runs is None
+    )
+    return times, decisions
+
+
 def _facts(found: Runs, seed: int) -> list[str]:
     blocks = ["".join(found.order[place : place + 4]) for place in range(0, len(found.order), 4)]
     taken = math.fsum(second for side in found.seconds.values() for second in side)
     said = ab_readings.SAID.get(found.measure or "", "nothing")
     facts = [f"compared: {said}; the runs took {duration(1e3 * taken)}"]
-    return [*facts, f"order: {' '.join(blocks) or 'no run'} (--seed {seed})"]
+    more = " ..." if len(blocks) > _SHOWN_BLOCKS else ""
+    shown = " ".join(blocks[:_SHOWN_BLOCKS]) or "no run"
+    return [*facts, f"order: {shown}{more} (--seed {seed})"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -64,13 +65,15 @@ class Command:
 
 
 class Ended(NamedTuple):
-    """How one run ended: its exit status (below 0 the signal), and its wall time.
+    """How one run ended: its exit status (below 0 the signal), its wall time and its CPU time.
 
-    One that failed has the ends of what it wrote.
+    The CPU time is that of the command and of the processes that it has waited for. One that failed
+    has the ends of what it wrote.
     """
 
     status: int
     seconds: float
+    cpu_seconds: float
     timed_out: bool
     tails: Mapping[str, str]
 
@@ -79,12 +82,15 @@ class Ended(NamedTuple):
 def signals_noted() -> Iterator[list[int]]:
     """Give the list of the SIGINT, SIGTERM, SIGHUP and SIGQUIT that have come, and adopt orphans.
 
-    No exception interrupts the start of a process: it would be left behind. Handlers are those of
+    The end of a child is not ignored meanwhile: how it ended and its CPU time would be lost. No
+    exception interrupts the start of a process: it would be left behind. Handlers are those of
     the main thread; in another one, nothing is noticed.
     """
     signals: list[int] = []
     old: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            old[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in _SIGNALS:
             before = signal.getsignal(number)
             if before is not signal.SIG_IGN and before is not None:  # nohup: hanging up is ignored
@@ -131,12 +137,20 @@ def run_once(command: Command, out: str, timeout_s: float | None, signals: Seque
         finally:
             _signal(process.pid, signal.SIGKILL)  # what is left of the group
             ended.wait()
+            cpu_seconds = -_cpu_seconds()
             status = process.wait()
+            cpu_seconds += _cpu_seconds()
             _end_orphans(others)
         failed = status != 0 or not over
         files = {"standard error": errors, "standard output": output} if failed else {}
         tails = {what: _tail(file) for what, file in files.items()}
-    return Ended(status, seconds, not over, tails)
+    return Ended(status, seconds, cpu_seconds, not over, tails)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of the children that this process has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _end_of(pid: int) -> threading.Event:

@@ -1,7 +1,7 @@
 """What one run of a command left behind: results of benchmarks, statistics of scopes, or neither.
 
 The file is one of ``--gpu-benchmark-json``, of `BenchResult.to_json` or of `Stats.to_json`; a run
-without a file has its wall time. Each name has one time a run.
+without a file has its wall time and its CPU time. Each name has one time a run.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from gpuprof._results.result import BenchResult
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
 
-WALL, JSON, STATS = "wall", "json", "stats"
-WALL_NAME = "wall time"
+WALL, CPU, BOTH, JSON, STATS = "wall", "cpu", "both", "json", "stats"
+_OF_PROCESS = {WALL: ("wall time",), CPU: ("CPU time",), BOTH: ("wall time", "CPU time")}
 SAID = {
     WALL: "wall time of the processes",
+    CPU: "CPU time of the processes and of those that they waited for",
+    BOTH: "wall and CPU time of the processes",
     JSON: "the median of each benchmark of a run",
     STATS: "the median of each scope of a run",
 }
@@ -61,11 +63,14 @@ class Reading(NamedTuple):
     times: Mapping[str, Time]
 
 
-def read(path: Path, measure: str | None, seconds: float) -> Reading:
-    """Read what a run that took `seconds` left at `path`; None for `measure` finds out what."""
-    there = measure != WALL and os.path.lexists(path) and path.lstat().st_size > 0
-    if measure == WALL or (measure is None and not there):
-        return Reading(WALL, {WALL_NAME: Time(1e3 * seconds, "wall")})
+def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Reading:
+    """Read what a run that took that long left at `path`; None for `measure` finds out what."""
+    is_file = measure not in _OF_PROCESS and os.path.lexists(path)
+    there = is_file and path.lstat().st_size > 0
+    if measure in _OF_PROCESS or (measure is None and not there):
+        measure = measure or BOTH
+        both = {"wall time": Time(1e3 * wall_s, "wall"), "CPU time": Time(1e3 * cpu_s, "CPU")}
+        return Reading(measure, {name: both[name] for name in _OF_PROCESS[measure]})
     if not there:
         wanted = "--gpu-benchmark-json={out}" if measure == JSON else "--stats {out}"
         message = (

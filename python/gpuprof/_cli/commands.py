@@ -222,17 +222,24 @@ def _ab(commands: Commands) -> None:
         description="Run two commands in turns, process by process, and judge what they measured. "
         "{out} in a command becomes the name of a file for its results, as in "
         "'pytest --gpu-benchmark-json={out}'; the variable GPUPROF_AB_OUT has the same name. A run "
-        "that leaves no file there counts with its wall time.",
+        "that leaves no file there counts with its wall time and its CPU time.",
     )
     parser.add_argument("command_a", metavar="'CMD A'", help="the command to compare with")
     parser.add_argument("command_b", metavar="'CMD B'", help="the command that may be slower")
     parser.add_argument(
         "--runs",
         type=whole(1, MAX_RUNS),
-        default=12,
         metavar="N",
-        help="how many runs of each (default 12, which find 5%% where runs differ by 2%%; a "
-        "verdict needs 8)",
+        help="exactly that many runs of each; a verdict needs 8 (default: from 8 on until all "
+        "verdicts are clear)",
+    )
+    parser.add_argument(
+        "--max-time",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="without --runs: when the time is up and each has run 12 times, no further run begins "
+        "(default 60)",
     )
     parser.add_argument(
         "--warmup",
@@ -243,9 +250,10 @@ def _ab(commands: Commands) -> None:
     )
     parser.add_argument(
         "--measure",
-        choices=("wall", "json", "stats"),
-        help="what is compared: the wall time of the process, results of benchmarks, or statistics "
-        "of scopes (default: what the first run leaves)",
+        choices=("wall", "cpu", "both", "json", "stats"),
+        help="what is compared: the wall time of the process, its CPU time, both, results of "
+        "benchmarks, or statistics of scopes (default: the file that the first run leaves, or both "
+        "times)",
     )
     add_threshold(parser, "2%", "default 2%%")
     add_verdict_options(parser)

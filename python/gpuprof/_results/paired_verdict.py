@@ -11,14 +11,18 @@ variance (K. Yuen: The two-sample trimmed t for unequal population variances, Bi
 for one sample). A few disturbed processes do not widen it, and its p value has no lower limit that
 depends on the number of pairs, as those of rank tests have. With fewer than 8 pairs, commands that
 have two speeds by chance can look equally slower in all pairs that are left after trimming.
-`tests/results/test_paired_verdict.py` has its rates.
+Where it is asked after 8, 12, 16, 24, ... pairs whether to go on, each answer has a chance to be
+wrong, so each is held to a stricter level, such that all of them together are wrong as rarely as
+one (S. Pocock: Group sequential methods in the design and analysis of clinical trials, Biometrika
+64, 1977). `tests/results/test_paired_verdict.py` has the rates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpuprof._common.text import plural
 from gpuprof._common.units import percent, percent_change, ratio_text
@@ -30,7 +34,10 @@ MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
 MIN_PAIRS = 8
 DEFAULT_PAIRS = 12
 THRESHOLD = 0.02
+MOST_PAIRS = 512  # that are looked at as they come
 _TRIMMED = 0.2  # of the pairs, at each end
+# Of each look at 8 to 512 pairs of normal times, so that all 13 looks have 95 % and 1 %: simulated.
+_CONFIDENCE_OF_LOOK, _P_LIMIT_OF_LOOK = 0.9945, 0.0009
 
 
 # Of the logarithm of the ratio: its middle, its interval, the p value, and a text of what it is.
@@ -72,6 +79,7 @@ def _judge_processes(
     *,
     threshold: float | None = None,
     tick: float = 0.0,
+    confidence: float = CONFIDENCE,
 ) -> Decision:
     """Decide between two commands, of which each process gave one time, pair by pair.
 
@@ -81,7 +89,7 @@ def _judge_processes(
 
     def estimate(logs: list[float], _base: float, _new: float) -> _Estimate:
         middle, error, freedom = _trimmed(logs)
-        half = statistics.student_quantile(freedom, 0.5 + CONFIDENCE / 2) * error
+        half = statistics.student_quantile(freedom, 0.5 + confidence / 2) * error
         # No pair of one run of each has a ratio outside of these.
         low = max(middle - half, math.log(min(new_ms)) - math.log(max(base_ms)))
         high = min(middle + half, math.log(max(new_ms)) - math.log(min(base_ms)))
@@ -138,20 +146,41 @@ def judge_processes_all(
     *,
     threshold: float | None = None,
     ticks: Mapping[str, float] | None = None,
+    is_look: bool = False,
 ) -> dict[str, Decision]:
-    """Decide on the names of two commands together, correcting for their number (Holm)."""
+    """Decide on the names of two commands together, correcting for their number (Holm).
+
+    `is_look` is for one of the answers after which more pairs may follow; see `looks`.
+    """
     ticks = ticks or {}
+    limit = _P_LIMIT_OF_LOOK if is_look else P_LIMIT
     found = {
-        name: _judge_processes(*times, threshold=threshold, tick=ticks.get(name, 0.0))
+        name: _judge_processes(
+            *times,
+            threshold=threshold,
+            tick=ticks.get(name, 0.0),
+            confidence=_CONFIDENCE_OF_LOOK if is_look else CONFIDENCE,
+        )
         for name, times in pairs.items()
     }
-    return corrected(found, _not_significant)
+    return corrected(found, partial(_not_significant, limit=limit), limit)
+
+
+def looks() -> Iterator[int]:
+    """Yield the numbers of pairs after which it is looked whether all is clear."""
+    size = MIN_PAIRS
+    while size < MOST_PAIRS:
+        yield from (size, size * 3 // 2)
+        size *= 2
+    yield MOST_PAIRS
 
 
 def corrected(
-    decisions: Mapping[str, Decision], why: Callable[[Decision, float, int], str]
+    decisions: Mapping[str, Decision],
+    why: Callable[[Decision, float, int], str],
+    limit: float = P_LIMIT,
 ) -> dict[str, Decision]:
-    """Return the decisions, AMBIGUOUS in place of SLOW or FAST where p is too large.
+    """Return the decisions, AMBIGUOUS in place of SLOW or FAST where p is not below the limit.
 
     The p values are corrected for their number by Holm's method, which loses less than Bonferroni's
     but needs all of them at once. `why` takes a decision, its corrected p value, and their number.
@@ -161,15 +190,17 @@ def corrected(
     p_values = statistics.holm([found[name].p_value or 0.0 for name in tested])
     for name, p_value in zip(tested, p_values, strict=True):
         decision = found[name]
-        if decision.verdict in {Verdict.SLOW, Verdict.FAST} and p_value >= P_LIMIT:
+        if decision.verdict in {Verdict.SLOW, Verdict.FAST} and p_value >= limit:
             rule = why(decision, p_value, len(tested))
             found[name] = replace(decision, verdict=Verdict.AMBIGUOUS, rule=rule)
     return found
 
 
-def _not_significant(decision: Decision, p_value: float, comparisons: int) -> str:
+def _not_significant(
+    decision: Decision, p_value: float, comparisons: int, *, limit: float
+) -> str:
     together = f", corrected for {comparisons} names" if comparisons > 1 else ""
-    why = f"p is {p_value:.2g}{together}, not below {P_LIMIT:g}: more runs would tell"
+    why = f"p is {p_value:.2g}{together}, not below {limit:g}: more runs would tell"
     return f"{decision.rule}, but {why}"
 
 
