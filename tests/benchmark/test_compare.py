@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from gpuprof._benchmark import compare as benchmark_compare
 from gpuprof._benchmark.compare import turns
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import bench
+from tests.support.processes import environment
 
 
 def noop() -> None:
@@ -33,6 +35,9 @@ class FakeMeasurer:
         self.calls: dict[str, int] = {}  # in a sample, if it is left to the function
         self.most_calls: dict[str, int] = {}
         self.warm_calls: dict[str, int] = {}  # that the warm-up chooses in their place
+        self.cpu_times: dict[str, Callable[[int], float]] = {}
+        self.waited: dict[str, float] = {}  # the share of a sample
+        self.noise: dict[str, float] = {"sleeps_per_s": 0.0}
         self.log: list[tuple[str, str]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.open = 0
@@ -58,6 +63,10 @@ class FakeHarness:
         self.measurer, self.name, self.mode, self.calls = measurer, name, mode, calls
         self.clock = "cpu" if mode == "cpu" else "cuda"
         self.taken = count()
+        self.cpu_ms = 0.0
+
+    def waited(self) -> float:
+        return self.measurer.waited.get(self.name, 0.0)
 
     def warm_up(self) -> None:
         if "calls" not in self.measurer.asked[-1][1]:
@@ -66,10 +75,13 @@ class FakeHarness:
 
     def sample(self) -> float:
         self.measurer.log.append(("sample", self.name))
-        return self.measurer.times.get(self.name, lambda _: 1.0)(next(self.taken))
+        number = next(self.taken)
+        self.cpu_ms = self.measurer.cpu_times.get(self.name, lambda _: 0.5)(number)
+        return self.measurer.times.get(self.name, lambda _: 1.0)(number)
 
     def result(self, samples: Sequence[float]) -> BenchResult:
-        facts = {"mode": self.mode, "clock": self.clock, "calls_per_sample": self.calls}
+        facts: dict[str, Any] = {"mode": self.mode, "clock": self.clock}
+        facts |= {"calls_per_sample": self.calls, "noise": self.measurer.noise}
         return bench("ready", samples, requested_mode="batched", **facts)
 
     def close(self) -> None:
@@ -196,6 +208,49 @@ def test_the_rounds_asked_for_are_measured(measurer: FakeMeasurer) -> None:
     found = compare({"a": noop, "b": noop}, rounds=7)
     assert found.rounds == 7
     assert not found.warnings
+
+
+def preempted(measurer: FakeMeasurer) -> None:
+    """Let b take a tenth more CPU time than a, and either wait for a CPU as long again by chance."""
+    chance = random.Random(1)
+    measurer.modes = {name: ["cpu"] for name in "ab"}
+    measurer.waited = {"a": 0.4, "b": 0.5}
+    measurer.cpu_times = {"a": lambda _: 10.0, "b": lambda _: 11.0}
+    measurer.times = {
+        "a": lambda _: 10.0 + 30.0 * chance.random(),
+        "b": lambda _: 11.0 + 30.0 * chance.random(),
+    }
+
+
+def test_where_the_thread_waits_for_a_cpu_the_cpu_times_are_compared(
+    measurer: FakeMeasurer,
+) -> None:
+    preempted(measurer)
+    found = compare({"a": noop, "b": noop}, seed=1)
+    assert (found["b"].verdict, found.rounds) == (Verdict.SLOW, 30)
+    assert found["b"].ratio == pytest.approx(1.1)
+    assert found.warnings == (
+        "CPU times are compared, because the thread waited for a CPU for 50.0 % of a sample in the "
+        "warm-up",
+    )
+    assert min(found["b"].result.samples_ms) > 11.0
+
+
+@pytest.mark.parametrize(
+    ("noise", "cpu_ms", "said"),
+    [
+        ({"sleeps_per_s": 1e9}, 11.0, "because 'a' also sleeps"),
+        ({"sleeps_per_s": 0.0}, 0.0, "CPU times are too short to be told"),
+    ],
+)
+def test_cpu_times_are_not_compared_where_they_do_not_tell(
+    measurer: FakeMeasurer, noise: dict[str, float], cpu_ms: float, said: str
+) -> None:
+    preempted(measurer)
+    measurer.noise, measurer.cpu_times["b"] = noise, lambda _: cpu_ms
+    found = compare({"a": noop, "b": noop}, rounds=30, seed=1)
+    assert found["b"].verdict is Verdict.AMBIGUOUS
+    assert said in found.warnings[-1]
 
 
 def test_a_large_difference_needs_to_be_known_less_exactly(measurer: FakeMeasurer) -> None:
@@ -424,3 +479,38 @@ def test_where_one_cannot_be_captured_both_are_batched_and_its_own_warning_says_
     assert found["new"].ratio == pytest.approx(1.03, rel=5e-3)
     assert "because of 'new'; 'old' alone would be in graph mode" in found.warnings[0]
     assert any("not in a capture" in text for text in found["new"].result.warnings)
+
+
+SHARED_CPU = """
+import os, subprocess, sys
+import gpuprof
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+
+def roots():
+    return sum(number**0.5 for number in range(100_000))
+
+
+try:
+    alone = gpuprof.benchmark(roots, max_time_s=0.5)
+    turns = gpuprof.compare({"a": roots, "b": lambda: (roots(), roots())}, rounds=15)
+finally:
+    neighbour.kill()
+waited, = (text for text in alone.warnings if text.startswith("the thread waited for a CPU for"))
+assert f"the CPU time of a call is {alone.noise['cpu_ms']:.3g} ms" in waited, waited
+assert "CPU time" in str(alone)
+assert alone.noise["cpu_ms"] < 0.75 * alone.median_ms, (alone.noise, alone.median_ms)
+assert turns["b"].verdict == "slow", turns
+assert 1.5 < turns["b"].ratio < 2.5, turns
+assert turns.warnings[-1].startswith("CPU times are compared"), turns.warnings
+"""
+
+
+def test_a_long_function_is_told_from_its_neighbour_on_the_same_cpu() -> None:
+    command = [sys.executable, "-c", SHARED_CPU]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(None), check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -8,6 +8,10 @@ left there itself, as in `benchmark`, and not what the other one did.
 The order is random, in blocks in which each function is as often early as late: in a fixed order a
 function whose every fourth call is slow could meet the same side each time. All samples have as
 many calls, because a loop of few calls costs more per call than one of many.
+
+A sample that is longer than a time slice has the neighbours' slices in it. Where the thread waited
+for a CPU in the warm-up, the CPU times of the rounds are compared, which waiting leaves as they
+are; the samples that are compared have no say in it.
 """
 
 from __future__ import annotations
@@ -21,12 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
+from gpuprof._common.units import percent
 from gpuprof._display.progress import Progress
 from gpuprof._distributed.lockstep import Alone, join
 from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._results import statistics
 from gpuprof._results.comparison import CompareResult, joint_confidence
 from gpuprof._results.decision import check_threshold
+from gpuprof._results.eligible import WORTH_SAYING, gives_up_the_cpu
 
 __all__ = ["CompareResult", "compare"]
 
@@ -46,6 +52,7 @@ _REFUSED = ("name", "params", "min_samples", "min_time_s", "rel_precision")
 
 if TYPE_CHECKING:
     from gpuprof._benchmark.api import Measurer
+    from gpuprof._results.result import BenchResult
 
     Prepare = Callable[[str, str | None, int | None], Measurer]
 
@@ -66,7 +73,9 @@ def compare(
 
     All are measured in one mode: the one asked for or chosen, or, where it does not suit all of
     them, another that does, and the warnings say so. A function without GPU work, or one that works
-    on several streams, cannot be compared with one on the GPU's clock: it is INCOMPARABLE.
+    on several streams, cannot be compared with one on the GPU's clock: it is INCOMPARABLE. On the
+    CPU's clock, if the thread had to wait for a CPU in the warm-up, the ratios are those of CPU
+    times, and a warning says so.
 
     Parameters
     ----------
@@ -133,7 +142,8 @@ def compare(
         seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
         seed = shared.decide("the seed", seed)
         prepared, warnings = _alike([*functions], ready, opened)
-        taking = _Rounds(prepared, threshold, max_time_s, seed, shared)
+        waiting = shared.decide("what is compared", _waiting(prepared))
+        taking = _Rounds(prepared, threshold, max_time_s, seed, shared, by_cpu=waiting > 0.0)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
         results = [
@@ -145,7 +155,13 @@ def compare(
             )
             for name, each in prepared.items()
         ]
-    return CompareResult.of(results, threshold=threshold, warnings=warnings, seed=seed)
+    cpu_ms = taking.cpu_ms if taking.by_cpu else {}
+    if cpu_ms:
+        how, cpu_ms = _by_cpu(results, cpu_ms, waiting)
+        warnings.append(how)
+    return CompareResult.of(
+        results, threshold=threshold, warnings=warnings, seed=seed, cpu_ms=cpu_ms
+    )
 
 
 @contextmanager
@@ -226,6 +242,26 @@ def _warm_up(prepared: Mapping[str, Measurer]) -> None:
             each.warm_up()
 
 
+def _waiting(prepared: Mapping[str, Measurer]) -> float:
+    """Return the largest share of a sample that a function waited for a CPU, if worth saying."""
+    share = max(each.waited() for each in prepared.values())
+    return share if share > WORTH_SAYING else 0.0
+
+
+def _by_cpu(
+    results: Sequence[BenchResult], cpu_ms: dict[str, list[float]], waiting: float
+) -> tuple[str, dict[str, list[float]]]:
+    """Say what is compared, and return the CPU times if they can be."""
+    why = f"the thread waited for a CPU for {percent(waiting)} of a sample in the warm-up"
+    for each in results:
+        if gives_up_the_cpu(each):
+            how = f"{why}; times are compared all the same, because {each.name!r} also sleeps"
+            return how, {}
+    if any(min(times) <= 0.0 for times in cpu_ms.values()):
+        return f"{why}; times are compared all the same: CPU times are too short to be told", {}
+    return f"CPU times are compared, because {why}", cpu_ms
+
+
 def _should_agree(prepared: Mapping[str, Measurer]) -> bool:
     counts = [each.calls for each in prepared.values()]
     return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
@@ -245,13 +281,17 @@ class _Rounds:
         max_time_s: float,
         seed: int,
         ranks: Alone,
+        *,
+        by_cpu: bool,
     ) -> None:
+        self.by_cpu = by_cpu
         self._prepared = prepared
         self._threshold = threshold
         self._max_time_s = max_time_s
         self._ranks = ranks
         self._turns = turns([*prepared], random.Random(seed))
         self.samples: dict[str, list[float]] = {name: [] for name in prepared}
+        self.cpu_ms: dict[str, list[float]] = {name: [] for name in prepared}
         self.spent_s = dict.fromkeys(prepared, 0.0)
 
     def take(self, rounds: int | None, bar: Progress) -> list[str]:
@@ -284,6 +324,7 @@ class _Rounds:
                 for _ in range(left_out):
                     each.sample()
                 self.samples[name].append(each.sample())
+            self.cpu_ms[name].append(each.cpu_ms)
             self.spent_s[name] += monotonic() - begin
 
     def _known(self) -> bool:
@@ -291,7 +332,7 @@ class _Rounds:
 
         Stopping as soon as it excludes 1 would find differences where there are none.
         """
-        base, *others = self.samples.values()
+        base, *others = (self.cpu_ms if self.by_cpu else self.samples).values()
         if min(base) <= 0:
             return False
         for other in others:

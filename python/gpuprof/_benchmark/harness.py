@@ -24,6 +24,7 @@ from gpuprof._distributed.lockstep import Alone, join
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.streams import StreamRef, as_current, resolve
 from gpuprof._frameworks.torch import random_state_kept
+from gpuprof._results.eligible import waited
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -100,6 +101,14 @@ class Harness:
     @property
     def tick_ms(self) -> float:
         return self._clock_tick_ms / self.sampler.calls
+
+    @property
+    def cpu_ms(self) -> float:
+        return self.sampler.cpu_ms
+
+    def waited(self) -> float:
+        """Return the share of a median sample so far in which the thread waited for a CPU."""
+        return waited(self.sampler.found().get("noise", {}))
 
     def sample(self) -> float:
         return self.sampler.sample()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from gpuprof._common.units import duration, percent
 from gpuprof._display.progress import Progress
 from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
+from gpuprof._results.eligible import WORTH_SAYING, waited
 from gpuprof._results.result import BenchResult, merged
 
 if TYPE_CHECKING:
@@ -203,8 +204,9 @@ def device_allocations() -> tuple[int, ...]:
 
 def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchResult:
     options, sampler, samples = harness.options, harness.sampler, taken.samples
+    on_gpu, found = sampler.clock != "cpu", sampler.found()
     _warn_of_quality(harness, taken)
-    on_gpu = sampler.clock != "cpu"
+    _warn_of_waiting(harness, found.get("noise", {}))
     host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
     launches = harness.launches() if on_gpu else None
     result = BenchResult(
@@ -230,7 +232,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         machine=machine.describe(harness.device),
         created=now(),
         duration_s=duration_s,
-        **sampler.found(),
+        **found,
     )
     return result if harness.ranks.is_alone else merged(harness.ranks.gather(result.to_dict()))
 
@@ -302,6 +304,15 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
         warn(f"the SM clock went from {min(mhz):.0f} to {max(mhz):.0f} MHz meanwhile")
     if taken.reasons:
         warn(f"the GPU lowered its clocks: {', '.join(sorted(taken.reasons))}")
+
+
+def _warn_of_waiting(harness: Harness, noise: Mapping[str, float]) -> None:
+    share = waited(noise)
+    if share > WORTH_SAYING:
+        harness.work.warn(
+            f"the thread waited for a CPU for {percent(share)} of a sample, which is in the "
+            f"median; the CPU time of a call is {duration(noise['cpu_ms'])}"
+        )
 
 
 def _uuid(harness: Harness) -> str | None:

@@ -42,6 +42,7 @@ class Sampler(ABC):
     clock = ""
     l2 = "n/a"
     calls = 1
+    cpu_ms = 0.0  # the CPU time of a call in the last sample, on the CPU's clock
 
     @property
     def gate(self) -> str:
@@ -264,7 +265,9 @@ class CpuSampler(Sampler):
             if collecting:
                 gc.enable()
         self._noise.add_sample(spent_ns, on_cpu_ns)
-        return max(spent_ns - median(self._empty_ns), 0.0) * 1e-6 / self.calls
+        empty_ns = median(self._empty_ns)
+        self.cpu_ms = max(on_cpu_ns - empty_ns, 0.0) * 1e-6 / self.calls
+        return max(spent_ns - empty_ns, 0.0) * 1e-6 / self.calls
 
     def _timed(self, calls: int) -> tuple[int, int]:
         on_cpu = thread_time_ns()

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from gpuprof._common.records import Document, Record, head, in_results, now
@@ -34,8 +35,8 @@ class CompareRow(Record):
     result : BenchResult
         Its samples, one for each round.
     ratio : float
-        The median over the rounds of its time over that of the first function; NaN where a time is
-        not above 0. 1 for the first.
+        The median over the rounds of its time over that of the first function, or of its CPU time
+        where the warnings say so; NaN where a time is not above 0. 1 for the first.
     interval : tuple of float or None
         The interval of the ratio, by the sign test; None for the first function, and with fewer
         than 6 rounds.
@@ -107,11 +108,17 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
         threshold: float = 0.01,
         warnings: Sequence[str] = (),
         seed: int | None = None,
+        cpu_ms: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ) -> CompareResult:
-        """Compare results with the first of them, which were measured in turns."""
+        """Compare results with the first of them, which were measured in turns.
+
+        `cpu_ms` has the CPU times of the rounds by name, where these are to be compared in place of
+        the samples.
+        """
         base, *others = results
         confidence = joint_confidence(len(results) - 1)
-        rows = [_compared(base, each, threshold, confidence) for each in others]
+        times = {each.name: cpu_ms.get(each.name, each.samples_ms) for each in results}
+        rows = [_compared(base, each, threshold, confidence, times) for each in others]
         return cls(
             min(result.count for result in results),
             seed,
@@ -216,13 +223,17 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
 
 
 def _compared(
-    base: BenchResult, new: BenchResult, threshold: float, confidence: float
+    base: BenchResult,
+    new: BenchResult,
+    threshold: float,
+    confidence: float,
+    times: Mapping[str, Sequence[float]],
 ) -> CompareRow:
     from gpuprof._results.paired_verdict import judge_paired
 
     decision = judge_paired(
-        base.samples_ms,
-        new.samples_ms,
+        times[base.name],
+        times[new.name],
         threshold=threshold,
         confidence=confidence,
         tick=max(base.tick_ms, new.tick_ms),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results.result import BenchResult
@@ -12,7 +12,7 @@ from gpuprof._results.statistics import median
 MIN_SAMPLES = 30
 MOST_TIMES_AS_MANY_CALLS = 2  # a neighbouring power of 2 may be chosen by chance
 _MOST_LOST = 0.95
-_WORTH_SAYING = 0.05
+WORTH_SAYING = 0.05
 _SLEEPS = 0.05  # of the calls, in which a thread that only computes may give up the CPU
 
 
@@ -86,7 +86,7 @@ def took_longer(run: BenchResult, *, of_loop: bool = False) -> float | None:
     noise = run.noise
     if noise.get("loop_ms", 0.0) <= 0.0:
         return None
-    lost = 0.0 if of_loop else min(max(_waited(run), _stolen(run)), _MOST_LOST)
+    lost = 0.0 if of_loop else min(max(waited(noise), _stolen(run)), _MOST_LOST)
     return math.log(noise["loop_ms"]) - math.log1p(-lost)
 
 
@@ -94,14 +94,14 @@ def in_words(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> str:
     """Describe what the machine did in the new runs but not in those of the baseline."""
     said = []
     for what, share in (
-        ("the thread waited for a CPU", _waited),
+        ("the thread waited for a CPU", lambda run: waited(run.noise)),
         ("the host of this virtual machine took the CPU", _stolen),
     ):
         old, now = (median([share(run) for run in runs]) for runs in (base, new))
-        if now - old > _WORTH_SAYING:
+        if now - old > WORTH_SAYING:
             said.append(f"{what} for {percent(now)} of a sample, before for {percent(old)}")
     old, now = (median([run.noise["loop_ms"] for run in runs]) for runs in (base, new))
-    if abs(now / old - 1.0) > _WORTH_SAYING or not said:
+    if abs(now / old - 1.0) > WORTH_SAYING or not said:
         said.append(f"a loop that is always the same took {percent_change(now / old)} time")
     switches = median([run.noise.get("switches_per_s", 0.0) for run in new])
     if switches >= 1.0:
@@ -115,8 +115,9 @@ def gives_up_the_cpu(run: BenchResult) -> bool:
     return run.noise.get("sleeps_per_s", math.inf) * run.duration_s > _SLEEPS * calls
 
 
-def _waited(run: BenchResult) -> float:
-    return min(run.noise.get("waited", 0.0), run.noise.get("off_cpu", 0.0))
+def waited(noise: Mapping[str, float]) -> float:
+    """Return the share of a median sample in which the thread waited for a CPU."""
+    return min(noise.get("waited", 0.0), noise.get("off_cpu", 0.0))
 
 
 def _stolen(run: BenchResult) -> float:

@@ -405,6 +405,9 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
             f"max {duration(result.max_ms)}; IQR {shown['IQR']}, MAD {duration(result.mad_ms)}",
         ),
     ]
+    if "cpu_ms" in result.noise:
+        cpu = duration(result.noise["cpu_ms"])
+        facts.append(("CPU time", f"{cpu} a call, which a tenth of the samples stay below"))
     if shown["host"]:
         facts.append(("host", f"{shown['host']} to queue a call"))
     rates = [text for text in (shown["bytes"], shown["flops"]) if text]
