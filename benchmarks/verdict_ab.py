@@ -59,8 +59,8 @@ def _compared(
     """Return the verdict of one comparison, and after how many pairs."""
     times: dict[str, list[float]] = {"A": [], "B": []}
     turns, drawn = order(chance.randrange(1 << 30)), _drawn(series, chance)
-    for pairs in looks():
-        pairs = min(pairs, most)
+    for look in looks():
+        pairs = min(look, most)
         for side, time in zip(islice(turns, 2 * pairs - len(times["A"]) * 2), drawn, strict=False):
             times[side].append(time * (1.0 + change * (side == "B")))
         decision = judge_processes_all({"it": (times["A"], times["B"])}, is_look=True)["it"]

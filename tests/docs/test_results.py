@@ -21,6 +21,7 @@ PAGES = [
     "decode",
     "verdicts",
     "power",
+    "ab",
     "breaks",
 ]
 

@@ -107,4 +107,6 @@ def test_never_stays_never(stored: Project) -> None:
 def test_an_unknown_metric_is_a_usage_error(stored: Project) -> None:
     done = stored.run(COMPARE, "--gpu-benchmark-cpu-metric=cycles")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*cpu-metric: expected one of 'time', 'instructions', got *"])
+    done.stderr.fnmatch_lines(
+        ["*cpu-metric: expected one of 'time', 'instructions', 'callgrind', got *"]
+    )

@@ -2,8 +2,9 @@
 
 Blocks of four runs are ABBA or BAAB, by a coin of the seed that is shown. Without a number of runs
 it ends early when all verdicts are clear, and goes on up to a time where they are not. A command
-that fails ends it all: nothing is compared. Exit codes: those of `comparison`; 2 for a command that cannot be
-started; 3 also for one that failed; 128 and the signal's number when stopped, with what there is.
+that fails ends it all: nothing is compared. Exit codes: those of `comparison`; 2 for a command that
+cannot be started; 3 also for one that failed; 128 and the signal's number when stopped, with what
+there is.
 """
 
 from __future__ import annotations
@@ -130,13 +131,17 @@ class _End:
     """Tells after each run whether it was the last one."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._options, self._looks, self._begun = options, looks(), monotonic()
+        self._options = options
+        self._runs: int | None = options.runs
+        self._max_time_s: float = options.max_time
+        self._begun = monotonic()
+        self._looks = looks()
         self._next = next(self._looks)
 
     def is_reached(self, found: Runs) -> bool:
         pairs, in_block = found.pairs, len(found.order) % 4
-        if self._options.runs is not None:
-            return pairs == self._options.runs
+        if self._runs is not None:
+            return pairs == self._runs
         if in_block:
             return False
         if pairs == self._next:
@@ -147,13 +152,12 @@ class _End:
         return pairs >= DEFAULT_PAIRS and self._share_of_time() >= 1.0
 
     def share_done(self, found: Runs) -> float:
-        if self._options.runs is not None:
-            return found.pairs / self._options.runs
+        if self._runs is not None:
+            return found.pairs / self._runs
         return min(found.pairs / DEFAULT_PAIRS, self._share_of_time())
 
     def _share_of_time(self) -> float:
-        share: float = (monotonic() - self._begun) / self._options.max_time
-        return share
+        return (monotonic() - self._begun) / self._max_time_s
 
 
 def _run(command: Command, out: Path, timeout_s: float | None, signals: Sequence[int]) -> Ended:

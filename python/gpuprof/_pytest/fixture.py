@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._pytest import device_lock, event_loop
+from gpuprof._pytest import callgrind, device_lock, event_loop
 from gpuprof._pytest.measurements import (
     DEFAULT_ROUNDS,
     FixtureStats,
@@ -24,13 +24,15 @@ from gpuprof._pytest.measurements import (
     count_launches,
     graph_of,
     measure_rounds,
+    without_idle_gpu,
 )
-from gpuprof._pytest.settings import RESULT_FILE
+from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
+    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._pytest.judge import Judge
     from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-_GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 # Arguments of the marker that `gpuprof.benchmark` does not take.
 _OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc")
 
@@ -66,7 +67,7 @@ class GpuBenchmark:
         warn: Callable[[Warning], None],
         say: Callable[[str], None],
         refused: str | None = None,
-        fresh_process: Callable[[], BenchResult] | None = None,
+        fresh_process: Callable[[], FreshProcess] | None = None,
         test: Mapping[str, Any] | None = None,
     ) -> None:
         self.result: BenchResult | None = None
@@ -314,10 +315,15 @@ class GpuBenchmark:
 
             def measure() -> BenchResult:
                 with _collector_off(bool(self._arguments["disable_gc"])):
-                    return self._benchmark(function, args, kwargs, steps, counts)
+                    result = self._benchmark(function, args, kwargs, steps, counts)
+                return self._counted(result)
 
             if self._settings.disabled:
                 value = call()
+                if CALLGRIND_CALLS in os.environ:
+                    work = Work(function, args, kwargs, steps.step)
+                    work.set_up()
+                    callgrind.count(work)
                 steps.tear_down()
                 return value
             with self._device_lock() as place_may_have_changed:
@@ -358,7 +364,18 @@ class GpuBenchmark:
                 result = measurer.measure(least)
         else:
             result = api.benchmark(fn, args, kwargs, **options)
-        return _without_idle_gpu(result)
+        return without_idle_gpu(result)
+
+    def _counted(self, result: BenchResult) -> BenchResult:
+        """Add the instructions that Callgrind counts, where it is to count those of the CPU."""
+        if self._settings.cpu_metric != "callgrind" or result.clock != "cpu":
+            return result
+        if self._fresh_process is None or RESULT_FILE in os.environ:
+            return result
+        if self._results:  # it would count as many again
+            return replace(result, instructions=self._results[0].instructions)
+        found = callgrind.counted(self._fresh_process(), result.median_ms)
+        return replace(result, instructions=found)
 
     def _begin(self, fn: object) -> None:
         if self._refused is not None:
@@ -418,7 +435,7 @@ class GpuBenchmark:
         if self._fresh_process is None or not self._settings.reruns:
             return None
         try:
-            return _without_idle_gpu(self._fresh_process())
+            return self._counted(without_idle_gpu(self._fresh_process().measure()))
         except NotMeasured as error:
             self._warn_of(f"measured again in this process, because {error}")
             return None
@@ -475,13 +492,3 @@ def _collector_off(is_off: bool) -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _without_idle_gpu(result: BenchResult) -> BenchResult:
-    """Remove the GPU from the machine of a result on the CPU clock.
-
-    Whether the description has one depends on what else ran in the process.
-    """
-    if result.clock != "cpu" or result.machine.get("gpu") is None:
-        return result
-    return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})

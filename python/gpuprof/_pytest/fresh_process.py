@@ -1,4 +1,4 @@
-"""Measures a test once more, in a pytest of its own that runs this one test.
+"""Runs a test once more, in a pytest of its own that runs this one test.
 
 The addresses, the hash seed and often the clock states of a process last as long as it does, so a
 second measurement in the same process repeats what disturbed the first.
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,7 @@ class FreshProcess:
         """Run the test and return what it measured; raises `NotMeasured`."""
         with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
             file = Path(folder) / "result.json"
-            self._run(folder, file)
+            self.run(folder, {RESULT_FILE: str(file)})
             try:
                 (run,) = load_kind(file)[1]
                 return run.results[self.key]
@@ -62,13 +62,13 @@ class FreshProcess:
                 message = f"the test measured nothing in a process of its own: {error}"
                 raise NotMeasured(message) from error
 
-    def _run(self, folder: str, file: Path) -> None:
-        variables = {k: v for k, v in os.environ.items() if not k.startswith(_OF_THE_PARENT)}
-        variables |= {RESULT_FILE: str(file), "COVERAGE_FILE": str(Path(folder) / "coverage")}
+    def run(self, folder: str, variables: Mapping[str, str], launcher: Sequence[str] = ()) -> None:
+        """Run the test with more variables, started by the `launcher`; raises `NotMeasured`."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(_OF_THE_PARENT)}
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *self._arguments(folder)],
+            [*launcher, sys.executable, "-m", "pytest", *self._arguments(folder)],
             cwd=self.config.invocation_params.dir,
-            env=variables,
+            env={**own, "COVERAGE_FILE": str(Path(folder) / "coverage"), **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

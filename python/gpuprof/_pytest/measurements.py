@@ -24,6 +24,7 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
 _ANY_PRECISION = 1e9  # because the number of rounds is given
+_GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 _NOT_COUNTED = "what a call launches was not counted"
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -197,3 +198,13 @@ class FixtureStats(dict[str, Any]):
     def as_dict(self) -> dict[str, Any]:
         """Return the figures without the samples."""
         return {name: value for name, value in self.items() if name not in {"data", *self._test}}
+
+
+def without_idle_gpu(result: BenchResult) -> BenchResult:
+    """Remove the GPU from the machine of a result on the CPU clock.
+
+    Whether the description has one depends on what else ran in the process.
+    """
+    if result.clock != "cpu" or result.machine.get("gpu") is None:
+        return result
+    return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})

@@ -219,9 +219,9 @@ DECLARED = (
         "cpu-metric",
         _small,
         "what decides on the CPU's clock: time (the default), or instructions where they were "
-        "counted on both sides",
+        "counted on both sides, by the CPU (instructions) or by valgrind (callgrind)",
         "METRIC",
-        _one_of("time", "instructions"),
+        _one_of("time", "instructions", "callgrind"),
     ),
     Declared(
         "disable",

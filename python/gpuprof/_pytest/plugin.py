@@ -36,8 +36,8 @@ from gpuprof._pytest.settings import (
 
 if TYPE_CHECKING:
     from gpuprof._pytest.fixture import GpuBenchmark
+    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._pytest.session import Results
-    from gpuprof._results.result import BenchResult
 
 _MARKER_HELP = (
     f"{FIXTURE}({', '.join(f'{name}={value!r}' for name, value in MARKER_ARGUMENTS.items())}): "
@@ -153,10 +153,10 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
     return benchmark
 
 
-def _in_fresh_process(item: pytest.Item) -> BenchResult:
+def _in_fresh_process(item: pytest.Item) -> FreshProcess:
     from gpuprof._pytest.fresh_process import FreshProcess
 
-    return FreshProcess(item.config, item, item.stash.get(KEY, item.nodeid)).measure()
+    return FreshProcess(item.config, item, item.stash.get(KEY, item.nodeid))
 
 
 def _say(config: pytest.Config, text: str) -> None:

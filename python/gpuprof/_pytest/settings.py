@@ -37,6 +37,8 @@ WORKER_STORAGE = "gpuprof_storage"
 WORKER_COMPARE = "gpuprof_compare"
 # Of a process that measures one test for another pytest: the file for the result.
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
+# In a process under Callgrind: how many calls are counted.
+CALLGRIND_CALLS = "GPUPROF_BENCHMARK_CALLGRIND"
 _RERUNS = 2
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
@@ -90,6 +92,8 @@ def read_settings(config: pytest.Config) -> Settings:
     worker = getattr(config, "workerinput", {})
     folder = worker.get(WORKER_STORAGE) or value(config, "storage")
     storage = Path(folder or config.rootpath / DEFAULT_STORAGE).absolute()
+    if CALLGRIND_CALLS in os.environ:
+        return Settings(None, None, storage, None, True, frozenset())
     if RESULT_FILE in os.environ:
         file = Path(os.environ[RESULT_FILE])
         return Settings(None, None, storage, file, False, frozenset(), measuring=_measuring(config))
@@ -105,7 +109,7 @@ def read_settings(config: pytest.Config) -> Settings:
     usual = () if expressions else FAIL_ON_BY_DEFAULT.split(",")
     verdicts = frozenset(value(config, "fail-on") or usual) - {NEVER}
     cpu_metric = value(config, "cpu-metric") or "time"
-    if cpu_metric == "instructions" and "slow" in verdicts:
+    if cpu_metric != "time" and "slow" in verdicts:
         verdicts |= {"instructions"}
     compare = value(config, "compare")
     notes: tuple[str, ...] = ()

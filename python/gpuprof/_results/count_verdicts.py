@@ -285,7 +285,8 @@ _INSTRUCTIONS = _Kind(
     "instructions",
     "were",
     _instructions,
-    {"cpu": "CPU", "python": "Python"},
+    {"cpu": "CPU", "python": "Python", "source": "instructions counted by"},
     _more_instructions,
+    facts=lambda run: {**run.machine, "source": run.instructions and run.instructions.source},
     reason=_missing,
 )

@@ -196,9 +196,7 @@ def corrected(
     return found
 
 
-def _not_significant(
-    decision: Decision, p_value: float, comparisons: int, *, limit: float
-) -> str:
+def _not_significant(decision: Decision, p_value: float, comparisons: int, *, limit: float) -> str:
     together = f", corrected for {comparisons} names" if comparisons > 1 else ""
     why = f"p is {p_value:.2g}{together}, not below {limit:g}: more runs would tell"
     return f"{decision.rule}, but {why}"

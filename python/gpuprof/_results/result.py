@@ -422,7 +422,7 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         varies = f"; {launches.varies}" if launches.varies else ""
         facts.append(("launches", f"{launches}{varies}"))
     if result.instructions is not None and result.instructions.per_call:
-        counted = f"{result.instructions} a call, on this thread and those it starts"
+        counted = f"{result.instructions} a call, counted by {result.instructions.source}"
         facts.append(("instructions", counted))
     if result.ranks:
         medians = ", ".join(duration(each.median_ms) for each in result.ranks)

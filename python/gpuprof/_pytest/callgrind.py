@@ -1,0 +1,72 @@
+"""Counts the instructions of a test's calls with Valgrind's Callgrind, where no counter is needed.
+
+The test runs once more, in a pytest of its own under Callgrind, which counts only while the calls
+are made. In that process nothing is measured. Python's hashes have a fixed seed there, and cyclic
+garbage collection is off, so that unchanged code takes the same instructions each time.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gpuprof._core as _core
+from gpuprof._common.instructions import Instructions
+from gpuprof._pytest.settings import CALLGRIND_CALLS
+
+if TYPE_CHECKING:
+    from gpuprof._benchmark.work import Work
+    from gpuprof._pytest.fresh_process import FreshProcess
+
+SOURCE = "Callgrind"
+_COUNTED_MS = 20.0  # of calls, as long as they take without Valgrind; with it some 50 times that
+_MOST_CALLS = 100
+_LARGE_STACK = "--main-stacksize=67108864"  # deep recursion takes more of it under Valgrind
+_TOTAL = re.compile(r"^totals: (\d+)$", re.MULTILINE)
+
+
+def counted(process: FreshProcess, call_ms: float) -> Instructions:
+    """Return the instructions of a call that takes about `call_ms`, or why there are none."""
+    from gpuprof._pytest.fresh_process import NotMeasured
+
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        return Instructions(reason="valgrind is not installed", source=SOURCE)
+    calls = min(max(1, round(_COUNTED_MS / max(call_ms, 1e-6))), _MOST_CALLS)
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
+        out = Path(folder) / "callgrind.out"
+        under = [valgrind, "--quiet", "--tool=callgrind", "--instr-atstart=no", _LARGE_STACK]
+        variables = {CALLGRIND_CALLS: str(calls), "PYTHONHASHSEED": "0"}
+        try:
+            process.run(folder, variables, [*under, f"--callgrind-out-file={out}"])
+        except NotMeasured as error:
+            return Instructions(reason=f"under Callgrind, {error}", source=SOURCE)
+        text = ""
+        with suppress(OSError):
+            text = out.read_text(encoding="utf-8", errors="replace")
+    total = int(found[1]) if (found := _TOTAL.search(text)) else 0
+    if not total:
+        return Instructions(reason="Callgrind has counted nothing", source=SOURCE)
+    return Instructions((total / calls,), source=SOURCE)
+
+
+def count(work: Work) -> None:
+    """Make the calls that are counted, after as many that warm up."""
+    calls = int(os.environ[CALLGRIND_CALLS])
+    work.call_times(calls)
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        _core._set_callgrind_counting(on=True)
+        work.call_times(calls)
+        _core._set_callgrind_counting(on=False)
+    finally:
+        if was_on:
+            gc.enable()
