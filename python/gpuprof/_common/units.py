@@ -58,6 +58,11 @@ def percent_change(ratio: float) -> str:
     return f"{percent(abs(ratio - 1.0))} {'more' if ratio >= 1.0 else 'less'}"
 
 
+def percent_sign(ratio: float) -> str:
+    """Write a ratio of times as a change with its sign: 1.1 is ``+10.0 %``."""
+    return f"{'+' if ratio >= 1.0 else '-'}{percent(abs(ratio - 1.0))}"
+
+
 def ratio_text(*ratios: float | None) -> str:
     """Write a ratio, or the two ends of its interval; None is nothing."""
     texts = (

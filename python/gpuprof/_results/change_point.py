@@ -1,38 +1,56 @@
-"""Where a series of runs changed, if it did.
+"""Where a series of runs changed: each step, and each stretch that drifts.
 
-The statistic is the energy distance between what lies before and after a place, weighted by how
-much lies on each side, at the place where it is largest: one step of E-divisive (D. Matteson,
-N. James: A nonparametric approach for multiple change point analysis of multivariate data, JASA
-109, 2014), which MongoDB uses for the same question (D. Daly et al.: The use of change point
-detection to identify software performance regressions in a continuous integration system, ICPE
-2020). It assumes no distribution. Unlike the ranks of Pettitt's test it sees how large a change is,
-so it finds one with three runs after it.
+A stretch of runs is tested for one step, by the split that explains most of its variance; where
+there is none, for one that goes back again, by the part of it that differs most from the rest. A
+stretch that changed is divided there, and its parts are tested in turn: binary segmentation, with
+the two tests of circular binary segmentation (A. Olshen and others: Circular binary segmentation
+for the analysis of array-based DNA copy number data, Biostatistics 5, 2004). A part of the same
+size elsewhere, or a line, may describe the stretch better than its steps: a line that does so with
+fewer parameters, by the Bayesian information criterion, takes their place and is called a drift.
 
-The p value is the share of random orders of the same values with as large a statistic; the orders
-come of a fixed seed, so that the same runs always have the same answer. Series without a change
-need few of them: counting ends when enough orders had as large a statistic (J. Besag, P. Clifford:
-Sequential Monte Carlo p-values, Biometrika 78, 1991).
+The p value is the share of random orders of the same values with as large a statistic, so no
+distribution is assumed. The orders come of a fixed seed: the same runs always have the same answer.
+Counting ends when p is surely above its limit (J. Besag, P. Clifford: Sequential Monte Carlo
+p-values, Biometrika 78, 1991).
 
-It assumes that runs without a change could have come in any order. Runs that drift from day to day
-could not: of those, more than 1 in 100 are said to have changed.
+Runs without a change may still depend on those before them. So it is not the values that are put in
+another order, but what is new in each run: the values less the part that the run before explains,
+of which new series are made with the same dependence. It is measured beside the change that is
+tested, where a few runs show too little of it; the allowance for that was found by simulation, in
+benchmarks/history_power.py.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
+from operator import sub
 from types import MappingProxyType
 
 from gpuprof._common import checks
-from gpuprof._common.records import Record, in_results
+from gpuprof._common.records import Record, in_results, or_none
+from gpuprof._results.statistics import exp, mad, median
 
 P_LIMIT = 0.01
-MIN_SEGMENT = 3  # runs before the change, and from it on
+MIN_SEGMENT = 3  # runs between two changes, and at both ends
 ORDERS = 999
-_ENOUGH = 20  # orders that are as extreme, after which p is surely above the limit
+_STEP_LIMIT = 0.006
+_FOR_BUMP = 14  # fewer values hold no part whose p value could be small enough
 _SEED = 1
+_LEAST = 1e-30  # what a sum of squares may be before its logarithm is taken
+_MOST_DEPENDENT = 0.9
+_ALIKE = 2.0  # standard errors by which two levels may differ and be called the same
+_CLIP = 6.0 * 1.4826  # median absolute deviations: six standard deviations of normal noise
+# The autocorrelation of a few values beside their level is too small by this, and by some more for
+# each further step: a constant, and a part of their number.
+_ALLOWANCE, _ALLOWANCE_BY_COUNT = 0.2, 3.5
+_MORE, _MORE_BY_COUNT = 0.07, 1.5
+_MOST_STEPS = 4
+_MOST_ENDS = 60  # where a stretch that goes back may begin or end; of longer series, not every run
 
 
 @in_results
@@ -43,62 +61,299 @@ class HistoryChange(Record):
     Attributes
     ----------
     index : int
-        The first point of the series that belongs to what came after.
+        The first point of the series that belongs to what came after; of a drift, the first that
+        drifts.
     p : float
         The share of random orders of the points that look as much like a change.
+    ratio : float
+        The level after over the level before; of a drift, its end over its start.
+    kind : str
+        ``"step"``, or ``"drift"`` where a line describes the points better than steps do.
+    last : int or None
+        The last point of a drift; None for a step.
+    back_to : int or None
+        For a step back to an earlier level: the first point that no longer had that level.
     """
 
     index: int
     p: float
+    ratio: float
+    kind: str = "step"
+    last: int | None = None
+    back_to: int | None = None
 
     _CHECKS = MappingProxyType(
-        {"index": checks.whole, "p": partial(checks.number, least=0.0, most=1.0)}
+        {
+            "index": partial(checks.whole, least=0),
+            "p": partial(checks.number, least=0.0, most=1.0),
+            "ratio": partial(checks.number, least=0.0, above=True),
+            "kind": partial(checks.choice, known=("step", "drift")),
+            "last": or_none(partial(checks.whole, least=0)),
+            "back_to": or_none(checks.whole),
+        }
     )
 
 
-def change_point(values: Sequence[float]) -> HistoryChange | None:
-    """Return where the values changed, if p is below 0.01; they come in the order of time."""
+@dataclass(frozen=True)
+class _Segment:
+    """A stretch of values with one level, or a drift from one level to another.
+
+    `p` is of the change at its start or, of a drift, of the drift.
+    """
+
+    start: int
+    end: int
+    first: float
+    last: float
+    p: float = 1.0
+    is_drift: bool = False
+
+
+def changes(values: Sequence[float], threshold: float = 0.0) -> tuple[HistoryChange, ...]:
+    """Return the changes of values, the newest first; smaller ones than `threshold` are left out.
+
+    The values are logarithms, and come in the order of time. A place is found where its p value is
+    below 0.01.
+    """
+    found: list[HistoryChange] = []
+    divided = _divided(values, 0, len(values), 1.0)
+    least = math.log1p(threshold)
+    for place, segment in enumerate(divided):
+        apart = segment.first - divided[place - 1].last
+        # Where a drift begins or ends there is a step only if the two sides are apart.
+        if place and not segment.is_drift and abs(apart) >= max(least, 1e-12):
+            back = _back_to(values, divided[: place + 1], abs(apart), least)
+            found.append(HistoryChange(segment.start, segment.p, exp(apart), back_to=back))
+        drifted = segment.last - segment.first
+        if segment.is_drift and abs(drifted) >= least:
+            found.append(
+                HistoryChange(segment.start, segment.p, exp(drifted), "drift", segment.end - 1)
+            )
+    return tuple(reversed(found))
+
+
+def _back_to(
+    values: Sequence[float], before: Sequence[_Segment], apart: float, least: float
+) -> int | None:
+    """Return where the level of the last segment was left before, if it was there."""
+    *earlier, left, now = before
+    for place in range(len(earlier) - 1, -1, -1):
+        old = earlier[place]
+        if old.is_drift:
+            continue
+        rest = [
+            value - each.first for each in (old, now) for value in values[each.start : each.end]
+        ]
+        error = 1.2533 * 1.4826 * mad(rest)  # of a median of normal noise
+        error *= math.sqrt(1.0 / (old.end - old.start) + 1.0 / (now.end - now.start))
+        if abs(now.first - old.last) <= min(max(least, _ALIKE * error), apart / 2.0):
+            return [*earlier, left][place + 1].start
+    return None
+
+
+def _divided(values: Sequence[float], start: int, end: int, p_before: float) -> list[_Segment]:
+    """Return the segments of a stretch; `p_before` is of the change at its start."""
+    stretch = values[start:end]
+    places, p_value = _changes(stretch)
+    level = median(stretch) if stretch else 0.0
+    if not places:
+        return [_Segment(start, end, level, level, p_before)]
+    bounds = [start, *(start + place for place in places), end]
+    found = [
+        segment
+        for place, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False))
+        for segment in _divided(values, low, high, p_value if place else p_before)
+    ]
+    line, slope = _line(stretch)
+    steps = sum(_apart(values, segment) for segment in found)
+    # A level is one parameter, a line two, and so is where one ends and the next begins.
+    parameters = sum(2 + segment.is_drift for segment in found) - 1
+    as_line = _Segment(start, end, line, line + slope * (len(stretch) - 1), p_value, is_drift=True)
+    if _criterion(_apart(values, as_line), len(stretch), 2) <= _criterion(
+        steps, len(stretch), parameters
+    ):
+        return [as_line]
+    return found
+
+
+def _apart(values: Sequence[float], segment: _Segment) -> float:
+    """Return the sum of the distances from a segment's level."""
+    count = segment.end - segment.start
+    slope = (segment.last - segment.first) / max(count - 1, 1)
+    return math.fsum(
+        abs(values[segment.start + place] - segment.first - slope * place) for place in range(count)
+    )
+
+
+def _criterion(apart: float, count: int, parameters: int) -> float:
+    # Of noise with a Laplace distribution, because single runs are far off.
+    return 2.0 * count * math.log(max(apart, 1e-12)) + parameters * math.log(count)
+
+
+def _line(values: Sequence[float]) -> tuple[float, float]:
+    """Return the start and the slope of a line through values: the medians (Theil and Sen)."""
+    count = len(values)
+    apart = max(1, count // 200)
+    slopes = [
+        (values[late] - values[early]) / (late - early)
+        for late in range(0, count, apart)
+        for early in range(0, late, apart)
+    ]
+    slope = median(slopes)
+    return median([value - slope * place for place, value in enumerate(values)]), slope
+
+
+def _changes(values: Sequence[float]) -> tuple[list[int], float]:
+    """Return where values step, or step and come back, with the p value; no place without."""
     count = len(values)
     if count < 2 * MIN_SEGMENT:
-        return None
-    distances = [[abs(one - other) for other in values] for one in values]
-    order = list(range(count))
-    index, seen = _best_split(distances, order)
-    if seen <= 0.0:
-        return None
+        return [], 1.0
+    around, middle = _CLIP * mad(values), median(values)
+    clipped = [
+        min(max(value, middle - around), middle + around) if around else value for value in values
+    ]
+    tests: list[tuple[Find, float]] = [(_step, P_LIMIT)]
+    if count >= _FOR_BUMP:
+        tests = [(_step, _STEP_LIMIT), (_bump, P_LIMIT - _STEP_LIMIT)]
+    for find, limit in tests:
+        share, places = find(clipped)
+        if places:
+            dependence = min(max(_dependence(clipped, places), 0.0), _MOST_DEPENDENT)
+            p_value = _p_value(clipped, find, share, dependence, limit)
+            if p_value < limit:
+                return places, p_value
+    return [], 1.0
+
+
+def _dependence(values: Sequence[float], places: Sequence[int]) -> float:
+    """Return the autocorrelation beside steps at these places, and at others that are as large.
+
+    A line takes the place of the steps where it describes the values better.
+    """
+    count = len(values)
+    cost = 2.0 * math.log(count)  # of one more step: where it is, and its level
+    bounds = [0, *places, count]
+    rest = _beside_levels(values, bounds)
+    while len(bounds) < _MOST_STEPS + 2:
+        gain, place = max(map(partial(_gain, rest), bounds, bounds[1:]))
+        if _criterion_of_squares(rest) - cost <= count * math.log(
+            max(_squares(rest) - gain, _LEAST)
+        ):
+            break
+        bounds = sorted([*bounds, place])
+        rest = _beside_levels(rest, bounds)
+    more = len(bounds) - 3
+    line = _beside_line(values)
+    if _criterion_of_squares(line) < _criterion_of_squares(rest) + cost * (more + 0.5):
+        rest, more = line, 0
+    products = sum([one * other for one, other in zip(rest, rest[1:], strict=False)])
+    allowance = _ALLOWANCE + more * _MORE + (_ALLOWANCE_BY_COUNT + more * _MORE_BY_COUNT) / count
+    return products / max(_squares(rest), _LEAST) + allowance
+
+
+def _gain(values: Sequence[float], low: int, high: int) -> tuple[float, int]:
+    """Return by how much a step in a stretch lessens the sum of squares, and where it is."""
+    if high - low < 2 * MIN_SEGMENT:
+        return 0.0, low
+    stretch = values[low:high]
+    share, places = _step(stretch, or_line=False)
+    return share * _squares(stretch), low + (places[0] if places else 0)
+
+
+def _criterion_of_squares(values: Sequence[float]) -> float:
+    return len(values) * math.log(max(_squares(values), _LEAST))
+
+
+def _beside_line(values: Sequence[float]) -> list[float]:
+    count = len(values)
+    mean, middle = sum(values) / count, (count - 1) / 2.0
+    slope = sum((place - middle) * value for place, value in enumerate(values))
+    slope /= (count**3 - count) / 12.0
+    return [value - mean - slope * (place - middle) for place, value in enumerate(values)]
+
+
+def _beside_levels(values: Sequence[float], bounds: Sequence[int]) -> list[float]:
+    """Return what is left of values without the mean of each stretch."""
+    return [
+        value - sum(values[low:high]) / (high - low)
+        for low, high in zip(bounds, bounds[1:], strict=False)
+        for value in values[low:high]
+    ]
+
+
+def _squares(values: Sequence[float]) -> float:
+    return sum([value * value for value in values])
+
+
+Find = Callable[[Sequence[float]], tuple[float, list[int]]]
+
+
+def _p_value(
+    values: Sequence[float], find: Find, share: float, dependence: float, limit: float
+) -> float:
+    """Return the share of series with the same dependence that look as much like a change."""
     chance = random.Random(_SEED)
-    as_extreme, limit = 0, seen * (1.0 - 1e-9)  # sums in another order differ by rounding
-    tried = 0
-    while tried < ORDERS and as_extreme < _ENOUGH:
-        chance.shuffle(order)
-        as_extreme += _best_split(distances, order)[1] >= limit
-        tried += 1
-    p_value = (as_extreme + 1) / (tried + 1)
-    return HistoryChange(index, p_value) if p_value < P_LIMIT else None
+    mean = sum(values) / len(values)
+    centred = [value - mean for value in values]
+    new = [value - dependence * before for before, value in zip(centred, centred[1:], strict=False)]
+    new.append(centred[0] * math.sqrt(1.0 - dependence * dependence))
+    # The first value of a series is as far from its mean as all others.
+    wider = 1.0 / math.sqrt(1.0 - dependence * dependence)
+    as_extreme, enough = 0, limit * (ORDERS + 1) - 1
+    share *= 1.0 - 1e-9  # sums in another order differ by rounding
+    for _ in range(ORDERS):
+        chance.shuffle(new)
+        made = new
+        if dependence:
+            made = [*accumulate(new[1:], lambda x, y: dependence * x + y, initial=wider * new[0])]
+        as_extreme += find(made)[0] >= share
+        if as_extreme >= enough:
+            return 1.0
+    return (as_extreme + 1) / (ORDERS + 1)
 
 
-def _best_split(distances: Sequence[Sequence[float]], order: Sequence[int]) -> tuple[int, float]:
-    """Return the split with the largest weighted energy distance between its two sides."""
-    count = len(order)
-    # Sums of the distances within the first part, between the two, and within the second.
-    within, between = 0.0, 0.0
-    beyond = sum(
-        distances[one][other] for place, one in enumerate(order) for other in order[:place]
-    )
-    best = (0, 0.0)
-    for size in range(1, count - MIN_SEGMENT + 1):
-        row = distances[order[size - 1]]
-        to_first = sum([row[other] for other in order[: size - 1]])
-        to_rest = sum([row[other] for other in order[size:]])
-        within += to_first
-        between += to_rest - to_first
-        beyond -= to_rest
-        if size < MIN_SEGMENT:
-            continue
-        rest = count - size
-        energy = 2.0 * between / (size * rest)
-        energy -= 2.0 * within / (size * (size - 1)) + 2.0 * beyond / (rest * (rest - 1))
-        weighted = energy * size * rest / count
-        if weighted > best[1]:
-            best = (size, weighted)
-    return best
+def _sums(values: Sequence[float]) -> tuple[list[float], float]:
+    """Return the sums of the first values, less their mean, and the sum of all squares."""
+    mean = sum(values) / len(values)
+    centred = [value - mean for value in values]
+    return [0.0, *accumulate(centred)], _squares(centred)
+
+
+def _step(values: Sequence[float], *, or_line: bool = True) -> tuple[float, list[int]]:
+    """Return how much of the variance one step explains, or a line, and where the step is."""
+    count = len(values)
+    sums, squares = _sums(values)
+    gains = [
+        sums[place] ** 2 / (place * (count - place))
+        for place in range(MIN_SEGMENT, count - MIN_SEGMENT + 1)
+    ]
+    most = max(gains)
+    if not squares > 0.0 or not most > 0.0:
+        return 0.0, []
+    place = MIN_SEGMENT + gains.index(most)
+    of_step = count * most
+    of_line = 12.0 * sum(sums) ** 2 / (count**3 - count) if or_line else 0.0
+    return max(of_step, of_line) / squares, [place]
+
+
+def _bump(values: Sequence[float]) -> tuple[float, list[int]]:
+    """Return how much of the variance a part explains that differs from all before and after."""
+    count = len(values)
+    sums, squares = _sums(values)
+    if count < 3 * MIN_SEGMENT or not squares > 0.0:
+        return 0.0, []
+    apart = -(-count // _MOST_ENDS)
+    ends = sums[MIN_SEGMENT : count - MIN_SEGMENT + 1 : apart]
+    most, found = 0.0, (0, 0)
+    for size in range(-(-MIN_SEGMENT // apart), len(ends)):
+        inside = [*map(sub, ends[size:], ends)]
+        high = max(max(inside), -min(inside))
+        wide = size * apart
+        gain = high * high / (wide * (count - wide))
+        if gain > most:
+            most, found = gain, (size, inside.index(high if high in inside else -high))
+    size, first = found
+    if not size:
+        return 0.0, []
+    start = MIN_SEGMENT + apart * first
+    return count * most / squares, [start, start + apart * size]

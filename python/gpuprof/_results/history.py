@@ -17,7 +17,7 @@ from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, html_list
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
-from gpuprof._results.change_point import HistoryChange, change_point
+from gpuprof._results.change_point import HistoryChange, changes
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
 from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries, short_commit
@@ -29,7 +29,7 @@ THRESHOLD = 0.01
 # be called so.
 AUTOSAVED = "@autosave"
 MOST_POINTS = 40  # of a series, so that its plot fits into a terminal
-# `changed` is true at the first run after a change.
+# `changed` is true at the first run after a change, and at the first one that drifts.
 _COLUMNS = (
     "benchmark",
     "baseline",
@@ -81,8 +81,9 @@ class History(Shown, Exported, Document):
     def _points(self) -> Iterator[tuple[list[str], HistoryPoint, bool]]:
         """Yield what each point is of, the point, and whether its series changed there."""
         for each in self.series:
+            places = {change.index for change in each.changes}
             for place, point in enumerate(each.points):
-                changed = each.change is not None and each.change.index == place
+                changed = place in places
                 yield [each.benchmark, each.baseline, point.machine, point.time], point, changed
 
     def _table(self) -> Table:
@@ -213,16 +214,10 @@ def _series(
     if left_out:
         others = f"{len(left_out)} of {len(points)} runs"
         notes.append(f"{others} left out of the search for a change: {left_out[-1]}")
-    series = HistorySeries(name, name, baseline, machine, points)
-    change = _change(points)
-    if change is not None:
-        series = replace(series, change=change)
-        size = abs(math.log(series.ratio or 1.0))
-        if size < math.log1p(threshold):
-            series = replace(series, change=None)
-        else:
-            notes += _changed_facts(found, change.index)
-    return replace(series, notes=tuple(notes))
+    found_changes = _changes(points, threshold)
+    for change in found_changes:
+        notes += _changed_facts(found, change.index) if change.last is None else []
+    return HistorySeries(name, name, baseline, machine, points, found_changes, tuple(notes))
 
 
 def _point(run: Run, result: BenchResult, *, compared: bool) -> HistoryPoint:
@@ -240,17 +235,25 @@ def _point(run: Run, result: BenchResult, *, compared: bool) -> HistoryPoint:
     )
 
 
-def _change(points: Sequence[HistoryPoint]) -> HistoryChange | None:
-    """Return the change among the points that are compared, its index among all of them."""
+def _changes(points: Sequence[HistoryPoint], threshold: float) -> tuple[HistoryChange, ...]:
+    """Return the changes among the points that are compared, with the places of all points."""
     places = [place for place, point in enumerate(points) if point.compared]
-    found = change_point([math.log(points[place].value) for place in places])
-    return None if found is None else replace(found, index=places[found.index])
+    return tuple(
+        replace(
+            each,
+            index=places[each.index],
+            last=None if each.last is None else places[each.last],
+            back_to=None if each.back_to is None else places[each.back_to],
+        )
+        for each in changes([math.log(points[place].value) for place in places], threshold)
+    )
 
 
 def _changed_facts(runs: Sequence[Run], index: int) -> list[str]:
     before, at = runs[index - 1].machine, runs[index].machine
     return [
-        f"{key} changed in that run: {before.get(key) or 'none'}, then {at.get(key) or 'none'}"
+        f"{key} changed in run {index + 1}: {before.get(key) or 'none'}, then "
+        f"{at.get(key) or 'none'}"
         for key in _FACTS
         if before.get(key) != at.get(key)
     ]

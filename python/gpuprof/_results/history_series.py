@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -9,9 +10,9 @@ from types import MappingProxyType
 from gpuprof._common import checks
 from gpuprof._common.records import Record, in_results
 from gpuprof._common.text import plural, shown_text
-from gpuprof._common.units import duration, interval_text, percent_change
+from gpuprof._common.units import duration, interval_text, percent_change, percent_sign
 from gpuprof._display import series_plot
-from gpuprof._display.series_plot import Mark
+from gpuprof._display.series_plot import Level, Mark
 from gpuprof._results import statistics
 from gpuprof._results.change_point import HistoryChange
 
@@ -75,8 +76,8 @@ class HistorySeries(Record):
         The kind of machine, as in the name of the baseline's file.
     points : tuple of HistoryPoint
         The runs, oldest first.
-    change : HistoryChange or None
-        The first point after the change, and its p value; None where nothing changed.
+    changes : tuple of HistoryChange
+        Where it changed, the newest first; empty where nothing changed.
     notes : tuple of str
         What else to know.
     unit : str
@@ -88,66 +89,81 @@ class HistorySeries(Record):
     baseline: str
     machine: str
     points: tuple[HistoryPoint, ...]
-    change: HistoryChange | None = None
+    changes: tuple[HistoryChange, ...] = ()
     notes: tuple[str, ...] = ()
     unit: str = "ms"
 
-    _MEMBERS = (
-        *("name", "benchmark", "baseline", "machine", "unit", "points", "change", "ratio"),
-        "notes",
-    )
+    _MEMBERS = ("name", "benchmark", "baseline", "machine", "unit", "points", "changes", "notes")
 
     def __post_init__(self) -> None:
         if not self.points:
             message = "points: expected at least one run, got none"
             raise ValueError(message)
-        if self.change is not None and not all(map(any, self._sides(self.change.index))):
-            message = "change: expected a compared run with a time on both of its sides"
-            raise ValueError(message)
-
-    def _sides(self, index: int) -> list[list[float]]:
-        """Return the times that are compared, before a point and from it on."""
-        sides = self.points[:index], self.points[index:]
-        return [[each.value for each in side if each.compared] for side in sides]
+        for each in self.changes:
+            index = each.index if each.last is None else max(each.last, each.index + 1)
+            sides = self.points[:index], self.points[index:]
+            if not all(any(point.compared and point.value for point in side) for side in sides):
+                message = "changes: expected a compared run with a time on both of its sides"
+                raise ValueError(message)
 
     @property
     def label(self) -> str:
         """The name, the baseline and the machine."""
         return f"{self.benchmark} (baseline {self.baseline!r}, {self.machine})"
 
-    @property
-    def ratio(self) -> float | None:
-        """The median of the runs from the change on over that of those before; None without one."""
-        if self.change is None:
-            return None
-        before, after = self._sides(self.change.index)
-        return statistics.median(after) / statistics.median(before)
-
     def facts(self) -> list[str]:
-        """Return what is known of the series as sentences: first the change, then the notes."""
+        """Return what is known of the series as sentences: first the changes, then the notes."""
         count = len(self.points)
-        if self.change is None:
-            said = f"no change found in {plural(count, 'run')}"
-        else:
-            at = self.points[self.change.index]
-            said = (
-                f"changed at run {self.change.index + 1} of {count}, {at.time}, "
-                f"{short_commit(at.commit)}, {at.machine}: takes "
-                f"{percent_change(self.ratio or 1.0)} time from there on "
-                f"(p {self.change.p:.2g})"
+        if not self.changes:
+            return [f"no change found in {plural(count, 'run')}", *self.notes]
+        return [*map(self._said, self.changes), *self.notes]
+
+    def _said(self, change: HistoryChange) -> str:
+        count, at = len(self.points), self.points[change.index]
+        much = f"takes {percent_change(change.ratio)} time"
+        if change.last is not None:
+            return (
+                f"drifts from run {change.index + 1} to run {change.last + 1} of {count}, "
+                f"{at.time} to {self.points[change.last].time}: {much} at the end than at the "
+                f"start (p {change.p:.2g})"
             )
-        return [said, *self.notes]
+        later = [each.index for each in self.changes if each.index > change.index]
+        until = f"up to run {min(later)}" if later else "from there on"
+        said = (
+            f"changed at run {change.index + 1} of {count}, {at.time}, {short_commit(at.commit)}, "
+            f"{at.machine}: {much} {until} (p {change.p:.2g})"
+        )
+        if change.back_to is None:
+            return said
+        return f"{said}; this is back at the level of before run {change.back_to + 1}"
 
     def text(self) -> str:
         """Return a plot for a terminal, with what was found below."""
-        index = None if self.change is None else self.change.index
-        plot = series_plot.text(self._marks(), index, self._ends())
+        plot = series_plot.text(self._marks(), self._levels(), self._ends())
         return "\n".join([shown_text(self.label), *plot, *map(shown_text, self.facts())])
 
     def to_svg(self) -> str:
         """Return a plot as an SVG element, without scripts."""
-        index = None if self.change is None else self.change.index
-        return series_plot.svg(self._marks(), index, self._ends(), self.label)
+        return series_plot.svg(self._marks(), self._levels(), self._ends(), self.label)
+
+    def _levels(self) -> list[Level]:
+        """Return the level between each two changes, the oldest first."""
+        drifts = {each.index: each for each in self.changes if each.last is not None}
+        steps = {each.index: each for each in self.changes if each.last is None}
+        ends = {each.last + 1 for each in drifts.values() if each.last is not None}
+        bounds = sorted({0, len(self.points), *drifts, *steps, *ends})
+        found = []
+        for start, end in zip(bounds, bounds[1:], strict=False):
+            values = [each.value for each in self.points[start:end] if each.compared]
+            if not values:
+                continue
+            level = statistics.median(values)
+            half = math.sqrt(drifts[start].ratio) if start in drifts else 1.0
+            said = f"{percent_sign(steps[start].ratio)}" if start in steps else ""
+            if start in drifts:
+                said = f"drift {percent_sign(drifts[start].ratio)}"
+            found.append(Level(start, end, level / half, level * half, said, start in steps))
+        return found
 
     def _marks(self) -> list[Mark]:
         return [
