@@ -47,7 +47,7 @@ def test_it_prints_a_plot_for_each_benchmark_and_the_run_where_it_changed(call: 
     assert load.splitlines()[0] == "test_load (baseline 'main', NVIDIA-H200)"
     assert load.splitlines()[-1] == "no change found in 12 runs"
     assert "changed at run 7 of 12, 2026-11-07T08:00:00+00:00, 0707070707, NVIDIA H200" in step
-    assert step.splitlines()[1].count("o") >= 1
+    assert "+10.0 %" in step.splitlines()[1]
 
 
 @pytest.mark.usefixtures("_saved")
@@ -66,7 +66,7 @@ def test_it_writes_svg_json_and_csv(call: Call, tmp_path: Path) -> None:
     ElementTree.parse(tmp_path / "plot.svg")
     code, out, err = call("test_step", "--json", "--svg", "plot.svg")
     assert code == 0
-    assert json.loads(out)["series"][0]["change"]["index"] == 6
+    assert json.loads(out)["series"][0]["changes"][0]["index"] == 6
     code, out, _ = call("--csv")
     assert (code, len(out.splitlines())) == (0, 25)
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuprof._display import boxes
-from gpuprof._display.series_plot import Mark, stacked, svg, text
+from gpuprof._display.series_plot import Level, Mark, stacked, svg, text
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 
@@ -87,6 +87,7 @@ def test_a_class_without_its_table_or_records_fails_when_it_is_made(
 
 SVG = "{http://www.w3.org/2000/svg}"
 ENDS = ("first", "last")
+STEP = [Level(0, 1, 1.0, 1.0), Level(1, 3, 2.5, 2.5, "+150.0 %", is_step=True)]
 
 
 def marks(*values: float, around: float = 0.0) -> list[Mark]:
@@ -94,44 +95,62 @@ def marks(*values: float, around: float = 0.0) -> list[Mark]:
 
 
 def test_a_plot_has_the_values_between_the_two_labels() -> None:
-    lines = text(marks(1.0, 2.0, 3.0), None, ENDS)
+    lines = text(marks(1.0, 2.0, 3.0), [], ENDS)
     assert lines[0].split()[:2] == ["3.0", "ms"]
-    assert lines[7].split()[:2] == ["1.0", "ms"]
+    assert lines[8].split()[:2] == ["1.0", "ms"]
+    labels = [line.split()[0] for line in lines if "ms" in line]
+    assert labels == ["3.0", "2.5", "2.0", "1.5", "1.0"]
     columns = {line.index("o"): number for number, line in enumerate(lines) if "o" in line}
-    assert [columns[place] for place in sorted(columns)] == [7, 4, 0]
+    assert [columns[place] for place in sorted(columns)] == [8, 4, 0]
     assert lines[-1].split() == ["first", "last"]
 
 
 def test_a_plot_shows_intervals_the_change_and_what_is_not_compared() -> None:
     found = [*marks(2.0, around=1.0), Mark(2.0, 2.0, 2.0, faint=True), *marks(2.0)]
-    lines = text(found, 2, ENDS)
+    lines = text(found, [Level(2, 3, 2.0, 2.0, "", is_step=True)], ENDS)
     body = "\n".join(lines)
-    assert (body.count("o"), body.count(".")) == (2, 1 + lines[0].count(".") + lines[7].count("."))
-    assert body.count(":") == 8
-    assert sum("|" in line.partition("|")[2] for line in lines[:8]) == 7  # less the value itself
+    assert (body.count("o"), body.count(".")) == (2, 1 + sum(line.partition(" |")[0].count(".") for line in lines))
+    assert body.count(":") == 9
+    assert sum("|" in line.partition("|")[2] for line in lines[:9]) == 8  # less the value itself
+
+
+def test_noise_of_a_percent_takes_a_small_part_of_the_height() -> None:
+    lines = text(marks(*[1.0, 1.01] * 10), [], ENDS)
+    rows = [number for number, line in enumerate(lines) if "o" in line]
+    assert rows[-1] - rows[0] <= 1
+
+
+def test_levels_and_what_changed_are_drawn() -> None:
+    lines = text(marks(1.0, 2.0, 3.0), STEP, ENDS)
+    assert lines[0].strip() == "+150.0 %"
+    assert sum("-" in line.partition("|")[2] for line in lines[1:10]) == 2
 
 
 def test_one_wide_interval_does_not_squeeze_the_values() -> None:
     found = [*marks(1.0, 1.5), Mark(1.2, 0.5, 70.0), *marks(2.0)]
-    lines = text(found, None, ENDS)
+    lines = text(found, [], ENDS)
     assert lines[0].split()[:2] == ["2.5", "ms"]
     rows = [number for number, line in enumerate(lines) if "o" in line]
     assert rows[-1] - rows[0] >= 3
-    root = ElementTree.fromstring(svg(found, None, ENDS, "title"))
+    root = ElementTree.fromstring(svg(found, [], ENDS, "title"))
     heights = [float(each.get("y1", "nan")) for each in root.findall(f".//{SVG}g/{SVG}line")]
     assert min(heights) >= 28.0
 
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [0.0], [1e-9, 5e5], [1.0] * 100])
 def test_any_values_can_be_drawn(values: list[float]) -> None:
-    lines = text(marks(*values), None, ENDS)
-    assert len(lines) == 10
+    lines = text(marks(*values), [], ENDS)
+    assert len(lines) == 11
     assert max(map(len, lines)) <= 120
-    ElementTree.fromstring(svg(marks(*values), None, ENDS, "title"))
+    ElementTree.fromstring(svg(marks(*values), [], ENDS, "title"))
 
 
 def test_a_plot_as_svg_has_a_point_for_each_value_and_a_line_at_the_change() -> None:
-    root = ElementTree.fromstring(svg(marks(1.0, 2.0, 3.0), 1, ENDS, "steps"))
+    root = ElementTree.fromstring(svg(marks(1.0, 2.0, 3.0), STEP, ENDS, "steps"))
+    assert "+150.0 %" in [each.text for each in root.findall(f"{SVG}text")]
+    levels = [each for each in root.findall(f"{SVG}line") if each.get("stroke-width") == "2"]
+    assert len(levels) == 2
+
     assert len(root.findall(f".//{SVG}circle")) == 3
     assert [each.text for each in root.findall(f".//{SVG}title")] == [
         "run 1.0",
@@ -147,15 +166,15 @@ def test_a_plot_as_svg_has_a_point_for_each_value_and_a_line_at_the_change() -> 
 def test_names_in_a_plot_are_no_markup() -> None:
     odd = '<script>&"\x1b\x00'
     found = [Mark(1.0, 1.0, 1.0, odd)]
-    root = ElementTree.fromstring(svg(found, None, (odd, odd), odd))
+    root = ElementTree.fromstring(svg(found, [], (odd, odd), odd))
     assert not root.findall(f".//{SVG}script")
     assert odd[:9] in str(root.get("aria-label"))
-    assert "\x1b" not in "".join(text(found, None, (odd, odd)))
+    assert "\x1b" not in "".join(text(found, [], (odd, odd)))
 
 
 def test_stacked_plots_are_one_document() -> None:
-    one = svg(marks(1.0), None, ENDS, "one")
-    root = ElementTree.fromstring(stacked([one, svg(marks(2.0), None, ENDS, "two")]))
+    one = svg(marks(1.0), [], ENDS, "one")
+    root = ElementTree.fromstring(stacked([one, svg(marks(2.0), [], ENDS, "two")]))
     places = [each.get("transform") for each in root.findall(f"{SVG}g") if each.find(f"{SVG}svg")]
     assert places == ["translate(0 0)", "translate(0 200)"]
     assert root.get("height") == "400"

@@ -85,7 +85,7 @@ SERIES = gpuprof.results.HistorySeries(
         gpuprof.results.HistoryPoint("2026-11-01", ms, ms, ms, "c1", "NVIDIA H200")
         for ms in (1.0, 2.0)
     ),
-    gpuprof.results.HistoryChange(1, 0.001),
+    (gpuprof.results.HistoryChange(1, 0.001, 1.1),),
     ("a note",),
 )
 OPEN = gpuprof.results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
@@ -339,7 +339,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "BenchResult": (lambda: RESULT, lambda r: r),
     "History": (lambda: gpuprof.History([SERIES]), lambda history: history.to_dict()),
-    "HistoryChange": (lambda: gpuprof.results.HistoryChange(1, 0.001), lambda change: change),
+    "HistoryChange": (lambda: gpuprof.results.HistoryChange(1, 0.001, 1.1), lambda change: change),
     "HistoryPoint": (lambda: SERIES.points[0], lambda point: point),
     "HistorySeries": (lambda: SERIES, lambda series: series),
     "CompareResult": (

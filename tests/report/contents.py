@@ -101,19 +101,19 @@ TWO_SIDES: dict[str, Any] = {
 }
 
 
-def runs(name: str, times_ms: list[float], change: HistoryChange | None = None) -> HistorySeries:
+def runs(name: str, times_ms: list[float], *changes: HistoryChange) -> HistorySeries:
     """Return a series of daily runs, whose machine and commits are markup."""
     points = [
         HistoryPoint(f"2026-11-{day:02d}T08:00:00+00:00", ms, 0.9 * ms, 1.1 * ms, HOSTILE, HOSTILE)
         for day, ms in enumerate(times_ms, 1)
     ]
-    return HistorySeries(name, name, "main", "NVIDIA-H200", tuple(points), change, (HOSTILE,))
+    return HistorySeries(name, name, "main", "NVIDIA-H200", tuple(points), changes, (HOSTILE,))
 
 
 HISTORY = History(
     [
         runs("quick", [1.0] * 6),
-        runs(HOSTILE, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], HistoryChange(3, 0.001)),
+        runs(HOSTILE, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], HistoryChange(3, 0.001, 2.0)),
         runs(LONG, [3.0]),
     ]
 )

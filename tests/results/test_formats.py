@@ -118,7 +118,9 @@ FOUND: dict[str, Any] = {
     ),
     "history": History(
         [
-            HistorySeries("mm", "mm", "main", "H200", tuple(POINTS), HistoryChange(2, 0.005)),
+            HistorySeries(
+                "mm", "mm", "main", "H200", tuple(POINTS), (HistoryChange(2, 0.005, 2.0),)
+            ),
             HistorySeries(HOSTILE, HOSTILE, "main", "H200", tuple(POINTS[:1]), notes=("a note",)),
         ]
     ),

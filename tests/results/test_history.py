@@ -18,6 +18,7 @@ from tests.support.benchmark_results import bench, saved
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
 H100: dict[str, Any] = {"gpu": "NVIDIA H100", "sms": 132, "driver": "580.1"}
+STEP = gpuprof.results.HistoryChange(7, 0.001, 1.1).to_dict()
 WAVES = (0.0, 0.004, -0.003, 0.002, -0.004, 0.001, 0.003)
 
 
@@ -68,7 +69,7 @@ def test_a_series_has_each_run_with_its_commit_and_machine(store: Path) -> None:
     assert all(point.low <= point.value <= point.high for point in series.points)
     assert [point.commit for point in series.points] == ["01" * 20, "02" * 20, "03" * 20]
     assert {point.machine for point in series.points} == {"NVIDIA H200"}
-    assert series.change is None
+    assert series.changes == ()
     assert series.facts() == ["no change found in 3 runs"]
 
 
@@ -76,20 +77,49 @@ def test_the_run_where_it_changed_is_named_with_its_commit_and_machine(store: Pa
     save(store, steps(9, 9))
     save(store, [1.1 * ms for ms in steps(6, 6)], machine={**H200, "driver": "590"}, first=10)
     series = only(gpuprof.history(store))
-    assert series.change is not None
-    assert series.change.index == 9
-    assert series.change.p < 0.01
-    assert series.ratio == pytest.approx(1.1, rel=0.01)
+    (found,) = series.changes
+    assert (found.index, found.kind) == (9, "step")
+    assert found.p < 0.01
+    assert found.ratio == pytest.approx(1.1, rel=0.01)
     change, note = series.facts()
     assert change.startswith("changed at run 10 of 15, 2026-11-10T08:00:00+00:00, 1010101010, NVID")
-    assert "9.9 % more time from there on (p 0.001)" in change
-    assert note == "driver changed in that run: 580.1, then 590"
+    assert "9.9 % more time from there on (p 0.00" in change
+    assert note == "driver changed in run 10: 580.1, then 590"
+
+
+def test_up_and_back_again_are_two_changes_the_newest_first(store: Path) -> None:
+    times = steps(20, 20)
+    save(store, [ms * (1.1 if 7 <= place < 13 else 1.0) for place, ms in enumerate(times)])
+    series = only(gpuprof.history(store))
+    back, up = series.changes
+    assert (up.index, up.kind, up.back_to) == (7, "step", None)
+    assert (back.index, back.kind, back.back_to) == (13, "step", 7)
+    assert (up.ratio, back.ratio) == pytest.approx((1.1, 1 / 1.1), rel=0.01)
+    newest, older = series.facts()
+    assert newest.startswith("changed at run 14 of 20")
+    assert newest.endswith("; this is back at the level of before run 8")
+    assert "more time up to run 13 (p " in older
+    lines = series.text().splitlines()
+    assert len(lines[1].split("%")) == 3
+    assert all(line.count(":") >= 2 for line in lines[2:11])
+
+
+def test_a_steady_drift_is_no_step(store: Path) -> None:
+    save(store, [ms * (1.0 + 0.01 * place) for place, ms in enumerate(steps(20, 20))])
+    series = only(gpuprof.history(store))
+    (drift,) = series.changes
+    assert (drift.kind, drift.index, drift.last) == ("drift", 0, 19)
+    assert drift.ratio == pytest.approx(1.19, rel=0.02)
+    assert series.facts()[0].startswith("drifts from run 1 to run 20 of 20, 2026-11-01T08")
+    assert "more time at the end than at the start" in series.facts()[0]
+    assert "drift +1" in series.text()
+    assert gpuprof.History.from_json(gpuprof.History([series]).to_json()).series == (series,)
 
 
 def test_a_change_below_the_threshold_is_none(store: Path) -> None:
     save(store, steps(14, 7))
-    assert only(gpuprof.history(store, threshold=0.05)).change is not None
-    assert only(gpuprof.history(store, threshold=0.2)).change is None
+    assert only(gpuprof.history(store, threshold=0.05)).changes
+    assert not only(gpuprof.history(store, threshold=0.2)).changes
     with pytest.raises(ValueError, match=r"threshold: .*, got 5"):
         gpuprof.history(store, threshold=5)
 
@@ -99,7 +129,7 @@ def test_runs_that_were_measured_otherwise_are_shown_but_not_searched(store: Pat
     save(store, steps(8, 8), first=7)
     series = only(gpuprof.history(store))
     assert [point.compared for point in series.points] == [False] * 6 + [True] * 8
-    assert series.change is None
+    assert series.changes == ()
     assert "6 of 14 runs left out of the search for a change" in series.facts()[1]
     assert "another mode: batched, not graph" in series.facts()[1]
 
@@ -108,9 +138,9 @@ def test_the_index_counts_all_points_also_those_that_are_not_searched(store: Pat
     save(store, [9.0] * 2, mode="batched")
     save(store, steps(14, 7), first=3)
     series = only(gpuprof.history(store))
-    assert series.change is not None
-    assert series.change.index == 9
-    assert series.ratio == pytest.approx(1.1, rel=0.01)
+    (found,) = series.changes
+    assert found.index == 9
+    assert found.ratio == pytest.approx(1.1, rel=0.01)
 
 
 def test_runs_are_in_the_order_of_time(store: Path) -> None:
@@ -166,7 +196,7 @@ def test_nothing_saved_is_an_empty_history(tmp_path: Path) -> None:
 def test_times_of_zero_are_no_change_and_no_error(store: Path) -> None:
     save(store, [0.0] * 8)
     series = only(gpuprof.history(store))
-    assert series.change is None
+    assert series.changes == ()
     assert series.text()
     ElementTree.fromstring(series.to_svg())
 
@@ -183,8 +213,9 @@ def test_all_forms_have_the_change(store: Path) -> None:
     save(store, steps(14, 7))
     found = gpuprof.history(store)
     (data,) = json.loads(found.to_json())["series"]
-    assert data["change"]["index"] == 7
-    assert data["ratio"] == pytest.approx(1.1, rel=0.01)
+    (change,) = data["changes"]
+    assert change["index"] == 7
+    assert change["ratio"] == pytest.approx(1.1, rel=0.01)
     assert len(data["points"]) == 14
     rows = lines_of(found)
     assert [row["changed"] for row in rows] == ["false"] * 7 + ["true"] + ["false"] * 6
@@ -227,8 +258,11 @@ def test_it_is_read_back_from_json_as_it_was(store: Path) -> None:
         ({"series": 3}, "series: expected a list, got 3"),
         ({"series": [{}]}, r"series\[0\]: 'name' is missing"),
         ({"points": []}, r"series\[0\].points: expected at least one run, got none"),
-        ({"change": {"index": 14, "p": 0.0}}, r"change: expected a compared run"),
-        ({"change": {"index": 0, "p": 0.0}}, r"change.index: .*, got 0"),
+        ({"changes": [{**STEP, "index": 14}]}, r"changes: expected a compared run"),
+        ({"changes": [{**STEP, "index": 0}]}, r"changes: expected a compared run"),
+        ({"changes": [{**STEP, "index": -1}]}, r"changes\[0\].index: .*, got -1"),
+        ({"changes": [{**STEP, "kind": "x"}]}, r"changes\[0\].kind: .*'step', 'drift', got 'x'"),
+        ({"changes": [{**STEP, "last": 14}]}, r"changes: expected runs of the series"),
         ({"machine": None}, r"series\[0\].machine: expected a str, got None"),
         ({"value": None}, r"points\[3\].value: expected a finite number from 0, got None"),
         ({"value": -1.0}, r"points\[3\].value: .*, got -1.0"),

@@ -100,6 +100,9 @@ class HistorySeries(Record):
             message = "points: expected at least one run, got none"
             raise ValueError(message)
         for each in self.changes:
+            if max(each.index, each.last or 0, each.back_to or 0) > len(self.points) - bool(each.last):
+                message = f"changes: expected runs of the series, which has {len(self.points)}"
+                raise ValueError(message)
             index = each.index if each.last is None else max(each.last, each.index + 1)
             sides = self.points[:index], self.points[index:]
             if not all(any(point.compared and point.value for point in side) for side in sides):
