@@ -13,7 +13,7 @@ import pytest
 from tests.support.pytest_projects import COMPARE
 
 CALLGRIND = "--gpu-benchmark-cpu-metric=callgrind"
-QUICK = ("--gpu-benchmark-max-time=0.1", "--gpu-benchmark-warmup=off")
+QUICK = ("--gpu-benchmark-max-time=0.5", "--gpu-benchmark-warmup=off")
 PLAIN = ("-p", "no:randomly", "-p", "no:hypothesispytest", "-p", "no:xdist", "-p", "no:benchmark")
 TEST = """
 from pathlib import Path

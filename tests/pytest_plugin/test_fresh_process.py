@@ -33,24 +33,25 @@ CONFTEST = """
 def pytest_addoption(parser):
     parser.addoption("--device")
 """
-QUICK = ("--gpu-benchmark-max-time=0.1", "--gpu-benchmark-warmup=off", "-p", "no:randomly")
+# Long enough for 30 samples on a machine that is busy.
+QUICK = ("--gpu-benchmark-max-time=0.5", "--gpu-benchmark-warmup=off", "-p", "no:randomly")
 
 
 @pytest.fixture
 def slower(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project whose test takes three times as long as in its five stored runs."""
+    """A project whose test takes ten times as long as in its five stored runs."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=TEST, conftest=CONFTEST)
     steps = pytester.path / "steps.txt"
-    steps.write_text("2000")
+    steps.write_text("500")
     done = pytester.runpytest_subprocess("--gpu-benchmark-save=main", *QUICK)
     done.assert_outcomes(passed=1)
     folder = pytester.path / ".gpuprof"
     ((run,),) = stored("main", folder).values()
     for _ in range(4):
         saved("main", run.created, *run.results.values(), folder=folder)
-    steps.write_text("20000")
+    steps.write_text("5000")
     (pytester.path / "pids.txt").unlink()
     return pytester
 
