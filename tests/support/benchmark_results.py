@@ -11,6 +11,7 @@ import pytest
 
 from gpuprof import BenchResult, Verdict
 from gpuprof._results.baselines import Baselines, Run
+from gpuprof._results.git_store import opened
 from gpuprof.results import Decision
 
 # Options of `benchmark` with which a few samples are enough.
@@ -71,6 +72,12 @@ def saved(
     by_name = {result.name: result for result in results}
     run = Run(created, dict(results[0].machine), by_name, commit)
     Baselines(folder).append(name, run)
+
+
+def saved_in(storage: str, name: str, created: str, *results: BenchResult, commit: str) -> None:
+    """Append a run to a baseline in a folder or a git ref."""
+    by_name = {result.name: result for result in results}
+    opened(storage).append(name, Run(created, dict(results[0].machine), by_name, commit))
 
 
 def command(*arguments: object) -> int:

@@ -12,6 +12,7 @@ from gpuprof._common import checks
 from gpuprof._common.records import Check
 
 STORAGE = ".gpuprof"
+GIT_STORE = "git:refs/gpuprof"
 NEVER = "never"
 MAY_FAIL = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
 FAIL_BY_DEFAULT = ("slow", "memory", "launches")
@@ -71,14 +72,16 @@ def fail_on(text: str) -> frozenset[str]:
     return names - {NEVER}
 
 
-def add_storage(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the folder of baselines."""
+def add_storage(parser: argparse.ArgumentParser, default: str = STORAGE) -> None:
+    """Add the option that names the folder of baselines, or their git ref."""
     parser.add_argument(
         "--storage",
+        "--store",
         type=not_blank,
-        default=STORAGE,
+        default=default,
         metavar=FOLDER,
-        help=f"where baselines are saved (default {STORAGE})",
+        help=f"where baselines are saved: a folder, or a git ref such as {GIT_STORE} "
+        f"(default {default})",
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuprof._cli.arguments import (
     add_format,
+    GIT_STORE,
     add_storage,
     add_threshold,
     add_verdict_options,
@@ -35,7 +36,7 @@ _JUDGED = (
 
 def declare(commands: Commands) -> None:
     """Add all commands and their arguments."""
-    for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _drop, _history):
+    for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _drop, _history, _sync):
         add(commands)
 
 
@@ -352,7 +353,7 @@ def _history(commands: Commands) -> None:
         "show the runs of saved benchmarks, and where they changed",
         "saved.history",
         description="Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
-        "in the order of time, and the run from which on a benchmark takes another time.",
+        "in a git ref up to 40, in the order of time, and where a benchmark changed or drifts.",
     )
     parser.add_argument(
         "name",
@@ -370,3 +371,18 @@ def _history(commands: Commands) -> None:
     parser.add_argument("--svg", metavar=FILE, help="write the plots to a file, as SVG")
     add_format(parser, short=("json", "csv"))
     add_storage(parser)
+
+
+def _sync(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "sync",
+        "join saved runs in git with those of a remote",
+        "saved.sync",
+        description="Fetch the runs that others have saved in a git ref, join them with those "
+        "here, and push: no run is lost, whoever saved it. Branches and files stay as they are.",
+    )
+    parser.add_argument(
+        "remote", metavar="REMOTE", nargs="?", default="origin", help="default %(default)s"
+    )
+    add_storage(parser, GIT_STORE)

@@ -16,7 +16,8 @@ from gpuprof._cli.comparison import exit_code, text_of
 from gpuprof._common import machine
 from gpuprof._common.records import format_of
 from gpuprof._common.text import output_text
-from gpuprof._results.baselines import Baselines, Run, load_kind
+from gpuprof._results.baselines import Run, load_kind
+from gpuprof._results.git_store import opened
 from gpuprof._results.result import BenchResult
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
@@ -57,9 +58,9 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def load(given: str, storage: str) -> Source:
-    """Find what `given` names: a saved baseline in the folder `storage`, else a file."""
+    """Find what `given` names: a baseline saved in `storage`, else a file."""
     try:
-        baselines = Baselines(storage)
+        baselines = opened(storage)
         names = baselines.names()
         if given in names:
             label = f"baseline {given!r} in {storage}"

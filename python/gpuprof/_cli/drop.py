@@ -7,7 +7,8 @@ import re
 
 from gpuprof._cli.command import Answer, Refused
 from gpuprof._common.text import shown_text
-from gpuprof._results.baselines import Baselines, Run
+from gpuprof._results.baselines import Run
+from gpuprof._results.git_store import opened
 from gpuprof.errors import BaselineError
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -15,8 +16,8 @@ _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 def run(options: argparse.Namespace) -> Answer:
     """Remove the runs, and return what to print; Refused where not exactly these are meant."""
-    baselines = Baselines(options.storage)
     try:
+        baselines = opened(options.storage)
         stored = baselines.runs(options.name)
         if options.machine is not None:
             stored = {key: runs for key, runs in stored.items() if key == options.machine}

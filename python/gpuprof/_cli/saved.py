@@ -1,4 +1,4 @@
-"""``gpuprof list``, ``history`` and ``report``: what is saved, as a table, as plots, as a page.
+"""``gpuprof list``, ``history``, ``report`` and ``sync``: what is saved, and where.
 
 Without a name, ``list`` has a line for each baseline and kind of machine; with one, a line for each
 benchmark of each run. Damaged files are an error, as in every other place that reads them.
@@ -22,6 +22,7 @@ from gpuprof._display.records import Records
 from gpuprof._display.table import Table
 from gpuprof._results.baselines import Baselines
 from gpuprof._results.export import figures
+from gpuprof._results.git_store import opened
 from gpuprof._results.history import History
 from gpuprof._results.history import history as history_of
 from gpuprof.errors import BaselineError
@@ -38,7 +39,7 @@ Row = Mapping[str, Any]
 def listed(options: argparse.Namespace) -> Answer:
     """Return what to print; Refused says what cannot be read."""
     if options.what is None:
-        rows = _baselines(Baselines(options.storage))
+        rows = _baselines(options.storage)
         shown = [_shown_baseline(row) for row in rows]
         nothing = f"no baseline is saved in {shown_text(options.storage)}\n"
     else:
@@ -57,9 +58,10 @@ def listed(options: argparse.Namespace) -> Answer:
     return Answer("\n".join(lines) + "\n")
 
 
-def _baselines(baselines: Baselines) -> list[Row]:
+def _baselines(storage: str) -> list[Row]:
     """Return a row for each baseline and kind of machine, what was saved last at the end."""
     try:
+        baselines: Baselines = opened(storage)
         rows = [
             {
                 "baseline": name,
@@ -143,8 +145,16 @@ def history(options: argparse.Namespace) -> Answer:
     return Answer(_text(found, options))
 
 
+def sync(options: argparse.Namespace) -> Answer:
+    """Join a store in git with that of a remote; Refused says why that failed."""
+    try:
+        return Answer(f"{shown_text(opened(options.storage).sync(options.remote))}\n")
+    except BaselineError as error:
+        raise Refused(str(error), code=FAILED) from error
+
+
 def _what_there_is(options: argparse.Namespace) -> str:
-    if not Baselines(options.storage).names():
+    if not opened(options.storage).names():
         how = "pytest --gpu-benchmark-save=NAME saves a run"
         return f"nothing is saved in {options.storage}: {how}"
     names = history_of(options.storage, baseline=options.baseline).names

@@ -185,7 +185,8 @@ DECLARED = (
     Declared(
         "storage",
         Path,
-        f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder",
+        "where baselines are kept: a folder, or a git ref such as git:refs/gpuprof; default: "
+        f"{DEFAULT_STORAGE} in the root folder",
         "DIR",
     ),
     Declared(

@@ -17,7 +17,8 @@ from gpuprof._pytest import histograms, json_file
 from gpuprof._pytest.json_file import Record
 from gpuprof._pytest.options import REPORTED
 from gpuprof._pytest.settings import Settings
-from gpuprof._results.baselines import Baselines, Run, check_name, commit_of
+from gpuprof._results.baselines import Run, check_name, commit_of
+from gpuprof._results.git_store import is_git, opened
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
@@ -35,7 +36,8 @@ def check(settings: Settings) -> None:
             raise pytest.UsageError(message)
     folders = {"json": settings.json and Path(os.path.realpath(settings.json)).parent}
     folders["histogram"] = settings.histogram and settings.histogram.parent
-    folders["save"] = settings.storage / "baselines" / settings.save if settings.save else None
+    if settings.save and not is_git(settings.storage):
+        folders["save"] = settings.storage / "baselines" / settings.save
     for option, folder in folders.items():
         if folder is not None and not _can_be_written(folder):
             message = f"--gpu-benchmark-{option}: the folder {folder} cannot be written"
@@ -45,7 +47,7 @@ def check(settings: Settings) -> None:
         if settings.compare:
             _ = settings.baseline
         option = "save"
-        stored = Baselines(settings.storage)
+        stored = opened(settings.storage)
         if settings.save and check_name(settings.save) in stored.names():
             stored.runs(settings.save)
     except (BaselineError, ValueError) as error:
@@ -115,7 +117,7 @@ class Results:
             where = dict(next(iter(results.values())).machine)
             run = Run(created=now, machine=where, results=results, commit=commit)
             try:
-                path = Baselines(self.settings.storage).append(name, run)
+                path = opened(self.settings.storage).append(name, run)
             except (BaselineError, OSError, ValueError) as error:
                 self.problems.append(f"the baseline {name!r} was not saved: {error}")
             else:

@@ -39,6 +39,7 @@ WORKER_COMPARE = "gpuprof_compare"
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
 # In a process under Callgrind: how many calls are counted.
 CALLGRIND_CALLS = "GPUPROF_BENCHMARK_CALLGRIND"
+GIT = "git:"  # begins a storage that is a ref, as for `git_store`, which is imported only then
 _RERUNS = 2
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
@@ -46,7 +47,8 @@ MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of the options and ini keys. Paths are absolute.
+    """The values of the options and ini keys. Paths are absolute; `storage` may be a
+    git ref, as in ``git:refs/gpuprof``.
 
     `compare` is a baseline's name, and `reruns` how many processes measure a test again.
     `measuring` has marker arguments for the tests whose markers do not have them. `notes` are shown
@@ -82,16 +84,18 @@ class Settings:
 
         Raises BaselineError if there is no such baseline, or a file of it is damaged.
         """
-        from gpuprof._results.baselines import Baselines
+        from gpuprof._results.git_store import opened
 
-        return Baselines(self.storage).runs(self.compare) if self.compare else {}
+        return opened(self.storage).runs(self.compare) if self.compare else {}
 
 
 def read_settings(config: pytest.Config) -> Settings:
     """Read options and ini keys; raise a usage error if one has an invalid value."""
     worker = getattr(config, "workerinput", {})
     folder = worker.get(WORKER_STORAGE) or value(config, "storage")
-    storage = Path(folder or config.rootpath / DEFAULT_STORAGE).absolute()
+    storage = Path(folder or config.rootpath / DEFAULT_STORAGE)
+    if not str(storage).startswith(GIT):
+        storage = storage.absolute()
     if CALLGRIND_CALLS in os.environ:
         return Settings(None, None, storage, None, True, frozenset())
     if RESULT_FILE in os.environ:
@@ -161,11 +165,11 @@ def _is_disabled(config: pytest.Config) -> bool:
 
 
 def _saved_last(storage: Path) -> str | None:
-    from gpuprof._results.baselines import Baselines
+    from gpuprof._results.git_store import opened
     from gpuprof.errors import BaselineError
 
     try:
-        return Baselines(storage).latest()
+        return opened(storage).latest()
     except BaselineError as error:
         message = f"--gpu-benchmark-compare: {error}"
         raise pytest.UsageError(message) from error

@@ -43,6 +43,7 @@ MAX_GROWTH = 12
 GROWTH_COUNTS_FROM = 64 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LARGE = re.compile(rb"[eE]\+?\d{3}|\d{300}")  # in numbers that a float may not hold
 _LOCK = ".lock"
 _STATS_FORMAT = "gpuprof-stats"
 
@@ -154,8 +155,15 @@ class Baselines:
             raise _failed(path, "written", error) from error
         return [run for run in runs if run.created in created]
 
-    def runs(self, name: str) -> dict[str, list[Run]]:
+    def sync(self, remote: str) -> str:
+        """Join what is saved with that of a remote, which a folder cannot."""
+        message = f"{self._root} is a folder: it has no {remote!r} to be joined with"
+        raise BaselineError(message)
+
+    def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:  # noqa: ARG002
         """Return the runs of a baseline by kind of machine, the oldest first.
+
+        A folder keeps 20 of each benchmark; where more are kept, `most` are returned.
 
         A BaselineError says that a file is damaged, or lists the baselines if there is none of this
         name.
@@ -283,13 +291,22 @@ def load_data(path: Path) -> Any:
         if len(raw) > MAX_BYTES:
             message = f"it is larger than {MAX_BYTES >> 20} MiB"
             raise ValueError(message)
-        _check_growth(raw)
-        data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-        _check_plain(data)
-    except RecursionError:
-        raise _refused(path, f"it is nested deeper than {MAX_DEPTH} levels") from None
+        return load_text(raw)
     except ValueError as error:
         raise _refused(path, error) from None
+
+
+def load_text(raw: bytes) -> Any:
+    """Read JSON of bounded size and depth; ValueError says why it cannot be."""
+    _check_growth(raw)
+    try:
+        data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        # Only what looks as if it could be too deep or too large is walked through.
+        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or _LARGE.search(raw):
+            _check_plain(data)
+    except RecursionError:
+        message = f"it is nested deeper than {MAX_DEPTH} levels"
+        raise ValueError(message) from None
     return data
 
 

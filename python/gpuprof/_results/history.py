@@ -20,6 +20,7 @@ from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
 from gpuprof._results.change_point import HistoryChange, changes
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
+from gpuprof._results.git_store import opened
 from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries, short_commit
 from gpuprof._results.result import BenchResult
 from gpuprof.errors import BaselineError
@@ -142,7 +143,8 @@ def history(
     Parameters
     ----------
     storage : str or os.PathLike
-        The folder in which ``--gpu-benchmark-save`` and ``Baselines`` keep runs.
+        The folder in which ``--gpu-benchmark-save`` keeps runs, or a git ref, as in
+        ``"git:refs/gpuprof"``.
     name : str, optional
         The name of a benchmark, or a pattern with ``*`` and ``?``; None is all of them.
     baseline : str, optional
@@ -166,7 +168,7 @@ def history(
     """
     check_threshold(threshold)
     series = []
-    for (each, machine), runs in _stored(Baselines(fspath(storage)), baseline).items():
+    for (each, machine), runs in _stored(opened(fspath(storage)), baseline).items():
         names = dict.fromkeys(key for run in runs for key in run.results)
         for key in names:
             if name is None or key == name or fnmatchcase(key, name):
@@ -182,7 +184,7 @@ def _stored(stored: Baselines, baseline: str | None) -> dict[tuple[str, str], li
     """Return the runs by baseline and machine; those that were autosaved are taken together."""
     found: dict[tuple[str, str], list[Run]] = {}
     for each in stored.names() if baseline in {None, AUTOSAVED} else [str(baseline)]:
-        for machine, runs in stored.runs(each).items():
+        for machine, runs in stored.runs(each, MOST_POINTS).items():
             is_autosaved = baseline in {None, AUTOSAVED} and _is_autosaved(each, runs)
             if is_autosaved or baseline != AUTOSAVED:
                 found.setdefault((AUTOSAVED if is_autosaved else each, machine), []).extend(runs)

@@ -1,0 +1,318 @@
+"""Baselines in a git ref, such as ``git:refs/gpuprof``, which outlive a job of CI.
+
+The tree of the ref's commit holds ``<name>/<machine>.jsonl``: a line of JSON for each run, and one
+for each run that was dropped. Lines are only ever added. So what two machines have saved is merged
+by the union of their lines, and no run is lost.
+
+Git does the work, with objects and an index of its own: the user's branches, index and files are
+left alone. The ref is moved only from the commit that was read, so that one of two processes that
+save at once does it again.
+
+Lines are not trusted. A line that is no run is a `BaselineError` with the ref, the file and the
+line's number; runs that are too old to be used are read no further than their names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuprof._common import machine
+from gpuprof._results.baselines import (
+    DEFAULT_ROOT,
+    KEPT_RUNS,
+    MAX_BYTES,
+    Baselines,
+    Run,
+    check_name,
+    load_text,
+)
+from gpuprof.errors import BaselineError
+
+PREFIX = "git:"
+_SUFFIX = ".jsonl"
+_FILE = re.compile(rf"([A-Za-z0-9][A-Za-z0-9._-]{{0,99}})/([A-Za-z0-9._-]+){re.escape(_SUFFIX)}")
+_OF_USERS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/stash")
+_TRIES = 20
+_LOCAL_S, _NETWORK_S = 60.0, 300.0
+_IDENTITY = ("-c", "user.name=gpuprof", "-c", "user.email=gpuprof@localhost")
+# What git says of a push that came too late.
+_TOO_LATE = ("rejected", "fetch first", "non-fast-forward", "cannot lock ref", "failed to update")
+
+
+def is_git(storage: str | Path) -> bool:
+    """Return whether a store is a git ref, and not a folder."""
+    return str(storage).startswith(PREFIX)
+
+
+def opened(storage: str | Path = DEFAULT_ROOT) -> Baselines:
+    """Return the baselines in a folder, or in a git ref; BaselineError if that cannot be one."""
+    return GitBaselines(str(storage)) if is_git(storage) else Baselines(storage)
+
+
+class GitBaselines(Baselines):
+    """The baselines in a ref of the repository around the working folder."""
+
+    def __init__(self, storage: str) -> None:
+        super().__init__(storage)
+        self._ref = ref = storage.removeprefix(PREFIX)
+        if not re.fullmatch(r"refs/[\w./-]+", ref) or f"{ref}/".startswith(_OF_USERS):
+            message = f"{storage!r}: expected {PREFIX} and a ref of its own, as in git:refs/gpuprof"
+            raise BaselineError(message)
+        self._git("check-ref-format", ref)
+
+    def names(self) -> list[str]:
+        """Return the names under which something is saved, sorted."""
+        return sorted({name for name, _ in self._files(self._tip())})
+
+    def latest(self) -> str | None:
+        """Return the name under which a run was saved last; None if nothing is saved."""
+        contents = self._contents(self._files(self._tip()))
+        read = [
+            (run.created, key[0])
+            for key, data in contents.items()
+            for run in self._read(key, data, 1)[-1:]
+        ]
+        return max(read)[1] if read else None
+
+    def append(self, name: str, run: Run) -> Path:
+        """Add a run to a baseline, and return where it is."""
+        key = check_name(name), machine.key(run.machine)
+        line = json.dumps(run.to_dict(), allow_nan=False).encode("ascii")
+        self._add({key: [line]}, f"Save a run of {name}")
+        return Path(f"{self._root}:{_path(key)}")
+
+    def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
+        """Add a line for each run that was made at these times, and return the runs."""
+        runs = [run for run in self.runs(name).get(machine_key, []) if run.created in created]
+        lines = [json.dumps({"dropped": run.created}).encode("ascii") for run in runs]
+        if lines:
+            self._add({(name, machine_key): lines}, f"Drop runs of {name}")
+        return runs
+
+    def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:
+        """Return the last runs of a baseline, `most` of each benchmark, by kind of machine."""
+        files = self._files(self._tip())
+        found = {key: blob for key, blob in files.items() if key[0] == check_name(name)}
+        if not found:
+            known = ", ".join(sorted({each for each, _ in files}))
+            there = f"there are {known}" if known else "there are none at all"
+            message = f"no baseline is called {name!r} in {self._root}: {there}"
+            raise BaselineError(message)
+        return {key[1]: self._read(key, data, most) for key, data in self._contents(found).items()}
+
+    def sync(self, remote: str) -> str:
+        """Fetch a remote's runs, join them with those here, and push; return what was done."""
+        if remote.startswith("-"):
+            message = f"{remote!r} is no remote of git"
+            raise BaselineError(message)
+        there = f"{self._ref}-of-the-remote"
+        for _ in range(_TRIES):
+            theirs = self._git("ls-remote", "--refs", remote, self._ref, seconds=_NETWORK_S)
+            if theirs:
+                what = f"+{self._ref}:{there}"
+                options = ("--quiet", "--no-tags", "--no-write-fetch-head")
+                self._git("fetch", *options, remote, what, seconds=_NETWORK_S)
+                self._join(self._tip(there))
+            ours = self._tip()
+            if not ours:
+                return f"nothing is saved in {self._root}, here and in {remote}"
+            if theirs and ours == self._tip(there):
+                return f"{self._root} is as in {remote}"
+            what = f"{self._ref}:{self._ref}"
+            failure = self._tried("push", "--quiet", remote, what, seconds=_NETWORK_S)
+            if failure is None:
+                return f"{self._root} is joined with that of {remote}, and pushed"
+            if not any(each in failure for each in _TOO_LATE):
+                message = f"{self._root}: git push failed: {failure}"
+                raise BaselineError(message)
+        message = f"{self._root}: others pushed to {remote} {_TRIES} times meanwhile; try again"
+        raise BaselineError(message)
+
+    def _join(self, theirs: str) -> None:
+        """Take over the lines of another commit."""
+        for _ in range(_TRIES):
+            ours = self._tip()
+            base = self._tried("merge-base", ours, theirs, stdout=True) if ours else ""
+            if base == theirs:
+                return
+            commit = theirs
+            if ours and base != ours:
+                here, there = self._contents(self._files(ours)), self._contents(self._files(theirs))
+                added = {key: data.splitlines() for key, data in there.items()}
+                commit = self._commit(here, added, [ours, theirs], "Join runs")
+            if self._moved(commit, ours):
+                return
+        raise self._busy()
+
+    def _add(self, added: Mapping[tuple[str, str], list[bytes]], message: str) -> None:
+        for _ in range(_TRIES):
+            ours = self._tip()
+            files = self._files(ours)
+            here = self._contents({key: files[key] for key in added if key in files})
+            commit = self._commit(here, added, [ours] if ours else [], message)
+            if self._moved(commit, ours):
+                return
+        raise self._busy()
+
+    def _commit(
+        self,
+        here: Mapping[tuple[str, str], bytes],
+        added: Mapping[tuple[str, str], list[bytes]],
+        parents: list[str],
+        message: str,
+    ) -> str:
+        """Return a commit of the first parent's files, with the lines that are not yet in them."""
+        entries = []
+        for key, lines in added.items():
+            old = here.get(key, b"").splitlines()
+            every = dict.fromkeys(line for line in [*old, *lines] if line.strip())
+            data = b"".join(line + b"\n" for line in every)
+            blob = self._git("hash-object", "-w", "--stdin", data=data)
+            entries.append(f"100644 {blob}\t{_path(key)}\n")
+        with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
+            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self._git("read-tree", parents[0] if parents else "--empty", more=index)
+            data = "".join(entries).encode("ascii")
+            self._git("update-index", "--add", "--index-info", data=data, more=index)
+            tree = self._git("write-tree", more=index)
+        of = [word for parent in parents for word in ("-p", parent)]
+        return self._git(*_IDENTITY, "commit-tree", tree, *of, "-m", message)
+
+    def _moved(self, commit: str, old: str) -> bool:
+        """Let the ref name a commit; return False if it no longer names the old one."""
+        if self._tried("update-ref", self._ref, commit, old) is None:
+            return True
+        if self._tip() == old:  # not another process, but a folder that cannot be written
+            self._git("update-ref", self._ref, commit, old)
+        return False
+
+    def _busy(self) -> BaselineError:
+        return BaselineError(f"{self._root}: others saved {_TRIES} times meanwhile; try again")
+
+    def _tip(self, ref: str | None = None) -> str:
+        """Return the ref's commit, or nothing without one."""
+        found = self._git("for-each-ref", "--format=%(refname) %(objectname)", ref or self._ref)
+        return dict(line.split() for line in found.splitlines()).get(ref or self._ref, "")
+
+    def _files(self, commit: str) -> dict[tuple[str, str], str]:
+        """Return the objects of a commit's files by name and machine."""
+        if not commit:
+            return {}
+        entries = self._git("ls-tree", "-r", "-z", commit).split("\0")
+        pairs = [each.partition("\t")[::2] for each in entries if each]
+        return {
+            (match[1], match[2]): facts.split()[2]
+            for facts, path in pairs
+            if (match := _FILE.fullmatch(path))
+        }
+
+    def _contents(self, files: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], bytes]:
+        """Return what is in files, read by one process."""
+        if not files:
+            return {}
+        asked = "".join(f"{blob}\n" for blob in files.values()).encode("ascii")
+        data, place, found = self._bytes("cat-file", "--batch", data=asked), 0, {}
+        for key in files:
+            line_end = data.index(b"\n", place)
+            size = int(data[place:line_end].split()[2])
+            if size > MAX_BYTES:
+                message = f"{self._root}:{_path(key)} is larger than {MAX_BYTES >> 20} MiB"
+                raise BaselineError(message)
+            found[key] = data[line_end + 1 : line_end + 1 + size]
+            place = line_end + size + 2
+        return found
+
+    def _read(self, key: tuple[str, str], data: bytes, most: int) -> list[Run]:
+        """Return the last runs in a file, the oldest first."""
+        lines: list[tuple[str, int, dict[str, Any]]] = []
+        dropped = set()
+        for number, raw in enumerate(data.splitlines(), 1):
+            line = self._checked(key, number, load_text, raw)
+            if isinstance(line, dict) and isinstance(line.get("dropped"), str):
+                dropped.add(line["dropped"])
+                continue
+            is_run = isinstance(line, dict) and isinstance(line.get("results"), dict)
+            if not is_run or not isinstance(line.get("created"), str):
+                raise self._refused(key, number, "it is neither a run nor one that was dropped")
+            lines.append((line["created"], number, line))
+        counts: Counter[str] = Counter()
+        found = []
+        for created, number, line in sorted(lines, key=lambda each: each[:2], reverse=True):
+            results = {name: each for name, each in line["results"].items() if counts[name] < most}
+            if created in dropped or not results:
+                continue
+            counts.update([*results])
+            found.append(self._checked(key, number, Run.from_dict, {**line, "results": results}))
+        return found[::-1]
+
+    def _checked(
+        self, key: tuple[str, str], number: int, read: Callable[[Any], Any], given: Any
+    ) -> Any:
+        try:
+            return read(given)
+        except ValueError as error:
+            raise self._refused(key, number, error) from None
+
+    def _refused(self, key: tuple[str, str], number: int, why: object) -> BaselineError:
+        return BaselineError(f"{self._root}:{_path(key)}, line {number} cannot be used: {why}")
+
+    def _git(self, *arguments: str, **options: Any) -> str:
+        """Return what git prints; BaselineError if it fails."""
+        return self._bytes(*arguments, **options).decode("utf-8", "replace").strip("\n")
+
+    def _tried(self, *arguments: str, stdout: bool = False, **options: Any) -> Any:
+        """Return why git fails, or None; with `stdout` what it prints, which may be nothing."""
+        done = self._run(arguments, **options)
+        if stdout:
+            return done.stdout.decode("ascii", "replace").strip()
+        return None if done.returncode == 0 else _said(done)
+
+    def _bytes(self, *arguments: str, **options: Any) -> bytes:
+        done = self._run(arguments, **options)
+        if done.returncode:
+            what = next(each for each in arguments if each not in _IDENTITY)
+            raise BaselineError(f"{self._root}: git {what} failed: {_said(done)}")
+        return done.stdout
+
+    def _run(
+        self,
+        arguments: tuple[str, ...],
+        *,
+        data: bytes = b"",
+        more: Mapping[str, str] | None = None,
+        seconds: float = _LOCAL_S,
+    ) -> subprocess.CompletedProcess[bytes]:
+        environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(more or {})}
+        try:
+            return subprocess.run(
+                ["git", *arguments],
+                input=data,
+                capture_output=True,
+                env=environment,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            message = f"{self._root}: git {arguments[0]} took longer than {seconds:g} seconds"
+            raise BaselineError(message) from None
+        except OSError as error:
+            message = f"{self._root} needs git, which cannot be run: {error.strerror or error}"
+            raise BaselineError(message) from error
+
+
+def _path(key: tuple[str, str]) -> str:
+    return f"{key[0]}/{key[1]}{_SUFFIX}"
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode("utf-8", "replace").split("\n")
+    said = " ".join(line.strip() for line in lines if line.strip())
+    return said.removeprefix("fatal: ") or f"exit code {done.returncode}"
