@@ -79,10 +79,11 @@ def damage(folder: Path, line: str) -> None:
     inner = git(folder, "mktree", data=f"100644 blob {blob}\t{FILE.split('/')[1]}\n")
     outer = git(folder, "mktree", data=f"040000 tree {inner}\tmain\n")
     commit = git(folder, "commit-tree", outer, "-m", "by hand")
-    git(folder, "update-ref", "refs/gpuprof", commit)
+    git(folder, "update-ref", REF, commit)
 
 
-BLOB = f"refs/gpuprof:{FILE}"
+REF = "refs/gpuprof/runs"
+BLOB = f"{REF}:{FILE}"
 
 
 def test_a_run_is_a_line_and_nothing_else_of_the_repository_changes(here: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_run_is_a_line_and_nothing_else_of_the_repository_changes(here: Path) 
         save(day)
     assert days() == [0, 1, 2]
     assert len(git(here, "show", BLOB).splitlines()) == 3
-    assert git(here, "ls-tree", "-r", "--name-only", "refs/gpuprof") == FILE
+    assert git(here, "ls-tree", "-r", "--name-only", REF) == FILE
     after = git(here, "status", "--porcelain"), git(here, "branch", "-a"), git(here, "log")
     assert after == before
     assert not (here / ".gpuprof").exists()
@@ -130,7 +131,7 @@ def test_two_clones_are_joined_by_the_union_of_their_lines(
     assert call("sync")[0] == 0
     assert days() == [1, 2, 3, 4]
     assert call("sync") == (0, f"{STORE} is as in origin\n", "")
-    assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/gpuprof"
+    assert git(remote, "for-each-ref", "--format=%(refname)") == REF
 
 
 def test_a_push_that_comes_too_late_is_done_again(
@@ -146,7 +147,7 @@ def test_a_push_that_comes_too_late_is_done_again(
     hook = here / ".git" / "hooks" / "pre-push"
     hook.write_text(
         f"#!/bin/sh\nrm {hook}\nunset GIT_DIR\n"
-        f"exec git -C {there} push -q origin refs/gpuprof:refs/gpuprof\n",
+        f"exec git -C {there} push -q origin {REF}:{REF}\n",
         encoding="utf-8",
     )
     hook.chmod(0o755)
@@ -189,7 +190,8 @@ def test_the_commands_read_the_store(call: Call) -> None:
     assert [line.split()[0] for line in out.splitlines()[-2:]] == ["main", "new"]
     assert call("history", "--store", STORE, "--baseline", "new")[0] == 0
     code, _, err = call("history", "--store", STORE, "--baseline", "other")
-    assert (code, "no baseline is called 'other' in git:refs/gpuprof: there are main, new" in err)
+    assert code == 1
+    assert "no baseline is called 'other' in git:refs/gpuprof: there are main, new" in err
 
 
 @pytest.mark.parametrize(

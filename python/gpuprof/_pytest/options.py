@@ -21,6 +21,7 @@ FAIL_ON = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", 
 FAIL_ON_BY_DEFAULT = "slow,memory,launches"
 NEVER = "never"
 DEFAULT_STORAGE = ".gpuprof"
+GIT = "git:"  # begins a storage that is a ref; as in `git_store`, which is imported only then
 # Of --gpu-benchmark-compare without a value. No baseline can be called so.
 LATEST = "@latest"
 WARM_UP = ("on", "off", "auto")
@@ -383,4 +384,5 @@ def value(config: pytest.Config, name: str) -> Any:
             option.check(option.flag, found)
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
-    return folder / found if option.read is Path else found
+    is_path = option.read is Path and not str(found).startswith(GIT)
+    return folder / found if is_path else found

@@ -20,6 +20,7 @@ from gpuprof._pytest.options import (
     AUTO,
     DEFAULT_STORAGE,
     FAIL_ON_BY_DEFAULT,
+    GIT,
     LATEST,
     NEVER,
     OPTIONS,
@@ -39,7 +40,6 @@ WORKER_COMPARE = "gpuprof_compare"
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
 # In a process under Callgrind: how many calls are counted.
 CALLGRIND_CALLS = "GPUPROF_BENCHMARK_CALLGRIND"
-GIT = "git:"  # begins a storage that is a ref, as for `git_store`, which is imported only then
 _RERUNS = 2
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}

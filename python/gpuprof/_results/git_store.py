@@ -1,4 +1,4 @@
-"""Baselines in a git ref, such as ``git:refs/gpuprof``, which outlive a job of CI.
+"""Baselines in a git ref, which outlive a job of CI; ``git:refs/gpuprof`` is refs/gpuprof/runs.
 
 The tree of the ref's commit holds ``<name>/<machine>.jsonl``: a line of JSON for each run, and one
 for each run that was dropped. Lines are only ever added. So what two machines have saved is merged
@@ -44,7 +44,7 @@ _TRIES = 20
 _LOCAL_S, _NETWORK_S = 60.0, 300.0
 _IDENTITY = ("-c", "user.name=gpuprof", "-c", "user.email=gpuprof@localhost")
 # What git says of a push that came too late.
-_TOO_LATE = ("rejected", "fetch first", "non-fast-forward", "cannot lock ref", "failed to update")
+_TOO_LATE = ("fetch first", "non-fast-forward", "cannot lock ref", "incorrect old value")
 
 
 def is_git(storage: str | Path) -> bool:
@@ -67,6 +67,8 @@ class GitBaselines(Baselines):
             message = f"{storage!r}: expected {PREFIX} and a ref of its own, as in git:refs/gpuprof"
             raise BaselineError(message)
         self._git("check-ref-format", ref)
+        if ref.count("/") == 1:  # servers of git refuse such a short one
+            self._ref = f"{ref}/runs"
 
     def names(self) -> list[str]:
         """Return the names under which something is saved, sorted."""
