@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import gpuprof._core as _core
 from gpuprof._benchmark import launches as counting
 from gpuprof._benchmark import samplers
+from gpuprof._benchmark.device import memory_of_call
 from gpuprof._benchmark.gate import MAX_ENTRIES, HeldStream
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
@@ -161,6 +162,10 @@ class Harness:
                 self.work.warn(counting.why_not(error))
         return counting.completed(self._launches, self.device)
 
+    def memory(self) -> dict[str, int]:
+        """Return what a call allocates, as `BenchResult.memory`: to be asked after the samples."""
+        return memory_of_call(self.work, self.options)
+
     def close(self) -> None:
         """Release everything; idempotent."""
         self._held = None
@@ -177,14 +182,14 @@ class Harness:
         self.work.first_call()
         if where is None and _core.cuda_in_use():
             where = self._enter_stream()
-        if where is None:
+        if where is None or self.options.timer is not None:
             return self._on_cpu("")
         self.device = where.device
         held = HeldStream(where.handle, where.device)
         probed = probe(self.work, held)
         self.host_ms = probed.host_ms
         if not probed.uses_gpu:
-            return self._on_cpu(_NO_GPU_WORK)
+            return self._on_cpu(NO_GPU_WORK)
         self._held = held
         if probed.elsewhere:
             self.work.warn(_ELSEWHERE)
@@ -216,7 +221,7 @@ class Harness:
         calls = 1
         if self.work.setup is None:
             calls = self._calls or _cpu_calls(self.work)
-        return samplers.CpuSampler(self.work, calls)
+        return samplers.CpuSampler(self.work, calls, self.options.timer)
 
     def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
         """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""
@@ -239,7 +244,7 @@ class Harness:
             except EmptyGraphError:
                 self._capturable = None
                 if held.state == "ungated":  # then no other sign of GPU work has been seen
-                    return self._on_cpu(_NO_GPU_WORK)
+                    return self._on_cpu(NO_GPU_WORK)
                 self.work.warn(_NOT_CAPTURED + "its work is not on the stream that was captured")
             except Exception as error:  # whatever the function raises where it is captured
                 self._capturable = None
@@ -253,7 +258,7 @@ class Harness:
             return "isolated"
         if not self.options.cold_l2 or mode == "isolated":
             return mode
-        why_not = self.work.rotate(_l2_bytes(where.device))
+        why_not = self.work.rotate(l2_bytes(where.device))
         if why_not is None:
             return mode
         self.work.warn(
@@ -323,7 +328,7 @@ class Harness:
 
     def _isolated(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
         self._check_gate(held, probed)
-        flush = 2 * _l2_bytes(held.device) if self.options.cold_l2 else 0
+        flush = 2 * l2_bytes(held.device) if self.options.cold_l2 else 0
         return samplers.IsolatedSampler(self.work, held, probed.calibration, flush)
 
     def _synchronized(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
@@ -342,7 +347,7 @@ class Harness:
             self.work.warn(held.warning)
 
 
-_NO_GPU_WORK = "no GPU work was seen; the CPU's clock was used"
+NO_GPU_WORK = "no GPU work was seen; the CPU's clock was used"
 _ELSEWHERE = (
     "work of it goes on on other streams after its own stream is done; it was timed on the host's "
     "clock, until the whole device is done"
@@ -350,7 +355,7 @@ _ELSEWHERE = (
 _NOT_CAPTURED = "it cannot be captured into a graph, so its calls were queued one by one: "
 
 
-def _l2_bytes(device: int) -> int:
+def l2_bytes(device: int) -> int:
     found = {entry["index"]: entry["l2_bytes"] for entry in _core.devices()}
     return int(found.get(device) or 64 << 20)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._benchmark.device import memory_of_call, peaks_for
+from gpuprof._benchmark.device import peaks_for
 from gpuprof._common import machine, nvml
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import now
@@ -118,7 +118,7 @@ class Samples:
 
     def add_chunk(self, harness: Harness, clocks: Clocks, deadline: float) -> None:
         """Take samples for `CHUNK_S`; count them if the framework's memory grew meanwhile."""
-        on_gpu = harness.sampler.clock != "cpu"
+        on_gpu = harness.mode != "cpu"
         before = device_allocations() if on_gpu else None
         chunk = harness.samples_until(min(perf_counter() + CHUNK_S, deadline), MAX_SAMPLES)
         now = clocks.sm_mhz()
@@ -204,7 +204,7 @@ def device_allocations() -> tuple[int, ...]:
 
 def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchResult:
     options, sampler, samples = harness.options, harness.sampler, taken.samples
-    on_gpu, found = sampler.clock != "cpu", sampler.found()
+    on_gpu, found = sampler.mode != "cpu", sampler.found()
     _warn_of_quality(harness, taken)
     _warn_of_waiting(harness, found.get("noise", {}))
     host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
@@ -224,7 +224,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         throttle_reasons=tuple(sorted(taken.reasons)),
         nbytes=options.nbytes,
         flops=options.flops,
-        memory=memory_of_call(harness.work, options) if on_gpu else {},
+        memory=harness.memory() if on_gpu else {},
         peaks=peaks_for(harness.work, options, harness.device) if on_gpu else {},
         launches=launches,
         warnings=tuple(harness.work.warnings),
@@ -316,7 +316,7 @@ def _warn_of_waiting(harness: Harness, noise: Mapping[str, float]) -> None:
 
 
 def _uuid(harness: Harness) -> str | None:
-    if harness.device is None or harness.sampler.clock == "cpu":
+    if harness.device is None or harness.mode == "cpu":
         return None
     return machine.describe(harness.device).get("gpu_uuid")
 

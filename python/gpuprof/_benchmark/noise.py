@@ -31,7 +31,7 @@ class Noise:
 
     def restart(self) -> None:
         self._loops: list[float] = []
-        self._walls: list[int] = []
+        self._walls: list[float] = []
         self._on_cpu: list[int] = []
         self._next = 0.0
         self._begun = perf_counter()
@@ -46,7 +46,7 @@ class Noise:
         self._loops.append((perf_counter_ns() - begin) * 1e-6)
         self._next = perf_counter() + LOOP_EVERY_S
 
-    def add_sample(self, wall_ns: int, on_cpu_ns: int) -> None:
+    def add_sample(self, wall_ns: float, on_cpu_ns: int) -> None:
         """Record how long a sample ran, and for how much of it the thread was on a CPU."""
         self._walls.append(wall_ns)
         self._on_cpu.append(on_cpu_ns)

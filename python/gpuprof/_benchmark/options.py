@@ -36,6 +36,7 @@ class Options:
     flops_dtype: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     ranks: str = "together"
+    timer: Callable[[], float] | None = None  # in seconds, in place of the CPU's clock
 
 
 _seconds = partial(checks.number, least=0, most=checks.MOST_S)
@@ -43,6 +44,7 @@ _CHECKS: dict[str, Check] = {
     "mode": one_of(*REQUESTED_MODES),
     "ranks": one_of(*CHOICES),
     "setup": or_none(checks.function),
+    "timer": or_none(checks.function),
     "scopes": checks.flag,
     "launches": or_none(checks.flag),
     "params": lambda name, value: {} if value is None else checks.mapping(name, value),

@@ -22,7 +22,7 @@ _MIN_CALLS, _MAX_CALLS = 3, 50
 _PROBE_MS = 50.0
 SLOW_MS = 1000.0  # a call that takes longer is probed once, not several times
 _STRAY_CALLS = 32  # so that short work on other streams adds up to what can be seen
-_LEAST_GPU_NS = 250.0  # over an empty interval: under half of the shortest kernel
+LEAST_GPU_NS = 250.0  # over an empty interval: under half of the shortest kernel
 _EMPTY_TRIES = 3
 _TAIL_TRIES = 3  # waiting for the GIL makes a tail look long
 _EMPTY_TAILS = 3  # for each of these, as the other processes of a GPU take it at any time
@@ -57,7 +57,7 @@ def probe(work: Work, held: HeldStream) -> ProbeResult:
         host_ms=host_ms,
         wall_ms=wall_ms,
         gpu_ms=gpu_ns * 1e-6,
-        uses_gpu=elsewhere or waits or gpu_ns > _LEAST_GPU_NS,
+        uses_gpu=elsewhere or waits or gpu_ns > LEAST_GPU_NS,
         elsewhere=elsewhere,
         waits=waits,
         calibration=calibration,

@@ -19,6 +19,7 @@ from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.instructions import InstructionReadings
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.work import Work
+from gpuprof._results.fields import CUSTOM
 from gpuprof._results.statistics import median
 from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.timer import Timer
@@ -30,6 +31,12 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 MAX_TRIES = 3  # of a sample, before the gate is given up
 _EMPTY_LOOPS = 15  # the last ones, of which the median counts: any may be preempted
+
+
+def custom_clock(timer: Callable[[], float]) -> str:
+    """Return what a result calls the clock of a timer."""
+    name = getattr(timer, "__qualname__", type(timer).__qualname__)
+    return f"{CUSTOM}{getattr(timer, '__module__', None) or 'builtins'}.{name}"
 
 
 class Sampler(ABC):
@@ -236,17 +243,21 @@ class CpuSampler(Sampler):
     """The mean of n calls on the host's clock, with cyclic garbage collection put off.
 
     The same loop of no calls is taken off: it is no part of the function, and as long as a short
-    one where a sample is one call.
+    one where a sample is one call. A `timer` is read in place of the clock, in seconds.
     """
 
     mode = "cpu"
     clock = "cpu"
 
-    def __init__(self, work: Work, calls: int) -> None:
+    def __init__(self, work: Work, calls: int, timer: Callable[[], float] | None = None) -> None:
         self._work = work
+        self._now_ns: Callable[[], float] = perf_counter_ns
+        if timer is not None:
+            self._now_ns = lambda: timer() * 1e9
+            self.clock = custom_clock(timer)
         self._noise = Noise()
         self._instructions = InstructionReadings()
-        self._empty_ns: deque[int] = deque(maxlen=_EMPTY_LOOPS)
+        self._empty_ns: deque[float] = deque(maxlen=_EMPTY_LOOPS)
         self.calls = calls
 
     def sample(self) -> float:
@@ -269,11 +280,11 @@ class CpuSampler(Sampler):
         self.cpu_ms = max(on_cpu_ns - empty_ns, 0.0) * 1e-6 / self.calls
         return max(spent_ns - empty_ns, 0.0) * 1e-6 / self.calls
 
-    def _timed(self, calls: int) -> tuple[int, int]:
-        on_cpu = thread_time_ns()
-        begin = perf_counter_ns()
+    def _timed(self, calls: int) -> tuple[float, int]:
+        now_ns, on_cpu = self._now_ns, thread_time_ns()
+        begin = now_ns()
         self._work.call_times(calls)
-        end = perf_counter_ns()
+        end = now_ns()
         return end - begin, thread_time_ns() - on_cpu
 
     def restart(self) -> None:
@@ -281,7 +292,9 @@ class CpuSampler(Sampler):
         self._instructions.restart()
 
     def found(self) -> dict[str, Any]:
-        return {"noise": self._noise.found(self.calls), "instructions": self._instructions.found()}
+        # What the thread waited cannot be set against the time of another clock.
+        noise = self._noise.found(self.calls) if self.clock == "cpu" else {}
+        return {"noise": noise, "instructions": self._instructions.found()}
 
     def close(self) -> None:
         self._instructions.close()

@@ -66,15 +66,19 @@ class Work:
         self._next = (self._next + 1) % len(self._variants)
         return self.fn(*args, **kwargs)
 
-    def call_times(self, count: int) -> None:
-        """Call it `count` times, each with the next clones of its arguments, if there are any."""
+    def call_times(self, count: int, *, value: bool = False) -> Any:
+        """Call it `count` times, each with the next clones of its arguments, if there are any.
+
+        With `value` a single call's value is returned; `count` is at most 1 then.
+        """
         if len(self._variants) > 1:
             for _ in range(count):
                 self.call()
-            return
+            return None
         args, kwargs = self._variants[0]
+        loop = _loop(len(args), tuple(kwargs), "return ") if value else self._loop
         # On the CPU's clock every step of the loop is in the result: repeat() makes no ints.
-        self._loop(self.fn, repeat(None, count), *args, *kwargs.values())
+        return loop(self.fn, repeat(None, count), *args, *kwargs.values())
 
     def set_up(self, synchronize: Callable[[], object] = lambda: None) -> None:
         """Run `setup`, if there is one, and use the arguments that it returns.
@@ -161,24 +165,23 @@ def first_line(error: Exception) -> str:
 
 
 @lru_cache(maxsize=64)
-def _loop(positional: int, names: tuple[str, ...]) -> Callable[..., None]:
+def _loop(positional: int, names: tuple[str, ...], before: str = "") -> Callable[..., Any]:
     """Return a loop of calls of a function; it takes that, what to iterate over, and the arguments.
 
     These are written out, as `timeit` has them: unpacking them for each call costs 20 to 100 ns.
+    `before` is what stands before each call.
     """
-    if not all(map(_can_be_written, names)):
-
-        def unpacking(fn: Callable[..., Any], turns: Iterator[Any], *values: Any) -> None:
-            args, kwargs = values[:positional], dict(zip(names, values[positional:], strict=True))
-            for _ in turns:
-                fn(*args, **kwargs)
-
-        return unpacking
-    values = [f"v{place}" for place in range(positional + len(names))]
-    named = [f"{name}={value}" for name, value in zip(names, values[positional:], strict=True)]
-    head = f"def loop({', '.join(['fn', 'turns', *values])}):"
-    source = f"{head}\n for _ in turns: fn({', '.join([*values[:positional], *named])})"
-    made: dict[str, Any] = {"__tracebackhide__": True}
+    if all(map(_can_be_written, names)):
+        values = [f"v{place}" for place in range(positional + len(names))]
+        named = [f"{name}={value}" for name, value in zip(names, values[positional:], strict=True)]
+        head = f"def loop({', '.join(['fn', 'turns', *values])}):"
+        given = ", ".join([*values[:positional], *named])
+    else:
+        head = "def loop(fn, turns, *values):\n args = values[:positional]"
+        head += "\n kwargs = dict(zip(names, values[positional:]))"
+        given = "*args, **kwargs"
+    source = f"{head}\n for _ in turns: {before}fn({given})"
+    made: dict[str, Any] = {"__tracebackhide__": True, "positional": positional, "names": names}
     exec(compile(source, "<a loop of gpuprof's>", "exec"), made)
     return made["loop"]  # type: ignore[no-any-return]
 

@@ -12,17 +12,20 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
 from gpuprof._common.instructions import Instructions
-from gpuprof._pytest.settings import CALLGRIND_CALLS
+from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
 
 if TYPE_CHECKING:
     from gpuprof._benchmark.work import Work
     from gpuprof._pytest.fresh_process import FreshProcess
+    from gpuprof._results.result import BenchResult
 
 SOURCE = "Callgrind"
 _COUNTED_MS = 20.0  # of calls, as long as they take without Valgrind; with it some 50 times that
@@ -31,7 +34,21 @@ _LARGE_STACK = "--main-stacksize=67108864"  # deep recursion takes more of it un
 _TOTAL = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 
 
-def counted(process: FreshProcess, call_ms: float) -> Instructions:
+def with_instructions(
+    result: BenchResult, process: Callable[[], FreshProcess], earlier: Sequence[BenchResult]
+) -> BenchResult:
+    """Return a result on the CPU's clock with the instructions that Callgrind counts.
+
+    If there are `earlier` results of the same test, theirs are taken: it would count as many again.
+    """
+    if result.clock != "cpu" or RESULT_FILE in os.environ:
+        return result
+    if earlier:
+        return replace(result, instructions=earlier[0].instructions)
+    return replace(result, instructions=_counted(process(), result.median_ms))
+
+
+def _counted(process: FreshProcess, call_ms: float) -> Instructions:
     """Return the instructions of a call that takes about `call_ms`, or why there are none."""
     from gpuprof._pytest.fresh_process import NotMeasured
 

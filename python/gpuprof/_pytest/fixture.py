@@ -6,33 +6,31 @@ needs the test's context managers and arguments. The test fails only after its b
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._pytest import callgrind, device_lock, event_loop
 from gpuprof._pytest.measurements import (
-    DEFAULT_ROUNDS,
+    ENOUGH_ROUNDS,
     FixtureStats,
     Steps,
     checked_counts,
+    collector_off,
     count_launches,
     graph_of,
-    measure_rounds,
     without_idle_gpu,
 )
 from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
+    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._pytest.judge import Judge
     from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 # Arguments of the marker that `gpuprof.benchmark` does not take.
-_OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc")
+_OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc", "cprofile")
 
 
 class GpuBenchmark:
@@ -77,6 +75,7 @@ class GpuBenchmark:
         self.failure = refused
         self.used = False
         self._results: list[BenchResult] = []
+        self._profile: list[dict[str, Any]] | None = None
         self._fresh_process = fresh_process
         self._key = key
         self._settings = settings
@@ -198,11 +197,14 @@ class GpuBenchmark:
         kwargs: Mapping[str, Any] | None = None,
         setup: Callable[[], Any] | None = None,
         teardown: Callable[..., Any] | None = None,
-        rounds: int = DEFAULT_ROUNDS,
+        rounds: int = 1,
         warmup_rounds: int = 0,
-        iterations: int | None = None,
+        iterations: int = 1,
     ) -> Any:
-        """Measure with a given number of rounds, and with steps before and after each of them.
+        """Measure with a given number of calls, and with steps before and after each round.
+
+        The function is called ``(warmup_rounds + rounds) * iterations`` times. If `iterations` is
+        above 1, one more call gives the value.
 
         Parameters
         ----------
@@ -217,32 +219,37 @@ class GpuBenchmark:
         rounds : int
             The number of samples; a verdict needs 30.
         warmup_rounds : int
-            The number of calls before them, besides the first, whose value is returned.
-        iterations : int, optional
-            Over how many calls a sample is taken; None leaves that to gpuprof, and with `setup` or
-            `teardown` it is one.
+            The number of rounds before them, which are not measured.
+        iterations : int
+            How many calls a round has, over which its sample is taken; 1 with `setup`.
 
         Returns
         -------
         object
-            The value of the first call.
+            The value of the last call.
 
         Raises
         ------
         TypeError
             If `target` is no function, or `setup` returns arguments besides those given.
         ValueError
-            If a number is too small, or `iterations` is above 1 with a step.
+            If a number is no whole number or too small, or `iterations` is above 1 with `setup`.
         InvalidStateError
             As for a call of the fixture.
+
+        Notes
+        -----
+        Nothing is found out beforehand. If CUDA is in use after the warm-up rounds, and the stream
+        has work in the rounds, they are timed on the GPU's clock; else on the CPU's. Neither the
+        memory of a call nor its launches are measured. A failure is preceded by further
+        measurements, which take as many calls each, in processes of their own where that is
+        possible.
         """
-        has_steps = setup is not None or teardown is not None
-        iterations = checked_counts(rounds, warmup_rounds, iterations, has_steps=has_steps)
+        counts = checked_counts(rounds, warmup_rounds, iterations, has_setup=setup is not None)
         self._begin(target)
         steps = Steps(tuple(args), kwargs, setup, teardown)
         if steps.step is not None:
             args, kwargs = (), None
-        counts = warmup_rounds, rounds, iterations
         return self._measure(target, tuple(args), dict(kwargs or {}), steps, counts)
 
     def check_launches(
@@ -299,24 +306,28 @@ class GpuBenchmark:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         steps: Steps,
-        counts: tuple[int, int, int | None] | None = None,
+        counts: tuple[int, int, int] | None = None,
     ) -> Any:
-        """Call once, measure and judge; `counts` are warm-up rounds, rounds and iterations."""
+        """Measure and judge; `counts` are the warm-up rounds, rounds and iterations of exact calls.
+
+        Without them the value is that of a first call, which is not measured.
+        """
         from gpuprof._benchmark.work import Work
 
         with event_loop.as_function(fn) as function:
 
-            def call() -> Any:
+            def call(how: Callable[..., Any] = _called) -> Any:
                 work = Work(function, args, kwargs, steps.step)  # a new one: no arguments are kept
                 work.set_up()
-                value = work.call()
+                positional, named = work.arguments
+                value = how(function, *positional, **named)
                 event_loop.refuse_coroutine(value)
                 return value
 
-            def measure() -> BenchResult:
-                with _collector_off(bool(self._arguments["disable_gc"])):
-                    result = self._benchmark(function, args, kwargs, steps, counts)
-                return self._counted(result)
+            def measure(warm: Callable[[], object] = lambda: None) -> tuple[Any, BenchResult]:
+                with collector_off(bool(self._arguments["disable_gc"])):
+                    last, result = self._benchmark((function, args, kwargs), steps, counts, warm)
+                return last, self._counted(result)
 
             if self._settings.disabled:
                 value = call()
@@ -327,55 +338,51 @@ class GpuBenchmark:
                 steps.tear_down()
                 return value
             with self._device_lock() as place_may_have_changed:
-                value = call()
-                place_may_have_changed()
-                for _ in range(counts[0] if counts else 0):
-                    call() if self._arguments["scopes"] else _core._paused(call)
-                self.result = measure()
-                self._judge(self.result, measure)
+                value = None
+                if counts is None:
+                    value = call()
+                    place_may_have_changed()
+                last, self.result = measure(place_may_have_changed)
+                event_loop.refuse_coroutine(last)
+                self._judge(self.result, lambda: measure()[1])
                 steps.tear_down()
-            return value
+                if self._arguments["cprofile"]:
+                    from gpuprof._pytest import profiles
+
+                    self._profile = profiles.of(call, self._arguments["cprofile"])
+                    steps.tear_down()
+            return value if counts is None else last
 
     def _benchmark(
         self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
         steps: Steps,
-        counts: tuple[int, int, int | None] | None,
-    ) -> BenchResult:
-        """Measure once: until the result is precise enough, or for a number of rounds."""
-        from gpuprof._benchmark import api
+        counts: tuple[int, int, int] | None,
+        warm: Callable[[], object],
+    ) -> tuple[Any, BenchResult]:
+        """Measure once: until the result is precise enough, or with a given number of calls."""
+        from gpuprof._benchmark import api, rounds
 
         options: dict[str, Any] = {"name": self._key, "setup": steps.step}
         for name, value in self._arguments.items():
             if value is not None and name not in _OWN:
                 options[name] = value
+        least, last = self._arguments["min_rounds"], None
+        if counts is not None:
+            last, result = rounds.measure_rounds(call, options, counts, warm)
+            return last, without_idle_gpu(result)
         if self._settings.save or self._settings.compare:
             options.setdefault("launches", True)  # also where counting them takes more calls
-        least = self._arguments["min_rounds"]
-        if counts is not None:
-            _, rounds, iterations = counts
-            result = measure_rounds((fn, args, kwargs), options, rounds, iterations)
-        elif least is not None:
+        if least is not None:
             # Fewer samples than a verdict needs are taken only where time is short.
-            options["min_samples"] = max(least, options.get("min_samples", DEFAULT_ROUNDS))
-            with api.prepare(fn, args, kwargs, **options) as measurer:
-                result = measurer.measure(least)
-        else:
-            result = api.benchmark(fn, args, kwargs, **options)
-        return without_idle_gpu(result)
+            options["min_samples"] = max(least, options.get("min_samples", ENOUGH_ROUNDS))
+        with api.prepare(*call, **options) as measurer:
+            return None, without_idle_gpu(measurer.measure(least or 0))
 
     def _counted(self, result: BenchResult) -> BenchResult:
-        """Add the instructions that Callgrind counts, where it is to count those of the CPU."""
-        if self._settings.cpu_metric != "callgrind" or result.clock != "cpu":
+        if self._settings.cpu_metric != "callgrind" or self._fresh_process is None:
             return result
-        if self._fresh_process is None or RESULT_FILE in os.environ:
-            return result
-        if self._results:  # it would count as many again
-            return replace(result, instructions=self._results[0].instructions)
-        found = callgrind.counted(self._fresh_process(), result.median_ms)
-        return replace(result, instructions=found)
+        return callgrind.with_instructions(result, self._fresh_process, self._results)
 
     def _begin(self, fn: object) -> None:
         if self._refused is not None:
@@ -463,9 +470,14 @@ class GpuBenchmark:
             "param": self.param,
             "options": _plain(self._arguments),
             "failure": self.failure,
+            "cprofile": self._profile,
             "decision": self.decision and _plain(self.decision.to_dict()),
             "results": [replace(result, extra_info=extra).to_dict() for result in results],
         }
+
+
+def _called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return fn(*args, **kwargs)
 
 
 def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:
@@ -479,16 +491,3 @@ def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:
         except Exception:  # the object's own repr failed: keep the rest
             plain[str(name)] = object.__repr__(value)
     return plain
-
-
-@contextmanager
-def _collector_off(is_off: bool) -> Iterator[None]:
-    """Keep the garbage collector off, if `is_off`; leave it as it was found."""
-    was_on = is_off and gc.isenabled()
-    if was_on:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

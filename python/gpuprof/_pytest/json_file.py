@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -47,13 +47,14 @@ class Record:
         return cls(data, BenchResult.from_dict(data["results"][-1]), decision, report.outcome)
 
 
-def document(records: Iterable[Record], commit: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    records: Sequence[Record], machine: Mapping[str, Any], commit: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the content of the file for what the tests reported."""
-    records = list(records)
     return {
         "format": FORMAT,
         "format_version": VERSION,
-        "machine_info": _machine_info(records),
+        "machine_info": dict(machine),
         "commit_info": dict(commit),
         "benchmarks": [_benchmark(record) for record in records],
         "datetime": datetime.now(timezone.utc).isoformat(),
@@ -64,7 +65,9 @@ def document(records: Iterable[Record], commit: Mapping[str, Any]) -> dict[str, 
 def _benchmark(record: Record) -> dict[str, Any]:
     data = record.data
     *earlier, result = data["results"]
+    profile = {"cprofile": data["cprofile"]} if data.get("cprofile") else {}
     return {
+        **profile,
         "group": data["group"],
         "name": data["name"],
         "fullname": data["key"],
@@ -83,7 +86,8 @@ def _benchmark(record: Record) -> dict[str, Any]:
     }
 
 
-def _machine_info(records: list[Record]) -> dict[str, Any]:
+def machine_info(records: Sequence[Record]) -> dict[str, Any]:
+    """Describe the machine that measured, as pytest-benchmark does, and with more."""
     machines = [dict(record.result.machine) for record in records]
     # Prefer one with a GPU: it has the most facts.
     machine = max(machines, key=lambda each: bool(each.get("gpu")), default={})

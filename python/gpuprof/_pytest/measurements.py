@@ -2,14 +2,15 @@
 
 `pedantic` has steps around each round. The measurement knows a set-up step only, so the teardown of
 a round runs at the beginning of the next set-up, and that of the last round at the end: outside of
-the measured time, and one for each set-up, whatever the measurement calls besides the rounds.
+the measured time, and one for each set-up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
-_ANY_PRECISION = 1e9  # because the number of rounds is given
+ENOUGH_ROUNDS = 30  # as many samples as a verdict needs
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 _NOT_COUNTED = "what a call launches was not counted"
 
@@ -80,46 +80,25 @@ def _as_arguments(made: Any) -> _Arguments | None:
 
 
 def checked_counts(
-    rounds: Any, warmup_rounds: Any, iterations: Any, *, has_steps: bool
-) -> int | None:
-    """Check the numbers that `pedantic` was given, and return `iterations`.
+    rounds: Any, warmup_rounds: Any, iterations: Any, *, has_setup: bool
+) -> tuple[int, int, int]:
+    """Return warm-up rounds, rounds and iterations as `pedantic` was given them.
 
-    Raises ValueError for one that is too small, and for several iterations with a step.
+    Raises ValueError for what is no such number, and for several iterations with a set-up step.
     """
-    checks.whole("rounds", rounds)
-    checks.whole("warmup_rounds", warmup_rounds, least=0)
-    if iterations is None:
-        return None
-    if checks.whole("iterations", iterations) > 1 and has_steps:
+    try:
+        checks.whole("rounds", rounds)
+        checks.whole("warmup_rounds", warmup_rounds, least=0)
+        checks.whole("iterations", iterations)
+    except TypeError as error:  # as in pytest-benchmark
+        raise ValueError(str(error)) from None
+    if iterations > 1 and has_setup:
         message = (
-            f"iterations is {iterations}, and setup and teardown are steps of a single call: leave "
-            "the steps out, or give iterations=1"
+            f"iterations is {iterations}, and setup is a step of a single call: leave setup out, "
+            "or give iterations=1"
         )
         raise ValueError(message)
-    return int(iterations)
-
-
-def measure_rounds(
-    call: tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]],
-    options: Mapping[str, Any],
-    rounds: int,
-    iterations: int | None,
-) -> BenchResult:
-    """Take that many samples, of so many calls each; None leaves that to the measurement."""
-    from gpuprof._benchmark import api
-
-    begun = perf_counter()
-    given = {**options, "rel_precision": _ANY_PRECISION, "calls": iterations}
-    with api.prepare(*call, **given) as m:
-        result = m.result([m.sample() for _ in range(rounds)])
-    result = replace(result, duration_s=perf_counter() - begun)
-    taken = result.calls_per_sample
-    if iterations is None or taken == iterations:
-        return result
-    warning = (
-        f"a sample is over {taken} calls in {result.mode} mode, not over iterations={iterations}"
-    )
-    return replace(result, warnings=(*result.warnings, warning))
+    return warmup_rounds, rounds, iterations
 
 
 def graph_of(what: object, arguments: object) -> CapturedGraph | None:
@@ -161,6 +140,29 @@ def count_launches(
         message = f"check_launches: {reason[0]}"
         raise InvalidStateError(message)
     return replace(result, warnings=())  # they are about the time
+
+
+@contextmanager
+def collector_off(is_off: bool) -> Iterator[None]:
+    """Keep the garbage collector off, if `is_off`; leave it as it was found."""
+    was_on = is_off and gc.isenabled()
+    if was_on:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def without_idle_gpu(result: BenchResult) -> BenchResult:
+    """Remove the GPU from the machine of a result on the CPU clock.
+
+    Whether the description has one depends on what else ran in the process.
+    """
+    if result.mode != "cpu" or result.machine.get("gpu") is None:
+        return result
+    return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})
 
 
 class FixtureStats(dict[str, Any]):

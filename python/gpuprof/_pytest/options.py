@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ NAMES = ("short", "normal", "long")
 # The length of each unit in milliseconds, and how it is written.
 UNITS = {"ns": (1e-6, "ns"), "us": (1e-3, "µs"), "ms": (1.0, "ms"), "s": (1e3, "s")}
 AUTO = "auto"
+PROFILE_COLUMNS = (
+    *("ncalls_recursion", "ncalls", "tottime", "tottime_per", "cumtime", "cumtime_per"),
+    "function_name",
+)
 
 # The attribute of a test's report that carries the measurement from worker to controller.
 REPORTED = "gpuprof_benchmark"
@@ -111,6 +116,25 @@ def _small_words(text: str) -> tuple[str, ...]:
 def _percent(text: str) -> float:
     number = text.strip()
     return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+
+
+def _from_module(text: str) -> Any:
+    module, _, name = text.strip().rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (AttributeError, ImportError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _timer(name: str, given: Any) -> None:
+    if not callable(given):
+        expected = "a function that returns seconds, in an option as module.function"
+        raise checks.value_error(given, name, expected)
+
+
+def _profile_column(name: str, given: Any) -> None:
+    if not isinstance(given, bool):
+        checks.choice(name, given, PROFILE_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -279,6 +303,24 @@ DECLARED = (
         "keep the garbage collector off during the whole measurement",
         check=checks.flag,
         argument="disable_gc",
+    ),
+    Declared(
+        "timer",
+        _from_module,
+        "the function to time by, such as time.process_time, which returns seconds, in place of "
+        "the CPU's or the GPU's clock",
+        "FUNC",
+        _timer,
+        "timer",
+    ),
+    Declared(
+        "cprofile",
+        _small,
+        f"call each function once more under cProfile, and show what took most by COLUMN: "
+        f"{', '.join(PROFILE_COLUMNS)}",
+        "COLUMN",
+        _profile_column,
+        "cprofile",
     ),
     Declared(
         "sort",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpuprof._pytest import hooks
 from gpuprof._pytest.options import REPORTED, add_options
 from gpuprof._pytest.settings import (
     FIXTURE,
@@ -54,6 +55,11 @@ COMPARISONS = pytest.StashKey[int]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--gpu-benchmark-*`` and an ini key for each."""
     add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of ``conftest.py`` files."""
+    pluginmanager.add_hookspecs(hooks)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -217,7 +223,7 @@ class _Controller:
         if self._results is None:
             from gpuprof._pytest.session import Results
 
-            self._results = Results(self._config.stash[SETTINGS], self._config.rootpath)
+            self._results = Results(self._config.stash[SETTINGS], self._config)
         return self._results
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -58,9 +58,9 @@ def check(settings: Settings) -> None:
 class Results:
     """What the tests measured, in the order of their reports."""
 
-    def __init__(self, settings: Settings, root: Path) -> None:
+    def __init__(self, settings: Settings, config: pytest.Config) -> None:
         self.settings = settings
-        self._root = root
+        self._config = config
         self._records: dict[str, Record] = {}
         self._keys: dict[str, str] = {}
         self.notes: list[str] = [*settings.notes]
@@ -84,12 +84,18 @@ class Results:
         """Write the JSON file and append to the baseline; `problems` has what went wrong."""
         commit: dict[str, Any] = {}
         if self.settings.json or self.settings.save:
-            commit = json_file.commit_info(self._root)
+            commit = json_file.commit_info(self._config.rootpath)
+            self._hook("commit_info", commit_info=commit)
         if self.settings.json:
+            machine = json_file.machine_info(self.records)
+            self._hook("machine_info", machine_info=machine)
+            content = json_file.document(self.records, machine, commit)
+            self._hook("json", benchmarks=content["benchmarks"], output_json=content)
             try:
-                _write(self.settings.json, json_file.document(self.records, commit))
+                _write(self.settings.json, content)
                 self.notes.append(f"wrote {_shown(self.settings.json)}")
-            except (OSError, ValueError) as error:  # ValueError: a value that JSON cannot hold
+            # Of a value that JSON cannot hold, which a hook may have put there.
+            except (OSError, TypeError, ValueError) as error:
                 self.problems.append(f"the JSON file was not written: {error}")
         if self.settings.histogram and self.records:
             try:
@@ -102,6 +108,12 @@ class Results:
                 self._save(self.settings.save, commit_of(commit))
             elif self.records:
                 self.notes.append("nothing was saved: the run was cut short")
+
+    def _hook(self, what: str, **given: Any) -> None:
+        """Let ``conftest.py`` files change what is written."""
+        getattr(self._config.hook, f"pytest_gpu_benchmark_update_{what}")(
+            config=self._config, **given
+        )
 
     def _save(self, name: str, commit: str | None) -> None:
         passed = [record for record in self.records if record.outcome == "passed"]

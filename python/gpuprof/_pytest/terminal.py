@@ -12,6 +12,7 @@ from gpuprof._common.text import encodable, shown_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
+from gpuprof._pytest.profiles import rows as profile_rows
 from gpuprof._results.decision import Verdict
 from gpuprof._results.result import bins_of, warnings_of
 from gpuprof._results.two_sides import reasons_of, remarks_of
@@ -53,6 +54,7 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
             out.line(f"group {shown_text(group)}")
         _table(members, out, view)
         out.line("")
+    _profiles(records, out)
     measured = [record.result for record in records]
     judged = [(record.data["key"], record.decision) for record in records if record.decision]
     notes = [f"note: {text}" for text in remarks_of(judged)]
@@ -76,6 +78,17 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
         out.line(note)
     for problem in results.problems:
         out.line(problem, red=True, bold=True)
+
+
+def _profiles(records: Sequence[Record], out: _Lines) -> None:
+    profiled = [record.data for record in records if record.data["cprofile"]]
+    if profiled:
+        out.line("cProfile, in seconds")
+    for data in profiled:
+        out.line(shown_text(data["key"]))
+        for row in profile_rows(data["cprofile"]):
+            out.line(row)
+        out.line("")
 
 
 def _title(records: Sequence[Record]) -> str:

@@ -19,7 +19,7 @@ _SLEEPS = 0.05  # of the calls, in which a thread that only computes may give up
 def difference(base: BenchResult, new: BenchResult) -> str | None:
     """Return why two results are not comparable, or None."""
     facts = [("gpu", "GPU"), ("sms", "number of SMs")]
-    if new.clock == "cpu":  # which GPU is beside it does not matter
+    if new.mode == "cpu":  # which GPU is beside it does not matter
         facts = [("cpu", "CPU")]
     pairs = [(what, base.machine.get(key), new.machine.get(key)) for key, what in facts]
     pairs += [

@@ -109,7 +109,7 @@ class Baseline:
         if least is None:
             least = _THRESHOLD_FEW_RUNS if few else _THRESHOLD
             named = f"the threshold with {plural(len(self.runs), 'baseline run')}"
-        if few and self.runs[-1].clock == "cpu" and least < _CPU_FEW_RUNS:
+        if few and self.runs[-1].mode == "cpu" and least < _CPU_FEW_RUNS:
             return _CPU_FEW_RUNS, f"the least on the CPU clock with fewer than {ENOUGH_RUNS} runs"
         return least, named
 

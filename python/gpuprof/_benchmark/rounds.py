@@ -1,0 +1,189 @@
+"""Rounds of a given number: the function is called as often as was asked for, and no more.
+
+So nothing finds out beforehand what the function does, and neither its memory nor its launches are
+measured, which takes calls of their own. Where CUDA is in use, each round is read on the host's
+clock and by events; afterwards the events count if they show GPU work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._benchmark import samplers
+from gpuprof._benchmark.api import paused
+from gpuprof._benchmark.gate import HeldStream
+from gpuprof._benchmark.harness import NO_GPU_WORK, Harness, l2_bytes
+from gpuprof._benchmark.loop import Samples, report
+from gpuprof._benchmark.options import checked_options
+from gpuprof._benchmark.probe import LEAST_GPU_NS
+from gpuprof._benchmark.work import Work
+from gpuprof._results.statistics import median
+from gpuprof._timing.calibration import calibrate
+from gpuprof._timing.timer import Timer
+
+if TYPE_CHECKING:
+    from gpuprof._frameworks.streams import StreamRef
+    from gpuprof._results.result import BenchResult
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
+ANY_PRECISION = 1e9  # because the number of rounds is given
+_WAITS = "the function waits for the GPU, so the host's time is in its own"
+_LATE = (
+    "the GPU came into use during the rounds, so they were timed on the CPU's clock; give "
+    "warmup_rounds=1 or use the GPU before"
+)
+
+
+class _HostRounds(samplers.CpuSampler):
+    """Rounds on the host's clock; `value` is what a single call of the last one returned."""
+
+    value: Any = None
+    tick_ms: float | None = None  # of another clock than the host's
+
+    def _timed(self, calls: int) -> tuple[float, int]:
+        if calls != 1:
+            return super()._timed(calls)
+        self.value = None  # else the last value would be there beside the new one
+        now_ns, on_cpu = self._now_ns, samplers.thread_time_ns()
+        begin = now_ns()
+        value = self._work.call_times(1, value=True)
+        end = now_ns()
+        self.value = value
+        return end - begin, samplers.thread_time_ns() - on_cpu
+
+    def decide(self, samples: list[float]) -> list[float]:
+        """Return the samples of the clock that counts."""
+        return samples
+
+
+class _DeviceRounds(_HostRounds):
+    """Rounds by events as well, behind a gate for as long as the function does not wait for it."""
+
+    def __init__(self, work: Work, calls: int, where: StreamRef, *, flush: bool) -> None:
+        super().__init__(work, calls)
+        self._held = HeldStream(where.handle, where.device)
+        self._calibration = calibrate(where.device)
+        self._events = Timer("cuda", where.handle)
+        self._gpu_ms: list[float] = []
+        self._buffer = _core.DeviceBuffer(2 * l2_bytes(where.device)) if flush else None
+        if self._buffer is not None:  # the first call loads, which may wait for a closed gate
+            self._buffer.fill(1, where.handle)
+
+    @property
+    def gate(self) -> str:
+        return self._held.state if self.clock == "cuda" else "n/a"
+
+    def _timed(self, calls: int) -> tuple[float, int]:
+        if calls == 0:
+            return super()._timed(0)
+        found = 0.0, 0
+
+        def queue() -> None:
+            nonlocal found
+            if self._buffer is not None:
+                self._buffer.fill(1, self._held.handle)
+            self._events.record_start(self._held.handle)
+            try:
+                found = super(_DeviceRounds, self)._timed(calls)
+            finally:
+                self._events.record_end()
+
+        self._held.synchronize()  # the set-up's work is not the call's
+        if not self._held.run(queue):
+            self._held.give_up(_WAITS)
+        empty_ms = self._held.empty_ns(self._calibration) * 1e-6
+        self._gpu_ms.append(max(self._events.elapsed_ms() - empty_ms, 0.0))
+        return found
+
+    def decide(self, samples: list[float]) -> list[float]:
+        uses_gpu = median(self._gpu_ms) * 1e6 > LEAST_GPU_NS
+        if not self._work.ranks.decide("the clock", uses_gpu):
+            self._work.warn(NO_GPU_WORK)
+            return samples
+        self.mode, self.clock = "isolated", "cuda"
+        self.tick_ms = self._calibration.tick_ns * 1e-6
+        self.l2 = "hot" if self._buffer is None else "flushed"
+        if self._held.warning:
+            self._work.warn(self._held.warning)
+        return [each / self.calls for each in self._gpu_ms]
+
+    def found(self) -> dict[str, Any]:
+        return {} if self.clock == "cuda" else super().found()
+
+    def close(self) -> None:
+        super().close()
+        self._events.close()
+        self._buffer = None
+
+
+class _Rounds(Harness):
+    """Calls the function in rounds; the warm-up rounds are its preparation."""
+
+    def __init__(self, warmup_rounds: int, warm: Callable[[], object], *given: Any) -> None:
+        self._warmup_rounds = warmup_rounds
+        self._warm = warm
+        super().__init__(*given)
+
+    def _prepare(self, where: StreamRef | None) -> samplers.Sampler:
+        calls = self._calls or 1
+        for _ in range(self._warmup_rounds):
+            self.work.set_up()
+            self.work.call_times(calls)
+        self._warm()
+        if where is None and _core.cuda_in_use():
+            where = self._enter_stream()
+        if where is None or self.options.timer is not None:
+            self.timed: _HostRounds = _HostRounds(self.work, calls, self.options.timer)
+            return self.timed
+        self.device = where.device
+        if self.options.mode in {"graph", "batched"}:
+            self.work.warn(f"pedantic calls the function itself, not in mode {self.options.mode!r}")
+        self.timed = _DeviceRounds(self.work, calls, where, flush=self.options.cold_l2)
+        return self.timed
+
+    def memory(self) -> dict[str, int]:
+        return {}
+
+    def take(self, rounds: int) -> tuple[Any, BenchResult]:
+        """Take the rounds; return the value of the last call, and the result."""
+        timed = self.timed
+        host = [timed.sample() for _ in range(rounds)]
+        samples = timed.decide(host)
+        if self.device is None and self.options.timer is None and _core.cuda_in_use():
+            self.work.warn(_LATE)
+        if timed.tick_ms is not None:
+            self.host_ms = median(host)
+            self._clock_tick_ms = timed.tick_ms
+        result = report(self, Samples(samples))
+        if self.calls > 1:  # no round has kept a value
+            self.work.set_up()
+            timed.value = self.work.call()
+        return timed.value, result
+
+
+def measure_rounds(
+    call: tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]],
+    options: Mapping[str, Any],
+    counts: tuple[int, int, int],
+    warm: Callable[[], object],
+) -> tuple[Any, BenchResult]:
+    """Call a function in so many warm-up rounds, and rounds, of so many calls each.
+
+    Returns the last call's value, which is one more call if a round has several, and the result.
+    `warm` is called after the warm-up.
+    """
+    warmup_rounds, rounds, iterations = counts
+    checked = checked_options(**{**options, "rel_precision": ANY_PRECISION, "launches": False})
+    begun = perf_counter()
+
+    def measure() -> tuple[Any, BenchResult]:
+        with _Rounds(warmup_rounds, warm, *call, checked, iterations) as harness:
+            return harness.take(rounds)
+
+    value, result = paused(checked, measure)
+    return value, replace(result, duration_s=perf_counter() - begun)
