@@ -161,7 +161,9 @@ def test_a_wrong_value_is_a_usage_error(project: Project, option: str, how: str)
 
 
 WRONG_MARKERS = {
-    "timer=len": "unknown argument 'timer'",
+    "timer='len'": "wrong argument: timer: expected a function that returns seconds, in an option",
+    "cprofile='time'": "wrong argument: cprofile: expected one of 'ncalls_recursion', 'ncalls',",
+    "confidence=0.9": "unknown argument 'confidence'",
     "min_rounds=0": "wrong argument: min_rounds: expected a whole number of at least 1, got 0",
     "min_rounds=2.0": "wrong argument: min_rounds: expected a whole number of at least 1, got 2.0",
     "disable_gc=1": "wrong argument: disable_gc: expected True or False, got 1",
@@ -252,7 +254,7 @@ def test_every_option_has_an_ini_key_and_help(project: Project) -> None:
     for option in OPTIONS:
         assert option.flag in shown
         assert f"{option.key} " in shown
-    assert "--gpu-benchmark-timer" not in shown
+    assert "--gpu-benchmark-netrc" not in shown
 
 
 def test_the_page_has_every_option_and_argument_of_the_marker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pytest_projects import Project
+from tests.support.pytest_projects import COMPARE, Project
 
 
 def test_each_set_up_has_one_teardown_with_the_same_arguments(project: Project) -> None:
@@ -27,9 +27,9 @@ def test_each_set_up_has_one_teardown_with_the_same_arguments(project: Project) 
             value = gpu_benchmark.pedantic(
                 target, setup=setup, teardown=teardown, rounds=5, warmup_rounds=2
             )
-            assert value == 1
+            assert value == 3 * (2 + 5 - 1) + 1
             rounds = [did[place : place + 3] for place in range(0, len(did), 3)]
-            assert len(rounds) == 1 + 2 + 5
+            assert len(rounds) == 2 + 5
             for place, each in enumerate(rounds):
                 number = 3 * place + 1
                 assert each == ["setup", ("call", number), ("teardown", number)]
@@ -52,13 +52,13 @@ def test_a_teardown_without_a_set_up_gets_the_arguments_given(project: Project) 
                 teardown=lambda values, reverse: torn.append((values, reverse)),
                 rounds=3,
             )
-            assert torn == [([2, 1], True)] * 4
+            assert torn == [([2, 1], True)] * 3
 
         def test_positions(gpu_benchmark):
             torn = []
             # In pytest-benchmark's order.
             gpu_benchmark.pedantic(sum, ([1],), {}, None, torn.append, 2, 1, 1)
-            assert torn == [[1]] * 4
+            assert torn == [[1]] * (1 + 2)
 
         def test_raises(gpu_benchmark):
             torn = []
@@ -97,31 +97,83 @@ def test_arguments_come_from_one_place(project: Project) -> None:
     project.run().assert_outcomes(passed=3)
 
 
-def test_iterations_are_the_calls_of_a_sample(project: Project) -> None:
+def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
     project.pytester.makepyfile(
         """
         import pytest
 
-        def test_a(gpu_benchmark):
-            gpu_benchmark.pedantic(sum, ([1],), rounds=6, iterations=10)
-            (warning,) = gpu_benchmark.result.warnings
-            assert warning == "a sample is over 1 calls in cpu mode, not over iterations=10"
+        # Above one iteration a last call gives the value.
+        @pytest.mark.parametrize(
+            ("counts", "calls"),
+            [
+                ({}, 1),
+                ({"rounds": 1, "iterations": 1}, 1),
+                ({"rounds": 15}, 15),
+                ({"rounds": 5, "warmup_rounds": 4}, 9),
+                ({"iterations": 10}, 11),
+                ({"rounds": 3, "warmup_rounds": 2, "iterations": 10}, 51),
+                ({"rounds": 40}, 40),
+            ],
+        )
+        def test_a(gpu_benchmark, counts, calls):
+            called = []
+            def function(value):
+                called.append(value)
+                return len(called)
+            assert gpu_benchmark.pedantic(function, ("x",), **counts) == calls
+            assert called == ["x"] * calls
+            result = gpu_benchmark.result
+            assert result.count == counts.get("rounds", 1)
+            assert result.calls_per_sample == counts.get("iterations", 1)
 
-        @pytest.mark.parametrize("step", ["setup", "teardown"])
-        def test_steps(gpu_benchmark, step):
-            with pytest.raises(ValueError, match="^iterations is 2, and setup and teardown are"):
-                gpu_benchmark.pedantic(sum, ([1],), **{step: print}, iterations=2)
-            gpu_benchmark.pedantic(sum, ([1],), **{step: lambda *_: None}, iterations=1)
+        def test_teardown_is_one_a_round(gpu_benchmark):
+            did = []
+            gpu_benchmark.pedantic(
+                lambda: did.append("call"), teardown=lambda: did.append("end"), iterations=3
+            )
+            assert did == ["call"] * 3 + ["end", "call", "end"]
 
-        @pytest.mark.parametrize("wrong", [0, 1.5, True, "2"])
+        def test_names_that_are_keywords(gpu_benchmark):
+            assert gpu_benchmark.pedantic(dict, kwargs={"if": 1, "b": 2}) == {"if": 1, "b": 2}
+
+        @pytest.mark.parametrize("wrong", [0, 1.5, True, "2", None])
         def test_wrong(gpu_benchmark, wrong):
-            with pytest.raises((TypeError, ValueError), match="^iterations: expected a"):
-                gpu_benchmark.pedantic(sum, ([1],), iterations=wrong)
+            with pytest.raises(ValueError, match="^iterations: expected a"):
+                gpu_benchmark.pedantic(None, iterations=wrong)
+            gpu_benchmark(sum, [1])
+
+        def test_steps(gpu_benchmark):
+            with pytest.raises(ValueError, match="^iterations is 2, and setup is a step of a"):
+                gpu_benchmark.pedantic(None, setup=print, iterations=2)
             gpu_benchmark(sum, [1])
         """
     )
-    project.run().assert_outcomes(passed=7)
-    assert [call.get("calls") for call in project.calls()] == [10, 1, 1, None, None, None, None]
+    options = ("--gpu-benchmark-save=main", COMPARE)
+    project.run(options[0]).assert_outcomes(passed=15)
+    again = project.run(*options)
+    again.assert_outcomes(passed=15)
+    again.stdout.fnmatch_lines(["test_a[[]counts0-1[]] * NODATA"])
+
+
+def test_a_single_call_is_a_whole_measurement_on_a_real_clock(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import time
+
+        def test_a(gpu_benchmark):
+            called = []
+            def function():
+                called.append(1)
+                time.sleep(0.02)
+                return "value"
+            assert gpu_benchmark.pedantic(function) == "value"
+            assert called == [1]
+            assert gpu_benchmark.result.samples_ms[0] >= 20
+            assert gpu_benchmark.result.count == 1
+        """
+    )
+    plugin = ("-p", "gpuprof._pytest.plugin")
+    pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=1)
 
 
 def test_a_coroutine_function_runs_to_its_end_in_each_call(project: Project) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpuprof import BenchResult
+from gpuprof._benchmark import api, rounds
 from gpuprof.results import Instructions, Launches
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class _Measuring:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._taken: dict[str, int] = {}
+        self.real_rounds = rounds.measure_rounds
 
     def benchmark(self, *call: Any, **options: Any) -> BenchResult:
         measurer = self.prepare(*call, **options)
@@ -78,7 +80,7 @@ class _Measuring:
         **options: Any,
     ) -> _Measurer:
         with (self._folder / CALLS).open("a", encoding="utf-8") as calls:
-            calls.write(json.dumps({"name": name, **options}) + "\n")
+            calls.write(json.dumps({"name": name, **options}, default=repr) + "\n")
         plan = json.loads((self._folder / TIMES).read_text(encoding="utf-8"))
         test = name.rpartition("::")[2]
         times = plan.get(test, plan["*"])
@@ -100,6 +102,15 @@ class _Measuring:
             fn(*positional, **named)
 
         return _Measurer(call, median, {**plan["fields"], "name": name})
+
+    def measure_rounds(
+        self, call: Any, options: Any, counts: Any, warm: Any
+    ) -> tuple[Any, BenchResult]:
+        """Make the calls; only their times are made up."""
+        value, taken = self.real_rounds(call, options, counts, warm)
+        measurer = self.prepare(*call, calls=counts[-1], **options)
+        fields = {**measurer.fields, "calls_per_sample": taken.calls_per_sample}
+        return value, made_up(measurer.median_ms, taken.count, **fields)
 
 
 @dataclass
@@ -130,7 +141,6 @@ class _Measurer:
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[None]:
-    from gpuprof._benchmark import api
     from gpuprof._pytest.fresh_process import FreshProcess
 
     with pytest.MonkeyPatch.context() as patch:
@@ -143,6 +153,7 @@ def replaced(folder: Path) -> Iterator[None]:
         )
         patch.setattr(api, "benchmark", measuring.benchmark)
         patch.setattr(api, "prepare", measuring.prepare)
+        patch.setattr(rounds, "measure_rounds", measuring.measure_rounds)
         yield
 
 

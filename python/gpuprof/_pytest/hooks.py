@@ -53,4 +53,8 @@ def pytest_gpu_benchmark_update_json(
         The benchmarks of the file.
     output_json : dict
         The whole content, as plain data.
+
+    Notes
+    -----
+    If it holds what JSON cannot, the file is not written, and pytest's exit status is 1.
     """
