@@ -155,7 +155,10 @@ def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
     again.stdout.fnmatch_lines(["test_a[[]counts0-1[]] * NODATA"])
 
 
-def test_a_single_call_is_a_whole_measurement_on_a_real_clock(pytester: pytest.Pytester) -> None:
+def test_a_single_call_is_a_whole_measurement_on_a_real_clock(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         """
         import time

@@ -38,14 +38,21 @@ TESTS = """
         assert gpu_benchmark.result.clock == "cuda"
         assert gpu_benchmark.result.mode == "isolated"
         assert gpu_benchmark.result.count == gpu_benchmark.stats["rounds"] == 8
-        assert len(closed) == len(opened) > 8
+        assert len(closed) == len(opened) == 8
         assert all(one is other for one, other in zip(opened, closed))
 
 
     @pytest.mark.parametrize("iterations", [1, 20])
     def test_iterations(gpu_benchmark, x, iterations):
-        gpu_benchmark.pedantic(torch.matmul, (x, x), rounds=10, iterations=iterations)
-        assert gpu_benchmark.result.mode == "graph"
+        calls = []
+
+        def multiply():
+            calls.append(1)
+            return x @ x
+
+        gpu_benchmark.pedantic(multiply, rounds=10, warmup_rounds=2, iterations=iterations)
+        assert len(calls) == 12 * iterations + (iterations > 1)
+        assert (gpu_benchmark.result.clock, gpu_benchmark.result.mode) == ("cuda", "isolated")
         assert gpu_benchmark.result.calls_per_sample == iterations
         assert gpu_benchmark.stats["iterations"] == iterations
 
