@@ -28,9 +28,9 @@ from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
+    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._pytest.judge import Judge
     from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision

@@ -200,13 +200,3 @@ class FixtureStats(dict[str, Any]):
     def as_dict(self) -> dict[str, Any]:
         """Return the figures without the samples."""
         return {name: value for name, value in self.items() if name not in {"data", *self._test}}
-
-
-def without_idle_gpu(result: BenchResult) -> BenchResult:
-    """Remove the GPU from the machine of a result on the CPU clock.
-
-    Whether the description has one depends on what else ran in the process.
-    """
-    if result.clock != "cpu" or result.machine.get("gpu") is None:
-        return result
-    return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})
