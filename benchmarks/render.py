@@ -223,6 +223,7 @@ PAGES = {
     "verdicts": Page("docs/verdicts.md", "verdicts", _sections(VERDICTS, _rows)),
     "power": Page("docs/verdicts.md", "power", _sections(["verdict_power"], _pivots)),
     "ab": Page("docs/ab.md", "ab", _sections(["verdict_ab"], _pivots)),
+    "history": Page("docs/history.md", "history-power", _sections(["history_power"], _rows)),
     "breaks": Page("docs/when_a_capture_breaks.md", "breaks", breaks),
 }
 

@@ -115,6 +115,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "verdict_power": ("What verdicts find under noise of many makes", "verdicts.md"),
     "benchmark_verdicts_busy": ("Verdicts on a busy machine", "verdicts.md"),
     "verdict_ab": ("Verdicts of commands that run in turns", "ab.md"),
+    "history_power": ("What a history finds", "history.md"),
 }
 
 

@@ -109,7 +109,10 @@ def test_a_plot_shows_intervals_the_change_and_what_is_not_compared() -> None:
     found = [*marks(2.0, around=1.0), Mark(2.0, 2.0, 2.0, faint=True), *marks(2.0)]
     lines = text(found, [Level(2, 3, 2.0, 2.0, "", is_step=True)], ENDS)
     body = "\n".join(lines)
-    assert (body.count("o"), body.count(".")) == (2, 1 + sum(line.partition(" |")[0].count(".") for line in lines))
+    assert (body.count("o"), body.count(".")) == (
+        2,
+        1 + sum(line.partition(" |")[0].count(".") for line in lines),
+    )
     assert body.count(":") == 9
     assert sum("|" in line.partition("|")[2] for line in lines[:9]) == 8  # less the value itself
 

@@ -75,7 +75,9 @@ def days() -> list[int]:
 
 def damage(folder: Path, line: str) -> None:
     """Let the file of the baseline have this line at its end."""
-    blob = git(folder, "hash-object", "-w", "--stdin", data=f"{git(folder, 'show', BLOB)}\n{line}\n")
+    blob = git(
+        folder, "hash-object", "-w", "--stdin", data=f"{git(folder, 'show', BLOB)}\n{line}\n"
+    )
     inner = git(folder, "mktree", data=f"100644 blob {blob}\t{FILE.split('/')[1]}\n")
     outer = git(folder, "mktree", data=f"040000 tree {inner}\tmain\n")
     commit = git(folder, "commit-tree", outer, "-m", "by hand")
@@ -146,8 +148,7 @@ def test_a_push_that_comes_too_late_is_done_again(
     # Before the push from here, somebody pushes from there.
     hook = here / ".git" / "hooks" / "pre-push"
     hook.write_text(
-        f"#!/bin/sh\nrm {hook}\nunset GIT_DIR\n"
-        f"exec git -C {there} push -q origin {REF}:{REF}\n",
+        f"#!/bin/sh\nrm {hook}\nunset GIT_DIR\nexec git -C {there} push -q origin {REF}:{REF}\n",
         encoding="utf-8",
     )
     hook.chmod(0o755)
@@ -169,7 +170,10 @@ def test_a_dropped_run_stays_dropped_after_a_join(
     monkeypatch.chdir(there)
     assert call("sync")[0] == 0
     code, out, _ = call("drop", "main", "1", "--store", STORE)
-    assert (code, out.startswith("dropped from main (NVIDIA-H200): the run of 2026-01-02")) == (0, 1)
+    assert (code, out.startswith("dropped from main (NVIDIA-H200): the run of 2026-01-02")) == (
+        0,
+        1,
+    )
     assert days() == [2]
     assert call("sync")[0] == 0
     monkeypatch.chdir(here)
@@ -211,7 +215,8 @@ def test_a_bad_line_is_named(here: Path, line: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "store", ["git:", "git:main", "git:refs/heads/main", "git:refs/tags", "git:--x", "git:refs/a..b"]
+    "store",
+    ["git:", "git:main", "git:refs/heads/main", "git:refs/tags", "git:--x", "git:refs/a..b"],
 )
 @pytest.mark.usefixtures("here")
 def test_only_a_ref_of_its_own_is_a_store(store: str, call: Call) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprof._cli.arguments import (
-    add_format,
     GIT_STORE,
+    add_format,
     add_storage,
     add_threshold,
     add_verdict_options,

@@ -94,9 +94,7 @@ def text(marks: Sequence[Mark], levels: Sequence[Level], ends: tuple[str, str]) 
     return [*lines, f"{'':>{wide}}  {first}".rstrip()]
 
 
-def svg(
-    marks: Sequence[Mark], levels: Sequence[Level], ends: tuple[str, str], title: str
-) -> str:
+def svg(marks: Sequence[Mark], levels: Sequence[Level], ends: tuple[str, str], title: str) -> str:
     """Draw a series as an SVG element, with its scale in percent of the last level on the right."""
     scale = _scale(marks)
     base, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT

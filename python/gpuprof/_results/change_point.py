@@ -27,7 +27,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import sub
 from types import MappingProxyType
 
@@ -161,7 +161,7 @@ def _divided(values: Sequence[float], start: int, end: int, p_before: float) -> 
     bounds = [start, *(start + place for place in places), end]
     found = [
         segment
-        for place, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False))
+        for place, (low, high) in enumerate(pairwise(bounds))
         for segment in _divided(values, low, high, p_value if place else p_before)
     ]
     line, slope = _line(stretch)
@@ -246,7 +246,7 @@ def _dependence(values: Sequence[float], places: Sequence[int]) -> float:
     line = _beside_line(values)
     if _criterion_of_squares(line) < _criterion_of_squares(rest) + cost * (more + 0.5):
         rest, more = line, 0
-    products = sum([one * other for one, other in zip(rest, rest[1:], strict=False)])
+    products = sum([one * other for one, other in pairwise(rest)])
     allowance = _ALLOWANCE + more * _MORE + (_ALLOWANCE_BY_COUNT + more * _MORE_BY_COUNT) / count
     return products / max(_squares(rest), _LEAST) + allowance
 
@@ -276,7 +276,7 @@ def _beside_levels(values: Sequence[float], bounds: Sequence[int]) -> list[float
     """Return what is left of values without the mean of each stretch."""
     return [
         value - sum(values[low:high]) / (high - low)
-        for low, high in zip(bounds, bounds[1:], strict=False)
+        for low, high in pairwise(bounds)
         for value in values[low:high]
     ]
 
@@ -295,7 +295,7 @@ def _p_value(
     chance = random.Random(_SEED)
     mean = sum(values) / len(values)
     centred = [value - mean for value in values]
-    new = [value - dependence * before for before, value in zip(centred, centred[1:], strict=False)]
+    new = [value - dependence * before for before, value in pairwise(centred)]
     new.append(centred[0] * math.sqrt(1.0 - dependence * dependence))
     # The first value of a series is as far from its mean as all others.
     wider = 1.0 / math.sqrt(1.0 - dependence * dependence)
@@ -347,7 +347,7 @@ def _bump(values: Sequence[float]) -> tuple[float, list[int]]:
     most, found = 0.0, (0, 0)
     for size in range(-(-MIN_SEGMENT // apart), len(ends)):
         inside = [*map(sub, ends[size:], ends)]
-        high = max(max(inside), -min(inside))
+        high = max(*inside, -min(inside))
         wide = size * apart
         gain = high * high / (wide * (count - wide))
         if gain > most:

@@ -281,7 +281,8 @@ class GitBaselines(Baselines):
         done = self._run(arguments, **options)
         if done.returncode:
             what = next(each for each in arguments if each not in _IDENTITY)
-            raise BaselineError(f"{self._root}: git {what} failed: {_said(done)}")
+            msg = f"{self._root}: git {what} failed: {_said(done)}"
+            raise BaselineError(msg)
         return done.stdout
 
     def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -100,7 +101,9 @@ class HistorySeries(Record):
             message = "points: expected at least one run, got none"
             raise ValueError(message)
         for each in self.changes:
-            if max(each.index, each.last or 0, each.back_to or 0) > len(self.points) - bool(each.last):
+            if max(each.index, each.last or 0, each.back_to or 0) > len(self.points) - bool(
+                each.last
+            ):
                 message = f"changes: expected runs of the series, which has {len(self.points)}"
                 raise ValueError(message)
             index = each.index if each.last is None else max(each.last, each.index + 1)
@@ -156,7 +159,7 @@ class HistorySeries(Record):
         ends = {each.last + 1 for each in drifts.values() if each.last is not None}
         bounds = sorted({0, len(self.points), *drifts, *steps, *ends})
         found = []
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in itertools.pairwise(bounds):
             values = [each.value for each in self.points[start:end] if each.compared]
             if not values:
                 continue
