@@ -153,3 +153,78 @@ def test_the_workflow_runs_the_script_with_the_whole_history() -> None:
     (job,) = yaml.safe_load(found[1])["jobs"].values()
     assert job["steps"][0]["with"]["fetch-depth"] == 0
     assert job["steps"][-1]["run"] == 'bash compare_base.sh "origin/$BASE"'
+
+
+MEASURED = """
+import time, pytest
+import work
+
+@pytest.mark.gpu_benchmark(
+    min_samples=30, min_time_s=0.0, max_time_s=1.0, warmup_s=0.0
+)
+def test_total(gpu_benchmark):
+    gpu_benchmark(work.total)
+"""
+
+
+def test_the_history_in_git_is_saved_joined_and_compared(repository: Path, tmp_path: Path) -> None:
+    found = re.search(r"<!-- recipe: history -->\n```sh\n(.*?)^```$", PAGE, re.M | re.S)
+    assert found
+    (tmp_path / "performance.sh").write_text(found[1], encoding="utf-8")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    script = GPUPROF.format(python=shlex.quote(sys.executable))
+    (programs / "gpuprof").write_text(script, encoding="utf-8")
+    (programs / "gpuprof").chmod(0o755)
+    (repository / "test_work.py").write_text(MEASURED, encoding="utf-8")
+    git(tmp_path, "init", "-q", "--bare", "remote")
+    git(repository, "remote", "add", "origin", str(tmp_path / "remote"))
+
+    def recipe(what: str) -> subprocess.CompletedProcess[str]:
+        python = shlex.quote(sys.executable)
+        return subprocess.run(
+            ["bash", str(tmp_path / "performance.sh"), what],
+            cwd=repository,
+            env=environment(
+                None,
+                PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+                PYTHONPATH=str(Path(gpuprof.__file__).parents[1]),
+                COMMAND=f"{python} -m pytest -q -p no:cacheprovider test_work.py",
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    git(repository, "checkout", "-q", "main")
+    for _ in range(2):
+        done = recipe("save")
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    saved = git(tmp_path / "remote", "ls-tree", "-r", "--name-only", "refs/gpuprof/runs")
+    # A new checkout, as in another job, has nothing but what the remote has.
+    git(repository, "update-ref", "-d", "refs/gpuprof/runs")
+    git(repository, "checkout", "-q", "change")
+    done = recipe("compare")
+    assert (done.returncode, done.stderr) == (1, ""), done.stdout
+    comment = (repository / "comment.md").read_text(encoding="utf-8")
+    assert "| test_work.py::test_total |" in comment
+    assert comment.count(" SLOW |") == 1
+    runs = git(tmp_path / "remote", "show", f"refs/gpuprof/runs:{saved.strip()}").splitlines()
+    assert len(runs) == 2
+
+
+def test_the_workflow_of_the_history_saves_on_main_and_comments_on_pull_requests() -> None:
+    yaml = pytest.importorskip("yaml")
+    _, text = re.findall(r"```yaml\n(.*?)^```$", PAGE, re.M | re.S)
+    found = yaml.safe_load(text)
+    assert found["permissions"] == {"contents": "write", "pull-requests": "write"}
+    (job,) = found["jobs"].values()
+    save, compare, comment = job["steps"][-3:]
+    assert (save["run"], compare["run"]) == (
+        "bash performance.sh save",
+        "bash performance.sh compare",
+    )
+    assert ("push" in save["if"], "pull_request" in compare["if"]) == (True, True)
+    assert comment["if"].startswith("always() && ")
+    assert comment["run"].endswith("--body-file comment.md")
