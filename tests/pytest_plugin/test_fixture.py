@@ -145,9 +145,7 @@ def test_a_storage_folder_that_cannot_be_one_is_a_usage_error(project: Project) 
 
 
 @pytest.mark.parametrize(("scopes", "counted"), [(False, 0), (True, 2 + 7)])
-def test_scopes_of_rounds_count_if_asked_for(
-    tmp_path: Path, scopes: bool, counted: int
-) -> None:
+def test_scopes_of_rounds_count_if_asked_for(tmp_path: Path, scopes: bool, counted: int) -> None:
     text = f"""
         import gpuprof
         import pytest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -49,12 +49,12 @@ class _HostRounds(samplers.CpuSampler):
         if calls != 1:
             return super()._timed(calls)
         self.value = None  # else the last value would be there beside the new one
-        now_ns, on_cpu = self._now_ns, samplers.thread_time_ns()
+        now_ns, on_cpu = self._now_ns, thread_time_ns()
         begin = now_ns()
         value = self._work.call_times(1, value=True)
         end = now_ns()
         self.value = value
-        return end - begin, samplers.thread_time_ns() - on_cpu
+        return end - begin, thread_time_ns() - on_cpu
 
     def decide(self, samples: list[float]) -> list[float]:
         """Return the samples of the clock that counts."""
