@@ -203,7 +203,8 @@ def main() -> None:
     options = measure.arguments(__doc__)
     trials = _TRIALS // 10 if options.quick else _TRIALS
     notes = [
-        f"{trials:,} series a row of noise, a fifth of that in others; steps of 10 % where runs differ by 2 %"
+        f"{trials:,} series a row of noise, a fifth of that in others; steps of 10 % where runs "
+        "differ by 2 %"
     ]
     measure.report("history_power", [*_rows(trials)], notes, options.json)
 

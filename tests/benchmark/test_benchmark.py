@@ -257,7 +257,7 @@ def test_samples_in_which_memory_grew_are_counted(monkeypatch: pytest.MonkeyPatc
     class Growing:
         """What is prepared on a GPU whose framework takes more memory for each sample."""
 
-        sampler = SimpleNamespace(clock="cuda")
+        mode = "graph"
         ranks = SimpleNamespace(decide=lambda _what, value: value)
         taken = 0
 
