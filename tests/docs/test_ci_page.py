@@ -200,13 +200,13 @@ def test_the_history_in_git_is_saved_joined_and_compared(repository: Path, tmp_p
     git(repository, "checkout", "-q", "main")
     for _ in range(2):
         done = recipe("save")
-        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert done.returncode == 0, done.stdout + done.stderr
     saved = git(tmp_path / "remote", "ls-tree", "-r", "--name-only", "refs/gpuprof/runs")
     # A new checkout, as in another job, has nothing but what the remote has.
     git(repository, "update-ref", "-d", "refs/gpuprof/runs")
     git(repository, "checkout", "-q", "change")
     done = recipe("compare")
-    assert (done.returncode, done.stderr) == (1, ""), done.stdout
+    assert done.returncode == 1, done.stdout + done.stderr
     comment = (repository / "comment.md").read_text(encoding="utf-8")
     assert "| test_work.py::test_total |" in comment
     assert comment.count(" SLOW |") == 1

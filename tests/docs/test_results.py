@@ -22,6 +22,7 @@ PAGES = [
     "verdicts",
     "power",
     "ab",
+    "history",
     "breaks",
 ]
 

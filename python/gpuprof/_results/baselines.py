@@ -195,7 +195,8 @@ def _kept(runs: Sequence[Run]) -> list[Run]:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+        return [folder / name for name in names if name != ".json"]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
