@@ -43,7 +43,9 @@ MAX_GROWTH = 12
 GROWTH_COUNTS_FROM = 64 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LARGE = re.compile(rb"[eE]\+?\d{3}|\d{300}")  # in numbers that a float may not hold
+# Of numbers that a float may not hold: their exponent, or their length.
+_LARGE = re.compile(rb"[eE]\+?\d{3}")
+_LONG = 300
 _LOCK = ".lock"
 _STATS_FORMAT = "gpuprof-stats"
 
@@ -160,21 +162,60 @@ class Baselines:
         message = f"{self._root} is a folder: it has no {remote!r} to be joined with"
         raise BaselineError(message)
 
-    def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:  # noqa: ARG002
-        """Return the runs of a baseline by kind of machine, the oldest first.
+    def last_runs(self, name: str, most: int) -> dict[str, list[Run]]:  # noqa: ARG002
+        """Do as `runs`, with up to `most` of each benchmark, where more than 20 are kept.
 
-        A folder keeps 20 of each benchmark; where more are kept, `most` are returned.
+        Results are read when they are used: most of a long history are not. Then they may raise
+        BaselineError.
+        """
+        return {path.stem: _unread(path) for path in self._paths(name)}
+
+    def runs(self, name: str) -> dict[str, list[Run]]:
+        """Return the runs of a baseline by kind of machine, the oldest first.
 
         A BaselineError says that a file is damaged, or lists the baselines if there is none of this
         name.
         """
+        return {path.stem: read(path) for path in self._paths(name)}
+
+    def _paths(self, name: str) -> list[Path]:
         files = _files(self._folder / check_name(name))
         if not files:
             known = ", ".join(self.names())
             there = f"there are {known}" if known else "there are none at all"
             message = f"no baseline is called {name!r} in {self._root}: {there}"
             raise BaselineError(message)
-        return {path.stem: read(path) for path in files}
+        return files
+
+
+class _Unread(dict[str, BenchResult]):
+    """The results of a run by name, of which each is read when it is used."""
+
+    def __init__(self, path: Path, plain: Mapping[str, Any]) -> None:
+        super().__init__(dict.fromkeys(plain))  # type: ignore[arg-type]
+        self._path, self._plain = path, plain
+
+    def __getitem__(self, name: str) -> BenchResult:
+        try:
+            return BenchResult._read(f"results[{name!r}]", self._plain[name])
+        except ValueError as error:
+            raise _refused(self._path, error) from None
+
+
+def _unread(path: Path) -> list[Run]:
+    """Read a baseline file, but not the results in it."""
+    data = load_data(path)
+    try:
+        plain = [each["results"] for each in data["runs"]]
+        if not all(isinstance(each, dict) for each in plain):
+            return read(path)  # which says what is wrong
+        bare = {**data, "runs": [{**each, "results": {}} for each in data["runs"]]}
+        runs = _runs(bare)
+    except (KeyError, TypeError):
+        return read(path)
+    except ValueError as error:
+        raise _refused(path, error) from None
+    return [replace(run, results=_Unread(path, each)) for run, each in zip(runs, plain, strict=True)]
 
 
 def _kept(runs: Sequence[Run]) -> list[Run]:
@@ -303,7 +344,8 @@ def load_text(raw: bytes) -> Any:
     try:
         data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
         # Only what looks as if it could be too deep or too large is walked through.
-        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or _LARGE.search(raw):
+        is_flat = raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH
+        if not is_flat or _LARGE.search(raw) or max(map(len, raw.split(b","))) > _LONG:
             _check_plain(data)
     except RecursionError:
         message = f"it is nested deeper than {MAX_DEPTH} levels"
