@@ -215,7 +215,9 @@ def _unread(path: Path) -> list[Run]:
         return read(path)
     except ValueError as error:
         raise _refused(path, error) from None
-    return [replace(run, results=_Unread(path, each)) for run, each in zip(runs, plain, strict=True)]
+    return [
+        replace(run, results=_Unread(path, each)) for run, each in zip(runs, plain, strict=True)
+    ]
 
 
 def _kept(runs: Sequence[Run]) -> list[Run]:
@@ -236,7 +238,7 @@ def _kept(runs: Sequence[Run]) -> list[Run]:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))  # noqa: PTH208
         return [folder / name for name in names if name != ".json"]
     except (FileNotFoundError, NotADirectoryError):
         return []
