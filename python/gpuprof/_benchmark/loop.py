@@ -282,7 +282,7 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
     if len(samples) < statistics.MIN_FOR_INTERVAL:
         warn(
             f"only {len(samples)} of the {statistics.MIN_FOR_INTERVAL} samples that an interval of "
-            "the median needs were taken; give it more max_time_s or min_samples"
+            "the median needs were taken; give it more rounds, max_time_s or min_samples"
         )
     elif precision > options.rel_precision:
         warn(
