@@ -57,7 +57,7 @@ def test_unchanged_code_takes_the_same_instructions_and_twice_the_work_twice_as_
 ) -> None:
     first, again = counted(project), counted(project)
     # Such as the length of a path may move some allocations.
-    assert first["per_call"] == pytest.approx(again["per_call"], rel=1e-4)
+    assert first["per_call"] == pytest.approx(again["per_call"], rel=5e-3)
     assert (first["source"], first["reason"]) == ("Callgrind", "")
     project.makepyfile(test_it=TEST.format(count=2000))
     (more,), (less,) = counted(project)["per_call"], first["per_call"]
