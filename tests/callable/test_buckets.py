@@ -321,7 +321,7 @@ class Library:
 def test_written_arrays_that_were_padded_are_filled_on_the_stream_of_the_call() -> None:
     library, on = Library(), object()
     call = flat(Array(3, 9, 100), Array(3), Array(7), Batch(Array(3)))
-    leaves = tuple(leaf._replace(library=library) for leaf in call.leaves)  # type: ignore[arg-type]
+    leaves = tuple(leaf._replace(framework=library) for leaf in call.leaves)  # type: ignore[arg-type]
     call = dataclasses.replace(call, leaves=leaves)
     padding = Buckets({0: (4,), 2: (128,)}).plan(call)
     assert padding is not None

@@ -71,7 +71,7 @@ class Padding:
         """Return the arrays of a call, of which those to pad are new ones that end in zeros."""
         arrays = list(flat.arrays)
         for number, dim, size in self.pads:
-            library = flat.leaves[number].library.at(on)
+            library = flat.leaves[number].framework.at(on)
             arrays[number] = library.padded(arrays[number], dim, size)
         return arrays
 
@@ -90,7 +90,7 @@ class Padding:
         for number in sorted({pad.leaf for pad in self.pads}):
             leaf, real = flat.leaves[number], arrays[number]
             if leaf.path in written:
-                library = leaf.library.at(on)
+                library = leaf.framework.at(on)
                 for dim, size in enumerate(leaf.facts[SHAPE]):
                     real = library.slice(real, dim, size)
                 library.fill(flat.arrays[number], real)
@@ -330,7 +330,7 @@ class ResultSlices:
         arrays = []
         for leaf, array, cuts in zip(flat.leaves, flat.arrays, self.apply(padding), strict=True):
             for dim, size in cuts:
-                array = leaf.library.slice(array, dim, size)  # noqa: PLW2901
+                array = leaf.framework.slice(array, dim, size)  # noqa: PLW2901
             arrays.append(array)
         return rebuild(flat.pattern, arrays)
 

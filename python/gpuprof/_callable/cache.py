@@ -192,7 +192,7 @@ class CapturingCalls(_core.CallBase):
 
     def _is_to_be_verified(self, captured: CapturedCall) -> bool:
         leaves = captured.flat.leaves
-        cannot = any(leaf.library.in_place for leaf in leaves)
+        cannot = any(leaf.framework.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
         cannot |= runs_once or self._hides_writes(captured)
         return self._settings.verify != "off" and captured.entry.runs == 0 and not cannot

@@ -262,7 +262,7 @@ class Recording:
 
     def _make_inputs(self) -> None:
         for leaf, array in zip(self._flat.leaves, self._flat.arrays, strict=True):
-            arrays = leaf.library.at(self._place.copies_on)
+            arrays = leaf.framework.at(self._place.copies_on)
             static = arrays.static_like(array)
             inside = arrays.laid_out_like(array, static)
             if self._state.records_gradients and leaf.requires_grad:
@@ -387,7 +387,7 @@ class Recording:
         flat = flatten_result(result, self._flat.constants)
         self._pattern, self._found = flat.pattern, flat.arrays
         for leaf, array in zip(flat.leaves, flat.arrays, strict=True):
-            arrays = leaf.library.at(self._place.copies_on)
+            arrays = leaf.framework.at(self._place.copies_on)
             inside = arrays.dense(array)
             facts = facts_of(inside)
             if facts[DEVICE] != self._place.device:

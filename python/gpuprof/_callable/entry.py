@@ -82,7 +82,7 @@ class CapturedCall:
         places = [
             (extent(leaf.facts), leaf.path in self.writes)
             for leaf in flat.leaves
-            if not leaf.library.in_place
+            if not leaf.framework.in_place
         ]
         for number, (place, is_written) in enumerate(places):
             others = [other for index, (other, _) in enumerate(places) if index != number]

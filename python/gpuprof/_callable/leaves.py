@@ -44,7 +44,7 @@ class Leaf(NamedTuple):
 
     path: str
     facts: Facts
-    library: Arrays
+    framework: Arrays
     requires_grad: bool
 
     @property
@@ -55,12 +55,12 @@ class Leaf(NamedTuple):
         """
         facts = self.facts
         where = CUDA if facts[DEVICE_TYPE] == MANAGED else facts[DEVICE_TYPE]
-        key = (self.library.types[0], where, facts[DEVICE], facts[DTYPE], facts[SHAPE])
+        key = (self.framework.types[0], where, facts[DEVICE], facts[DTYPE], facts[SHAPE])
         # What cannot be copied is used where it is.
-        return (*key, facts[ADDRESS], facts[STRIDES]) if self.library.in_place else key
+        return (*key, facts[ADDRESS], facts[STRIDES]) if self.framework.in_place else key
 
     def __str__(self) -> str:
-        name = type_text(self.library.types[0])
+        name = type_text(self.framework.types[0])
         return f"a {dtype_name(self.facts)} {name} of shape {self.facts[SHAPE]}"
 
 

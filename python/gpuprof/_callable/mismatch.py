@@ -147,8 +147,8 @@ class _Comparison:
         mine, theirs = self._flat.leaves[number], self._captured.leaves[captured_number]
         if mine.key == theirs.key:
             return
-        names = [type_text(each.library.types[0]) for each in (mine, theirs)]
-        if mine.library.types != theirs.library.types:
+        names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
+        if mine.framework.types != theirs.framework.types:
             yield f"{path}: a {names[0]}, captured a {names[1]}"
         own, other = (
             {

@@ -65,7 +65,7 @@ class Flat:
 
     @property
     def libraries(self) -> set[str]:
-        return {leaf.library.name for leaf in self.leaves}
+        return {leaf.framework.name for leaf in self.leaves}
 
     @property
     def device(self) -> int:

@@ -114,7 +114,7 @@ def compared(
         problems = differences(found, on=on, computed_in=captured.dtypes, units=units)
         if problems:
             for leaf, twin, array in written:
-                leaf.library.at(on).fill(array, twin)
+                leaf.framework.at(on).fill(array, twin)
         if undo:
             put_back(state, own.before)
     return result, problems, own.has_moved and not problems
@@ -218,7 +218,7 @@ def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) ->
     """
     twins = []
     for leaf, array in zip(flat.leaves, flat.arrays if arrays is None else arrays, strict=True):
-        library = leaf.library.at(on)
+        library = leaf.framework.at(on)
         twin = library.laid_out_like(array, library.static_like(array))
         library.fill(twin, array)
         if leaf.requires_grad:
