@@ -142,7 +142,8 @@ def compare(
         seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
         seed = shared.decide("the seed", seed)
         prepared, warnings = _alike([*functions], ready, opened)
-        waiting = shared.decide("what is compared", _waiting(prepared))
+        # Of several ranks the slowest one's time counts, and CPU times are each rank's own.
+        waiting = _waiting(prepared) if shared.is_alone else 0.0
         taking = _Rounds(prepared, threshold, max_time_s, seed, shared, by_cpu=waiting > 0.0)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
@@ -155,9 +156,9 @@ def compare(
             )
             for name, each in prepared.items()
         ]
-    cpu_ms = taking.cpu_ms if taking.by_cpu else {}
-    if cpu_ms:
-        how, cpu_ms = _by_cpu(results, cpu_ms, waiting)
+    cpu_ms: dict[str, list[float]] = {}
+    if waiting:
+        how, cpu_ms = _by_cpu(results, taking.cpu_ms, waiting)
         warnings.append(how)
     return CompareResult.of(
         results, threshold=threshold, warnings=warnings, seed=seed, cpu_ms=cpu_ms
@@ -284,7 +285,7 @@ class _Rounds:
         *,
         by_cpu: bool,
     ) -> None:
-        self.by_cpu = by_cpu
+        self._by_cpu = by_cpu
         self._prepared = prepared
         self._threshold = threshold
         self._max_time_s = max_time_s
@@ -332,7 +333,7 @@ class _Rounds:
 
         Stopping as soon as it excludes 1 would find differences where there are none.
         """
-        base, *others = (self.cpu_ms if self.by_cpu else self.samples).values()
+        base, *others = (self.cpu_ms if self._by_cpu else self.samples).values()
         if min(base) <= 0:
             return False
         for other in others:
