@@ -29,7 +29,7 @@ from support import measure
 from support.results import Row
 
 _SEED = 20261127
-_TRIALS = 1000
+_TRIALS = 4000
 _WORKERS = 2
 _RUNS = 10_000
 _MOST_S = 3.0

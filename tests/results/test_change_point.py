@@ -51,20 +51,15 @@ def test_runs_that_depend_on_those_before_hardly_ever_changed(count: int, share:
     assert found <= 10  # 4 are allowed at 2 %
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "at"),
-    [
-        *(("normal", *each) for each in ((20, 10), (20, 3), (20, 17), (12, 6))),
-        *(("heavy tails", *each) for each in ((20, 10), (40, 30))),
-    ],
-)
+@pytest.mark.parametrize(("count", "at"), [(20, 10), (20, 3), (20, 17), (12, 6)], ids=str)
+@pytest.mark.parametrize("name", ["normal", "heavy tails"])
 def test_a_change_is_found_where_it_was(name: str, count: int, at: int) -> None:
     chance = random.Random(12)
     trials, near = 20, 0
     for _ in range(trials):
         found = changes(series(NOISES[name], chance, count, at, 0.1))
         near += len(found) == 1 and abs(found[0].index - at) <= 1
-    assert near >= 0.75 * trials
+    assert near >= 0.8 * trials
 
 
 @pytest.mark.parametrize(

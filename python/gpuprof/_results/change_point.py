@@ -47,7 +47,7 @@ _ALIKE = 2.0  # standard errors by which two levels may differ and be called the
 _CLIP = 6.0 * 1.4826  # median absolute deviations: six standard deviations of normal noise
 # The autocorrelation of a few values beside their level is too small by this, and by some more for
 # each further step: a constant, and a part of their number.
-_ALLOWANCE, _ALLOWANCE_BY_COUNT = 0.2, 3.5
+_ALLOWANCE, _ALLOWANCE_BY_COUNT = 0.3, 2.0
 _MORE, _MORE_BY_COUNT = 0.07, 1.5
 _MOST_STEPS = 4
 _MOST_ENDS = 60  # where a stretch that goes back may begin or end; of longer series, not every run
