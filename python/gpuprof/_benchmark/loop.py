@@ -206,8 +206,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
     options, sampler, samples = harness.options, harness.sampler, taken.samples
     on_gpu, found = sampler.mode != "cpu", sampler.found()
     _warn_of_quality(harness, taken)
-    if sampler.clock == "cpu":
-        _warn_of_waiting(harness, found["noise"])
+    _warn_of_waiting(harness, found.get("noise", {}))
     host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
     launches = harness.launches() if on_gpu else None
     result = BenchResult(
