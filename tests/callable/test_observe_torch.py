@@ -378,6 +378,24 @@ def test_a_class_keeps_its_own_way_to_attributes() -> None:
     assert seen.modules_read == [both]
 
 
+def test_memory_that_a_tensor_of_the_run_is_set_to_is_external() -> None:
+    flat = torch.ones(6)
+    first, second = flat[:4], flat[4:]
+
+    def body() -> None:
+        whole = torch.empty(0).set_(flat.untyped_storage(), 0, (6,), (1,))
+        second.copy_(whole[:2] + 1)
+        made = torch.empty(0)
+        made.set_(torch.empty(4).untyped_storage())
+        made.add_(1)
+
+    seen = observed(body, undo=True)
+    assert uses(seen, flat)[1] == {place(second)}
+    assert second.tolist() == [2, 2]
+    seen.restore()
+    assert (first.tolist(), second.tolist()) == ([1, 1, 1, 1], [1, 1])
+
+
 # Putting back.
 
 

@@ -123,7 +123,7 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
 
 
 def external(tensor: Any) -> External:
-    return External(tensor, tensor.untyped_storage())
+    return External(tensor, tensor.untyped_storage(), {id(tensor): tensor})
 
 
 def holds(guards: Any) -> bool:

@@ -137,6 +137,31 @@ def test_what_comes_from_the_host_is_pinned(
         assert (result.shape, result.stride()) == (expected.shape, expected.stride())
 
 
+PASSES: dict[str, Callable[[Any, Any], object]] = {
+    "backward": lambda _, result: result.sum().backward(),
+    "autograd.backward": lambda _, result: torch.autograd.backward(result.sum()),
+    "autograd.grad": lambda x, result: torch.autograd.grad(result.sum(), x),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_backward_pass_may_build_tensors_where_it_recomputes(
+    stream: int, name: str, pins: Pins
+) -> None:
+    checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
+    run_backward = torch.autograd._engine_run_backward
+    x = on_gpu(2, 3).requires_grad_()
+
+    def body() -> None:
+        how = {"use_reentrant": False, "preserve_rng_state": False}
+        PASSES[name](x, checkpoint(lambda x: x[:, [0, 2]].sin(), x, **how))
+
+    captured(stream, body)
+    # Of the two passes, and of the index that autograd keeps.
+    assert [each.tolist() for each in pins.pinned] == 3 * [[0, 2]]
+    assert torch.autograd._engine_run_backward is run_backward
+
+
 def test_the_graph_keeps_what_is_pinned(stream: int, pins: Pins) -> None:
     own = torch.ones(4)
     pins.pinned.append(own)

@@ -211,7 +211,12 @@ class Recording:
             self._pool,
             arguments=self._arguments,
             results=self._found,
-            frozen=[each.tensor for each in externals if each.is_on_gpu and not each.writes],
+            frozen=[
+                tensor
+                for one in externals
+                if one.is_on_gpu and not one.writes
+                for tensor in one.tensors.values()
+            ],
             owners=self._owners,
             versions={
                 each: each._version

@@ -141,7 +141,7 @@ def tensor_guards(state: State, externals: Iterable[External]) -> list[StateGuar
 
     What a graph reads of a tensor on the CPU it has inside.
     """
-    tensors = [each.tensor for each in externals]
+    tensors = [tensor for each in externals for tensor in each.tensors.values()]
     found: list[StateGuard] = [
         (functools.partial(getattr, tensor, "_version"), tensor._version)
         for tensor in tensors

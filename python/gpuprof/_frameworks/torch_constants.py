@@ -21,6 +21,7 @@ from typing import Any
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.cupy import relaxed
 from gpuprof._frameworks.torch_dispatch import eager_compiled_code
+from gpuprof._frameworks.torch_hooks import backward_in
 
 _GPU = "cuda"  # the type of the devices that are captured
 
@@ -173,6 +174,7 @@ def _function_mode() -> Any:
     new = torch.Tensor.new_tensor
     makers = {torch.tensor, torch.as_tensor, torch.asarray, new}
     subscripts = {torch.Tensor.__getitem__, torch.Tensor.__setitem__}
+    passes = {torch.autograd.backward, torch.autograd.grad, torch.Tensor.backward}
 
     class Build(base):  # type: ignore[misc]
         def __init__(self, note: Any) -> None:
@@ -187,7 +189,8 @@ def _function_mode() -> Any:
                 return self._made(func, args, kwargs)
             if func in subscripts and _is_on_gpu(args[0]):
                 args = (args[0], self._index(args[1]), *args[2:])
-            return func(*args, **kwargs)
+            with backward_in(self) if func in passes else contextlib.nullcontext():
+                return func(*args, **kwargs)
 
         def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             given = args[1:] if func == new else args

@@ -78,6 +78,7 @@ def _mode_class() -> Any:
     aten = loaded.torch().ops.aten
     copying = {aten.clone, aten._to_copy, aten.contiguous, aten.reshape, aten.flatten}
     lift_fresh = aten.lift_fresh.default  # it gets what `torch.tensor` has just made, unseen
+    set_to_storage = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
     drawing = loaded.torch().Tag.nondeterministic_seeded
 
     class Watch(base):  # type: ignore[misc]
@@ -97,6 +98,8 @@ def _mode_class() -> Any:
             except Exception:
                 self._failed(func)
                 raise
+            if func in set_to_storage:  # recurrent layers' weights become one tensor so
+                self._before([Use(result, is_written=False, is_viewed=True)])
             is_copy = getattr(func, "_overloadpacket", None) in copying
             may_draw = drawing in getattr(func, "tags", ()) and _may_draw(func, args, kwargs)
             self._after(func, _tensors(result), is_copy, may_draw)

@@ -34,9 +34,8 @@ _global_hooks: set[int] = set()  # the numbers of ours among the hooks of all mo
 _put_back: list[Undo] = []  # what torch asks whether there are any
 _IS_CAPTURING = "_cuda_isCurrentStreamCapturing"
 _AS_CAPTURING = "gpuprof's as_if_capturing"
-_answering: list[Undo] = []
-_blocks = [0]  # the number of those, on all threads, whose code is answered so
-_answering_lock = threading.Lock()
+_RUN_BACKWARD = "_engine_run_backward"
+_lent = threading.local()  # the function mode that backward passes of this thread run in
 
 
 class Passive:
@@ -81,6 +80,28 @@ def replace(owner: Any, name: str, function: Any) -> Undo:
     return put_back
 
 
+class _WhileNeeded:
+    """Functions that are replaced while a block on any thread needs them."""
+
+    def __init__(self, replace_all: Callable[[], list[Undo]]) -> None:
+        self._replace_all = replace_all
+        self._put_back: list[Undo] = []
+        self._blocks = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._blocks:
+                self._put_back = self._replace_all()
+            self._blocks += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._blocks -= 1
+            while self._put_back and not self._blocks:
+                self._put_back.pop()()
+
+
 @contextlib.contextmanager
 def as_if_capturing() -> Iterator[None]:
     """Tell code of the block that torch's current stream is captured, on this thread alone.
@@ -94,27 +115,52 @@ def as_if_capturing() -> Iterator[None]:
         yield
         return
     told_before = _is_told(core)
-    with _answering_lock:
-        if not _answering:
-            answer = _answering_for(core, graphs)
-            _answering.extend(replace(each, _IS_CAPTURING, answer) for each in (core, graphs))
-        _blocks[0] += 1
-    core._stash_obj_in_tls(_AS_CAPTURING, True)
-    try:
-        yield
-    finally:
-        core._stash_obj_in_tls(_AS_CAPTURING, told_before)
-        with _answering_lock:
-            _blocks[0] -= 1
-            while _answering and not _blocks[0]:
-                _answering.pop()()
+    with _answering:
+        core._stash_obj_in_tls(_AS_CAPTURING, True)
+        try:
+            yield
+        finally:
+            core._stash_obj_in_tls(_AS_CAPTURING, told_before)
+
+
+@contextlib.contextmanager
+def backward_in(mode: Any) -> Iterator[None]:
+    """Let backward passes that this thread starts in the block run in a function mode.
+
+    For what a mode is asked for torch leaves it, and its engine lends the modes of that moment to
+    the threads that recompute checkpointed layers.
+    """
+    before = getattr(_lent, "mode", None)
+    with _running_backward:
+        _lent.mode = mode
+        try:
+            yield
+        finally:
+            _lent.mode = before
+
+
+def _replace_run_backward() -> list[Undo]:
+    autograd = loaded.torch_part("autograd")
+    if not hasattr(autograd, _RUN_BACKWARD):
+        return []
+    engine = getattr(autograd, _RUN_BACKWARD)
+
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        with getattr(_lent, "mode", None) or contextlib.nullcontext():
+            return engine(*args, **kwargs)
+
+    return [replace(autograd, _RUN_BACKWARD, run_backward)]
+
+
+_running_backward = _WhileNeeded(_replace_run_backward)
 
 
 def _is_told(core: Any) -> bool:
     return bool(core._is_key_in_tls(_AS_CAPTURING) and core._get_obj_in_tls(_AS_CAPTURING))
 
 
-def _answering_for(core: Any, graphs: Any) -> Callable[[], bool]:
+def _replace_is_capturing() -> list[Undo]:
+    core, graphs = loaded.torch_part("_C"), loaded.torch_part("cuda.graphs")
     truth = getattr(graphs, _IS_CAPTURING)
 
     def answer() -> bool:
@@ -128,7 +174,10 @@ def _answering_for(core: Any, graphs: Any) -> Callable[[], bool]:
         wants_truth = library == "torch" and part.partition(".")[0] != "nn"
         return bool(truth()) if wants_truth else True
 
-    return answer
+    return [replace(each, _IS_CAPTURING, answer) for each in (core, graphs)]
+
+
+_answering = _WhileNeeded(_replace_is_capturing)
 
 
 def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -230,3 +231,30 @@ def test_a_closure_without_arguments(torch: Any) -> None:
     churn(torch)
     fast()
     assert torch.equal(out, x * torch.arange(8.0).to("cuda"))
+
+
+@pytest.mark.parametrize("is_whole_step", [False, True])
+def test_checkpointed_layers_index_by_lists_when_they_are_recomputed(
+    torch: Any, is_whole_step: bool
+) -> None:
+    checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
+    weight = torch.randn(8, device="cuda", requires_grad=True)
+
+    def function(x: Any) -> Any:
+        how = {"use_reentrant": False, "preserve_rng_state": False}
+        result = checkpoint(lambda x: (x * weight).sin()[:, [0, 3]], x, **how)
+        if not is_whole_step:
+            return result
+        weight.grad = None
+        result.square().sum().backward()
+        return weight.grad.clone()
+
+    def gradients(fn: Any, x: Any) -> Any:
+        result = fn(x)
+        return result if is_whole_step else torch.autograd.grad(result.square().sum(), weight)[0]
+
+    fast = gpuprof.make_graphed_callable(function)
+    for seed in range(6):
+        x = inputs(torch, seed)
+        torch.testing.assert_close(gradients(fast, x), gradients(function, x))
+    assert fast.stats().replays

@@ -343,3 +343,32 @@ def test_graphed_forward_and_backward_with_an_eager_optimizer(torch: Any, traini
             losses[-1].append(loss.detach())
     assert_same_losses(*map(torch.stack, losses))
     training.assert_same_state(*modules)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_the_weights_of_recurrent_layers_which_share_memory_are_trained(
+    torch: Any, training: Any, kind: str, name: str
+) -> None:
+    torch.manual_seed(0)
+    module = getattr(torch.nn, kind)(training.WIDTH, 16, num_layers=2).cuda()
+    eager = copy.deepcopy(module)
+
+    def made(module: Any) -> Callable[[Any], Any]:
+        optimizer = OPTIMIZERS[name](torch, module)
+
+        def step(values: Any) -> Any:
+            optimizer.zero_grad()
+            loss = module(values)[0].square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    graphed, plain = gpuprof.make_graphed_callable(made(module)), made(eager)
+    for number in range(8):
+        assert_same_losses(graphed(training.batch(number)), plain(training.batch(number)))
+    for mine, theirs in zip(module.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert graphed.stats().replays

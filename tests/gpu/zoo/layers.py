@@ -191,8 +191,10 @@ TORCH = {
         {"query": SEQUENCE, "key": SEQUENCE, "value": SEQUENCE},
     ),
     "LSTM": Model(
-        lambda: nn.LSTM(WIDTH, 16, 2, dropout=0.1, bidirectional=True, batch_first=True),
-        {"input": SEQUENCE},
+        lambda: nn.LSTM(WIDTH, 16, 2, bidirectional=True, batch_first=True), {"input": SEQUENCE}
+    ),
+    "LSTM with dropout": Model(
+        lambda: nn.LSTM(WIDTH, 16, 2, dropout=0.1, batch_first=True), {"input": SEQUENCE}
     ),
     "GRU": Model(lambda: nn.GRU(WIDTH, 16, 2, batch_first=True), {"input": SEQUENCE}),
     "RNN": Model(lambda: nn.RNN(WIDTH, 16, 2, batch_first=True), {"input": SEQUENCE}),

@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.gpu.zoo import report, run
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(run.PATIENCE + 20)]
 
 # What waits for the GPU to decide what to do next, or how many there are of something.
 DATA_DEPENDENT = {
@@ -33,6 +33,7 @@ EXPECTED_REFUSALS = {
     "Mask2Former": "in training, branches on whether activations are finite",
     "Faster R-CNN": "keeps the boxes with the best scores",
     "Mixtral": "finds the tokens of each expert on the host",
+    "LSTM with dropout": "in training, torch reads the seed of cuDNN's dropout from the GPU",
     "Qwen2-MoE": "finds the tokens of each expert on the host",
 }
 RESULTS = os.environ.get("ZOO_RESULTS")
