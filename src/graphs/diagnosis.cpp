@@ -141,8 +141,11 @@ const char* hint_of_code(int code) noexcept {
       return "the body waits for an event or a stream from outside of the capture: wait before the "
              "capture begins, or record the event in the body";
     case 906:
-      return "work on the legacy default stream met a capture on a stream that waits for it: "
-             "capture on a non-blocking stream, and keep the default stream out of the body";
+      return "work on the legacy default stream met the capture. On another thread it is autograd, "
+             "which adds gradients on the stream where the parameter was used first, as long as "
+             "results of that use are kept: keep them detached, or use torch.cuda.stream(...) from "
+             "the first call on. Else capture on a non-blocking stream, and keep the default "
+             "stream out of the body";
     case 907:
       return "an event of the capture was asked for a result: it has one once the graph was "
              "launched, if it was recorded with the external flag";

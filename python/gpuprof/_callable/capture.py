@@ -201,9 +201,8 @@ class Recording:
                 "it as an argument, so that its gradient is returned"
             )
             raise InvalidStateError(message)
-        externals = self._seen.externals
         may_be_read = [*self._arguments, *self._found, *self._owners.values()]
-        may_be_read += [each for one in externals for each in one.tensors.values()]
+        may_be_read += [each for one in self._seen.externals for each in one.tensors.values()]
         return Training(
             self._settings,
             self._place,
@@ -211,12 +210,7 @@ class Recording:
             self._pool,
             arguments=self._arguments,
             results=self._found,
-            frozen=[
-                tensor
-                for one in externals
-                if one.is_on_gpu and not one.writes
-                for tensor in one.tensors.values()
-            ],
+            frozen=self._seen.only_read(),
             owners=self._owners,
             versions={
                 each: each._version

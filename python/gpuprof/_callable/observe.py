@@ -195,6 +195,11 @@ class Observation:
             tensor for each in self.externals if each.is_on_gpu for tensor in each.writes.values()
         ]
 
+    def only_read(self) -> list[Any]:
+        """Return the external tensors on the GPU whose memory was not written."""
+        unwritten = [each for each in self.externals if each.is_on_gpu and not each.writes]
+        return [tensor for each in unwritten for tensor in each.tensors.values()]
+
     def floating(self, modules: Sequence[Any]) -> list[Any]:
         """Return the external floating-point tensors on the GPU that may have been read.
 

@@ -119,6 +119,6 @@ PICTURES = {
         _named("fasterrcnn_mobilenet_v3_large_320_fpn", weights_backbone=None, min_size=64),
         {"images": _listed},
     ),
-    "RAFT": Model(_named("raft_small"), TWO_PICTURES),
+    "RAFT": Model(_named("raft_small"), TWO_PICTURES, loss=1e-4),
     "video ResNet": Model(_video, {"x": numbers(3, 4, 32, 32)}),
 }

@@ -14,6 +14,8 @@ STATUSES = ("equal", "close", "refused", "wrong", "n/a")
 WARM_UPS = 3  # calls that a callable without samples runs eagerly
 Line = dict[str, Any]
 # The folders of a machine are none of the table's.
+_FEW = 4  # uses that are named
+_BROKEN = re.compile(r"broke (?:in (\S+) )?at (\S+)")
 _FOLDERS = re.compile(r"/\S*/(?=(torch|torchvision|transformers|tests)/)")
 
 
@@ -32,16 +34,21 @@ def read(folder: Path) -> list[Line]:
 
 
 def _why(status: str, uses: list[Line]) -> str:
-    """Return which uses had a status, those of one reason together."""
+    """Return how many uses had a status, those of one reason together."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for each in uses:
         reason = _FOLDERS.sub("", each["why"]).replace("|", "\\|")
         if status == "close" and " at step " in reason:
-            reason = reason.partition(" at step ")[0].partition(" ")[0].partition("[")[0]
+            reason = "within what the numerics allow"
+        elif broken := _BROKEN.search(reason):
+            reason = f"{broken[1] or 'another thread'} at `{broken[2]}`"
         by_reason[reason].append(each["use"])
     largest = max(each["relative"] for each in uses)
-    size = f", at most {largest:.1e}" if status == "close" and largest else ""
-    told = (f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+    size = f", at most {largest:.1e} apart" if status == "close" and largest else ""
+    told = (
+        f"{', '.join(names) if len(names) < _FEW else f'{len(names)} uses'}: {reason}"
+        for reason, names in by_reason.items()
+    )
     return f"{status}{size}: {'; '.join(told)}"
 
 

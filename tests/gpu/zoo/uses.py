@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import _pytree
 
 import gpuprof
-from tests.gpu.zoo.world import FLOAT32, NotApplicable, World, is_trained, loss_of
+from tests.gpu.zoo.world import FLOAT32, NotApplicable, World, is_trained
 
 Use = Callable[[World], None]
 
@@ -184,7 +184,7 @@ def train(
         for part in range(batches):
             torch.manual_seed(step * batches + part)
             result = run(**world.batch(step * batches + part))
-            loss_of(result, first_only).backward()
+            world.loss(result, first_only).backward()
             world.see(result)
         optimizer.step()
     world.see(None)
@@ -249,7 +249,7 @@ def _(world: World) -> None:
         torch.manual_seed(step)
         with torch.autocast(world.device, dtype=torch.float16):
             result = run(**world.batch(step))
-        scaler.scale(loss_of(result)).backward()
+        scaler.scale(world.loss(result)).backward()
         world.see(result)
         scaler.step(optimizer)
         scaler.update()
@@ -278,7 +278,7 @@ def _(world: World) -> None:
     run = world.graph(world.net, world.batch(0))
     for seed in (1, 2, 1):
         world.net.zero_grad()
-        loss_of(world.call(run, world.batch(0), seed)).backward()
+        world.loss(world.call(run, world.batch(0), seed)).backward()
         world.see(None)
 
 
@@ -299,7 +299,7 @@ def _whole_steps(world: World, optimizer: Any) -> None:
 
     def step(batch: Any) -> Any:
         optimizer.zero_grad()
-        loss = loss_of(world.net(**batch))
+        loss = world.loss(world.net(**batch))
         loss.backward()
         optimizer.step()
         return loss.detach()

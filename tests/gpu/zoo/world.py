@@ -5,9 +5,10 @@ model of its own, equal seeds and equal batches. What it `see`s is compared step
 
 Worlds are compared bit by bit first. Where they differ, the numerics of the model are measured, as
 gpuprof does it to verify: three more eager worlds start from weights and batches that are moved at
-random by a relative 2^-22, or by the last bit of the type that is computed in. What that changes
-most in a tensor is its unit. So a training run may drift later as far as a moved one drifts, and
-the first step may not, and a gradient that is zero but for rounding counts as nothing.
+random by a relative 2^-22, or by the last bit of the type that is computed in, and one from the
+same. What changes most in a tensor by that is its unit. So a training run may drift later as far as
+a moved one drifts, and the first step may not, and a gradient that is zero but for rounding counts
+as nothing.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Model:
     make: Callable[[], Any]
     arguments: Mapping[str, Draw]
     compiles: bool = False  # one of the few that are compiled, because that is slow
+    loss: float = 1.0  # what losses are multiplied by, for models that training blows up
 
 
 def numbers(*shape: int) -> Draw:
@@ -56,16 +58,6 @@ def numbers(*shape: int) -> Draw:
 def words(*shape: int, of: int = 96) -> Draw:
     """Return what draws indices of this shape for each row, of so many words."""
     return lambda generator, rows: torch.randint(3, of, (rows, *shape), generator=generator)
-
-
-def loss_of(result: Any, first_only: bool = False) -> Any:
-    """Return the distance of all results that require gradients from something fixed."""
-    found = [each for each in _pytree.tree_leaves(result) if is_trained(each)]
-    losses = []
-    for each in found[:1] if first_only else found:
-        wanted = torch.arange(each.numel(), device=each.device).cos().view(each.shape)
-        losses.append((each.float() - wanted).square().mean())
-    return sum(losses[1:], losses[0])
 
 
 def is_trained(leaf: Any) -> bool:
@@ -111,6 +103,15 @@ class World:
         samples = () if sample is None else ((), sample)
         self.callables.append(self._graph(fn, *samples, **options))
         return self.callables[-1]
+
+    def loss(self, result: Any, first_only: bool = False) -> Any:
+        """Return the distance of all results that require gradients from something fixed."""
+        found = [each for each in _pytree.tree_leaves(result) if is_trained(each)]
+        losses = []
+        for each in found[:1] if first_only else found:
+            wanted = torch.arange(each.numel(), device=each.device).cos().view(each.shape)
+            losses.append((each.float() - wanted).square().mean() * self.model.loss)
+        return sum(losses[1:], losses[0])
 
     def call(self, run: Any, batch: Any, seed: int = 0) -> Any:
         """Call with these random numbers, see the result, and return it."""
@@ -167,18 +168,25 @@ def apart(found: Any, wanted: Any) -> float:
     return math.inf if math.isnan(error) else error
 
 
+def _kind(name: str) -> str:
+    """Return whether a name is of a result, a parameter, a gradient or a buffer."""
+    return name.partition(" ")[0].partition("[")[0]
+
+
 def relative(found: list[Snapshot], wanted: list[Snapshot]) -> float:
     """Return the largest difference, relative to the largest result, gradient and so on of a step.
 
     Of its own tensor's largest value, a gradient that is zero but for rounding is far away.
     """
+    largest: dict[tuple[int, str], float] = {}
+    for step, each in enumerate(wanted):
+        for name, values in each.items():
+            of = step, _kind(name)
+            largest[of] = max(largest.get(of, 0.0), _largest(values))
     furthest = 0.0
     for step, name in differences(found, wanted):
-        kind = name.partition(" ")[0].partition("[")[0]
-        scale = max(
-            _largest(each) for other, each in wanted[step].items() if other.startswith(kind)
-        )
-        furthest = max(furthest, apart(found[step][name], wanted[step][name]) / (scale or 1.0))
+        scale = largest[step, _kind(name)] or 1.0
+        furthest = max(furthest, apart(found[step][name], wanted[step][name]) / scale)
     return furthest
 
 
