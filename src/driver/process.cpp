@@ -14,12 +14,11 @@ namespace {
 std::atomic<bool> initialised{false};
 
 struct ForkHooks {
-  std::array<std::atomic<ForkMutex*>, 32> mutexes{};
-  std::atomic<std::size_t> mutex_count{0};
+  std::atomic<ForkMutex*> newest{nullptr};
   std::array<void (*)() noexcept, 8> callbacks{};
   std::size_t callback_count = 0;
-  std::mutex forking;      // held by the thread that forks, from before until after
-  std::size_t locked = 0;  // how many mutexes it holds
+  std::mutex forking;           // held by the thread that forks, from before until after
+  ForkMutex* locked = nullptr;  // the newest of those that it holds
 };
 
 // Never destroyed: a fork may happen while static destructors run.
@@ -35,18 +34,17 @@ void before_fork() {
   auto& h = hooks();
   touched = true;
   h.forking.lock();
-  h.locked = 0;
-  for (auto& place : h.mutexes) {
-    ForkMutex* mutex = place.load(std::memory_order_acquire);
-    if (mutex == nullptr) break;  // one that is just being registered is not in use yet
-    mutex->lock();
-    ++h.locked;
+  h.locked = nullptr;
+  while (ForkMutex* newest = h.newest.load(std::memory_order_acquire)) {
+    if (newest == h.locked) break;  // else some were made before the lock that it takes was taken
+    for (ForkMutex* each = newest; each != h.locked; each = each->next()) each->lock();
+    h.locked = newest;
   }
 }
 
 void unlock_all() {
   auto& h = hooks();
-  for (std::size_t i = h.locked; i > 0; --i) h.mutexes[i - 1].load()->unlock();
+  for (ForkMutex* each = h.locked; each != nullptr; each = each->next()) each->unlock();
   h.forking.unlock();
 }
 
@@ -74,10 +72,10 @@ void driver_was_initialised() noexcept {
 }
 
 ForkMutex::ForkMutex() noexcept {
-  auto& h = hooks();
-  const std::size_t place = h.mutex_count.fetch_add(1);
-  if (place >= h.mutexes.size()) std::abort();
-  h.mutexes[place].store(this, std::memory_order_release);
+  auto& newest = hooks().newest;
+  next_ = newest.load(std::memory_order_relaxed);
+  while (!newest.compare_exchange_weak(next_, this, std::memory_order_release)) {
+  }
   install_hooks();
 }
 

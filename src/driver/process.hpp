@@ -41,8 +41,9 @@ T& immortal() {
   return storage;
 }
 
-// A mutex with static lifetime that is unlocked in a forked child. At most 32 exist. A fork takes
-// all of them in order of construction, so code that holds one takes no other.
+// A mutex that is never destroyed and is unlocked in a forked child. A fork takes all of them, so
+// code that holds one takes no other. Where they are not made while the library is loaded, another
+// one is held meanwhile, so that none is made and locked during a fork.
 class ForkMutex {
  public:
   ForkMutex() noexcept;
@@ -50,9 +51,11 @@ class ForkMutex {
   ForkMutex& operator=(const ForkMutex&) = delete;
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
+  [[nodiscard]] ForkMutex* next() const noexcept { return next_; }  // the one made before
 
  private:
   std::mutex mutex_;
+  ForkMutex* next_ = nullptr;
 };
 
 // Starts a thread of gpuprof's own: with all signals blocked, because these are for the program's

@@ -50,6 +50,17 @@ void Quantiles::add(double value) {
   ++count_;
 }
 
+void Quantiles::add(const Quantiles& others) {
+  if (exact() && others.exact() && kept_.size() + others.kept_.size() <= kExact) {
+    kept_.insert(kept_.end(), others.kept_.begin(), others.kept_.end());
+  } else {
+    if (exact()) to_bins();
+    for (const double value : others.kept_) add_to_bins(value);
+    for (std::size_t bin = 0; bin < others.bins_.size(); ++bin) bins_[bin] += others.bins_[bin];
+  }
+  count_ += others.count_;
+}
+
 void Quantiles::to_bins() {
   bins_.assign(kBins, 0);
   for (const double value : kept_) add_to_bins(value);

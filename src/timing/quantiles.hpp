@@ -21,6 +21,7 @@ class Quantiles {
   static constexpr std::size_t kExact = 4096;
 
   void add(double value);
+  void add(const Quantiles& others);
 
   // The value at rank `q`, between 0 and 1; nan if nothing was added. Moves the kept values about.
   [[nodiscard]] double at(double q);

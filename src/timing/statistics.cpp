@@ -17,17 +17,32 @@ struct Series {
   double min = 0.0;
   double max = 0.0;
   double first = 0.0;
+  HostNanoseconds first_began = 0;  // the span of `first`
   Quantiles quantiles;
 
-  void add(double value) {
+  void add(double value, HostNanoseconds began) {
     if (quantiles.count() == 0) {
       first = min = max = value;
+      first_began = began;
     } else {
       min = std::min(min, value);
       max = std::max(max, value);
     }
     total += value;
     quantiles.add(value);
+  }
+
+  void add(const Series& other) {
+    if (other.quantiles.count() == 0) return;
+    const bool is_empty = quantiles.count() == 0;
+    if (is_empty || other.first_began < first_began) {
+      first = other.first;
+      first_began = other.first_began;
+    }
+    min = is_empty ? other.min : std::min(min, other.min);
+    max = is_empty ? other.max : std::max(max, other.max);
+    total += other.total;
+    quantiles.add(other.quantiles);
   }
 
   [[nodiscard]] Summary summary(bool with_bins) {
@@ -56,6 +71,16 @@ struct Counts {
   std::uint64_t skipped = 0;
   WorkSums work;
   MemorySums memory;
+
+  void add(const Counts& other) {
+    device.add(other.device);
+    host.add(other.host);
+    dropped += other.dropped;
+    failed += other.failed;
+    skipped += other.skipped;
+    work.add(other.work);
+    memory.add(other.memory);
+  }
 };
 
 struct Key {
@@ -72,13 +97,24 @@ struct KeyHash {
   }
 };
 
-struct Registry {
-  driver::ForkMutex mutex;
+// What one thread has counted. A thread that ends leaves it to the next one that begins, so there
+// are as many as threads were at once.
+struct Shard {
+  driver::ForkMutex mutex;  // between the thread, and rows() and reset()
   std::unordered_map<Key, Counts, KeyHash> counts;
+  std::uint64_t epoch = 0;  // of the counts
   // The row of the sample before: one scope in a loop is the usual case.
   Key last_key{nullptr, 0};
   Counts* last = nullptr;
-  std::atomic<std::uint64_t> epoch{1};
+  std::atomic<bool> taken{true};
+  Shard* next = nullptr;
+
+  void forget_before(std::uint64_t now) noexcept {
+    if (epoch >= now) return;
+    counts.clear();
+    last = nullptr;
+    epoch = now;
+  }
 
   Counts& of(const Sample& sample) {
     const Key key{sample.path, sample.clock};
@@ -90,11 +126,74 @@ struct Registry {
   }
 };
 
-Registry& registry() {
-  static Registry& storage = *new Registry;
-  return storage;
+struct Registry {
+  driver::ForkMutex making;
+  std::atomic<Shard*> newest{nullptr};
+  std::atomic<std::uint64_t> epoch{1};
+};
+
+Registry& registry() { return driver::immortal<Registry>(); }
+
+// Plain, because it is used while the thread's locals are destroyed.
+thread_local Shard* own = nullptr;
+thread_local bool ended = false;
+
+struct ThreadEnd {
+  ThreadEnd() = default;
+  ThreadEnd(const ThreadEnd&) = delete;
+  ThreadEnd& operator=(const ThreadEnd&) = delete;
+  ~ThreadEnd() {
+    if (own != nullptr) own->taken.store(false, std::memory_order_release);
+    own = nullptr;
+    ended = true;
+  }
+  void touch() const noexcept {}
+};
+thread_local const ThreadEnd thread_end;
+
+Shard& take_shard() {
+  auto& r = registry();
+  for (Shard* each = r.newest.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (!each->taken.exchange(true, std::memory_order_acquire)) return *each;
+  }
+  const std::lock_guard lock(r.making);
+  auto* made = new Shard;
+  made->next = r.newest.load(std::memory_order_relaxed);
+  r.newest.store(made, std::memory_order_release);
+  return *made;
 }
-const bool statistics_fork_hook = (registry(), true);  // a child may not make it
+
+// This thread's shard; after the thread's end one for a moment.
+class OwnShard {
+ public:
+  OwnShard() : shard_(own == nullptr ? take_shard() : *own) {
+    if (own != nullptr || ended) return;
+    thread_end.touch();
+    own = &shard_;
+  }
+  OwnShard(const OwnShard&) = delete;
+  OwnShard& operator=(const OwnShard&) = delete;
+  ~OwnShard() {
+    if (own != &shard_) shard_.taken.store(false, std::memory_order_release);
+  }
+  Shard* operator->() const noexcept { return &shard_; }
+
+ private:
+  Shard& shard_;
+};
+
+// A child has no other threads.
+void free_shards_in_child() noexcept {
+  for (Shard* each = registry().newest.load(); each != nullptr; each = each->next) {
+    each->taken.store(each == own);
+  }
+}
+
+const bool statistics_fork_hook = [] {
+  registry();  // a child may not make it
+  driver::on_fork_child(free_shards_in_child);
+  return true;
+}();
 
 void count_details(Counts& counts, const Sample& sample) {
   counts.work.add(*sample.details,
@@ -117,8 +216,8 @@ void count_one(Counts& counts, const Sample& sample) {
         ++counts.failed;
         break;
       }
-      if (sample.clock == kCudaClock) counts.device.add(sample.device_ms);
-      counts.host.add(sample.host_ms());
+      if (sample.clock == kCudaClock) counts.device.add(sample.device_ms, sample.host_begin);
+      counts.host.add(sample.host_ms(), sample.host_begin);
       if (sample.details != nullptr) count_details(counts, sample);
       break;
     default:
@@ -132,12 +231,13 @@ std::uint64_t epoch() noexcept { return registry().epoch.load(std::memory_order_
 
 void add(const Sample* const* samples, std::size_t count) noexcept {
   try {
-    auto& r = registry();
-    const std::lock_guard lock(r.mutex);
-    const std::uint64_t now = r.epoch.load(std::memory_order_relaxed);
+    const OwnShard shard;
+    const std::lock_guard lock(shard->mutex);
+    const std::uint64_t now = epoch();
+    shard->forget_before(now);
     for (std::size_t i = 0; i < count; ++i) {
       const Sample& sample = *samples[i];
-      if (sample.counted && sample.epoch == now) count_one(r.of(sample), sample);
+      if (sample.counted && sample.epoch == now) count_one(shard->of(sample), sample);
     }
   } catch (...) {  // out of memory: the sample is lost, the program is not
   }
@@ -145,40 +245,56 @@ void add(const Sample* const* samples, std::size_t count) noexcept {
 
 void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
   try {
-    auto& r = registry();
-    const std::lock_guard lock(r.mutex);
-    const bool is_now = sample.epoch == r.epoch.load(std::memory_order_relaxed);
-    if (sample.counted && is_now) r.of(sample).memory.add(use);
+    const OwnShard shard;
+    const std::lock_guard lock(shard->mutex);
+    const std::uint64_t now = epoch();
+    shard->forget_before(now);
+    if (sample.counted && sample.epoch == now) shard->of(sample).memory.add(use);
   } catch (...) {  // out of memory: the figures are lost, the program is not
   }
 }
 
 namespace {
 
+struct Part {
+  Shard* shard;
+  const Counts* counts;  // there while the shard has the same epoch
+};
+using Parts = std::unordered_map<Key, std::vector<Part>, KeyHash>;
+
+Parts find_parts(std::uint64_t began) {
+  Parts found;
+  Shard* each = registry().newest.load(std::memory_order_acquire);
+  for (; each != nullptr; each = each->next) {
+    const std::lock_guard lock(each->mutex);
+    if (each->epoch != began) continue;
+    for (const auto& [key, counts] : each->counts) found[key].push_back({each, &counts});
+  }
+  return found;
+}
+
 // Nothing if the statistics were reset meanwhile.
 std::optional<std::vector<Row>> try_rows(bool with_bins) {
-  auto& r = registry();
-  std::vector<std::pair<Key, const Counts*>> found;
-  std::uint64_t began = 0;
-  {
-    const std::lock_guard lock(r.mutex);
-    began = r.epoch.load(std::memory_order_relaxed);
-    found.reserve(r.counts.size());
-    for (const auto& [key, counts] : r.counts) found.emplace_back(key, &counts);
-  }
+  const std::uint64_t began = epoch();
+  const Parts found = find_parts(began);
   std::vector<Row> result;
   result.reserve(found.size());
-  Counts copy;  // of one row at a time: each scope takes the lock
-  for (const auto& [key, counts] : found) {
-    {
-      const std::lock_guard lock(r.mutex);
-      if (r.epoch.load(std::memory_order_relaxed) != began) return std::nullopt;
-      copy = *counts;
+  Counts copy;  // of one row at a time: each scope of its thread takes the lock
+  for (const auto& [key, parts] : found) {
+    Counts sum;
+    for (const auto& [shard, counts] : parts) {
+      {
+        const std::lock_guard lock(shard->mutex);
+        if (shard->epoch != began) return std::nullopt;
+        copy = *counts;
+      }
+      sum.add(copy);
     }
-    result.push_back({key.path, key.clock, key.clock == kCudaClock, copy.device.summary(with_bins),
-                      copy.host.summary(with_bins), copy.dropped, copy.failed, copy.skipped,
-                      copy.work, copy.memory});
+    result.push_back({key.path, key.clock, key.clock == kCudaClock, sum.device.summary(with_bins),
+                      sum.host.summary(with_bins), sum.dropped, sum.failed, sum.skipped, sum.work,
+                      sum.memory});
   }
+  if (epoch() != began) return std::nullopt;
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {
     return a.path->order != b.path->order ? a.path->order < b.path->order : a.clock < b.clock;
   });
@@ -195,10 +311,11 @@ std::vector<Row> rows(bool with_bins) {
 
 void reset() noexcept {
   auto& r = registry();
-  const std::lock_guard lock(r.mutex);
-  r.counts.clear();
-  r.last = nullptr;
-  r.epoch.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t now = r.epoch.fetch_add(1, std::memory_order_relaxed) + 1;
+  for (Shard* each = r.newest.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    const std::lock_guard lock(each->mutex);
+    each->forget_before(now);
+  }
 }
 
 }  // namespace gpuprof::timing::statistics

@@ -1,7 +1,8 @@
 // The statistics of each path and clock.
 //
-// One registry for the process; its lock is held over no driver call. Samples arrive in batches as
-// they finish; one that was entered before the last reset() is ignored. Any thread.
+// Each thread adds to rows of its own, under a lock that only rows() and reset() take besides, and
+// that is held over no driver call. Samples arrive in batches as they finish; one that was entered
+// before the last reset() is ignored. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,8 @@ void add(const Sample* const* samples, std::size_t count) noexcept;
 // the memory is known at the exit, the GPU time when the GPU has come to it.
 void add_memory(const Sample& sample, const MemoryUse& use) noexcept;
 
-// A copy of all rows, in the order of their paths' first entries, each as it was at some moment of
-// the call. with_bins: and their bins.
+// The sums of all threads' rows, in the order of their paths' first entries, each as it was at some
+// moment of the call. with_bins: and their bins.
 std::vector<Row> rows(bool with_bins = false);
 
 // Deletes all rows and begins a new epoch.

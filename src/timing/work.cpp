@@ -44,6 +44,23 @@ void WorkSums::add(const SpanDetails& details, double ms) noexcept {
   }
 }
 
+void WorkSums::add(const WorkSums& others) noexcept {
+  count += others.count;
+  flops_count += others.flops_count;
+  flops += others.flops;
+  flops_ms += others.flops_ms;
+  bytes_count += others.bytes_count;
+  nbytes += others.nbytes;
+  bytes_ms += others.bytes_ms;
+}
+
+void MemorySums::add(const MemorySums& newer) noexcept {
+  if (!newer.asked()) return;
+  const std::uint64_t both = count + newer.count;
+  add(MemoryUse{newer.peak, newer.absolute, newer.change, newer.note});
+  count = both;
+}
+
 void MemorySums::add(const MemoryUse& use) noexcept {
   if (!has_figures(use.note)) {
     if (count == 0) note = use.note;

@@ -60,6 +60,7 @@ struct WorkSums {
   double bytes_ms = 0.0;
 
   void add(const SpanDetails& details, double ms) noexcept;
+  void add(const WorkSums& others) noexcept;
 };
 
 struct MemorySums {
@@ -72,6 +73,7 @@ struct MemorySums {
 
   [[nodiscard]] bool asked() const noexcept { return count > 0 || note != MemoryNote::kNone; }
   void add(const MemoryUse& use) noexcept;
+  void add(const MemorySums& newer) noexcept;
 };
 
 }  // namespace gpuprof::timing

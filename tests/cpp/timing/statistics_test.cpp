@@ -36,7 +36,43 @@ class Statistics : public testing::Test {
   void TearDown() override { statistics::reset(); }
 };
 
-// The lock is one that each scope takes.
+TEST_F(Statistics, AreTheSumOfAllThreads) {
+  constexpr int kMany = static_cast<int>(Quantiles::kExact) - 10;
+  constexpr int kFew = 30;
+  const auto add_all = [](int count, double ms, HostNanoseconds begin) {
+    const SampleRef sample = sample_at("sum", ms);
+    sample->host_begin += begin;
+    sample->host_end += begin;
+    for (int i = 0; i < count; ++i) add(sample);
+  };
+  add_all(kMany, 2.0, 5);
+  std::thread([&] { add_all(kFew, 8.0, 3); }).join();
+  const std::vector<Row> rows = statistics::rows(true);
+  ASSERT_EQ(rows.size(), 1U);
+  const Summary& host = rows[0].host;
+  EXPECT_EQ(host.count, kMany + kFew);
+  EXPECT_DOUBLE_EQ(host.total, 2.0 * kMany + 8.0 * kFew);
+  EXPECT_EQ(host.min, 2.0);
+  EXPECT_EQ(host.max, 8.0);
+  EXPECT_EQ(host.first, 8.0) << "the one that began first";
+  std::uint64_t in_bins = 0;
+  for (const auto& [bin, count] : host.bins) in_bins += count;
+  EXPECT_EQ(in_bins, host.count);
+}
+
+TEST_F(Statistics, CountWhatAThreadLeavesForItsLastMoment) {
+  struct Late {
+    ~Late() { add(sample_at("late", 1.0)); }
+  };
+  std::thread([] {
+    thread_local Late late;
+    static_cast<void>(late);
+    add(sample_at("late", 1.0));  // what statistics has of the thread is destroyed first
+  }).join();
+  EXPECT_EQ(statistics::rows().at(0).host.count, 2U);
+}
+
+// The lock is one that each scope of a thread takes.
 TEST_F(Statistics, TakeSamplesOfOthersWhileTheyAreSummedUp) {
   constexpr int kRows = 500;
   for (int i = 0; i < kRows; ++i) {
