@@ -20,6 +20,25 @@ class Timer;
 
 GPUPROF_BEGIN_NAMESPACE
 
+/// Times the rest of a block, and tells traces the file and line. The arguments are those of
+/// `timer`.
+///
+/// @code
+/// GPUPROF_SCOPE("forward", stream);
+/// @endcode
+#define GPUPROF_SCOPE(...)                                              \
+  const ::gpuprof::timer GPUPROF_SCOPE_NAME(gpuprof_scope_, __LINE__) { \
+    ::gpuprof::SourceLine{__FILE__, __LINE__}, __VA_ARGS__              \
+  }
+#define GPUPROF_SCOPE_NAME(text, line) GPUPROF_SCOPE_JOINED(text, line)
+#define GPUPROF_SCOPE_JOINED(text, line) text##line
+
+/// A place in the source; the file's name stays where it is.
+struct SourceLine {
+  const char* file = nullptr;
+  std::uint32_t line = 0;
+};
+
 /// Times the rest of a block.
 ///
 /// @code
@@ -48,6 +67,13 @@ class timer {
   [[nodiscard]] timer(std::string_view name, Stream stream) noexcept;
   /// Times by a clock. On Clock::kCuda CUDA is initialised, and the stream is the default stream.
   [[nodiscard]] timer(std::string_view name, Clock clock) noexcept;
+  /// As one of the others. Traces have the file and line among the arguments of its slice.
+  template <typename... StreamOrClock>
+  [[nodiscard]] GPUPROF_HIDDEN timer(SourceLine place, std::string_view name,
+                                     StreamOrClock... more) noexcept
+      : timer(name, more...) {
+    place_ = place;
+  }
   timer(const timer&) = delete;
   timer& operator=(const timer&) = delete;
   /// Ends the scope, unless stop() has.
@@ -73,6 +99,7 @@ class timer {
   std::shared_ptr<const api::RangeOfName> range_;  // pushed to NVTX by thread_
   std::uint32_t thread_ = 0;
   int exceptions_ = 0;  // in flight when it began
+  SourceLine place_;
 };
 
 /// The time between two calls, in no statistics.

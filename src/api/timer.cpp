@@ -95,7 +95,7 @@ void timer::close() noexcept {
     timing::scope::close_host(sample, now, /*watch_cuda=*/true);
   }
   if (range_ != nullptr) pop_range();
-  if (is_traced) ranges::trace_host_span(sample, kUnknownDepth);
+  if (is_traced) ranges::trace_host_span(sample, kUnknownDepth, place_.file, place_.line);
   api::emit_pending_warnings();
 }
 

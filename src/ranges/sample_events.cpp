@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -167,7 +168,8 @@ void note_thread(Sample& sample) noexcept {
   if (queue != nullptr) sample.thread = queue->tid;
 }
 
-void trace_host_span(const Sample& sample, std::uint16_t depth) noexcept {
+void trace_host_span(const Sample& sample, std::uint16_t depth, const char* file,
+                     std::uint32_t line) noexcept {
   try {
     Event event;
     event.depth = depth;
@@ -176,7 +178,13 @@ void trace_host_span(const Sample& sample, std::uint16_t depth) noexcept {
     if (sample.kind == timing::SpanKind::kReplay) event.category = categories().graph;
     event.begin = sample.host_begin;
     event.end = sample.host_end;
-    if (sample.body_raised) trace::set_args(event, "\"raised\":true");
+    std::string args = sample.body_raised ? "\"raised\":true" : "";
+    if (file != nullptr) {
+      args += args.empty() ? "\"file\":" : ",\"file\":";
+      trace::append_json(args, file);
+      args += ",\"line\":" + std::to_string(line);
+    }
+    if (!args.empty()) trace::set_args(event, std::move(args));
     note_sample(event, sample);
   } catch (const std::exception&) {  // out of memory: the trace has one slice less
   }

@@ -20,6 +20,7 @@ void note_thread(timing::Sample& sample) noexcept;
 
 // Notes the host's span of a closed sample. `depth`: how many slices of this thread are open around
 // it. Never throws.
-void trace_host_span(const timing::Sample& sample, std::uint16_t depth) noexcept;
+void trace_host_span(const timing::Sample& sample, std::uint16_t depth, const char* file = nullptr,
+                     std::uint32_t line = 0) noexcept;
 
 }  // namespace gpuprof::ranges

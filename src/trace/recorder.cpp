@@ -233,6 +233,7 @@ void set_buffer_limit(std::size_t bytes) {
 }
 
 std::uint32_t thread_id() noexcept {
+  if (own != nullptr) return own->tid;  // without a system call
 #ifdef __linux__
   return static_cast<std::uint32_t>(::syscall(SYS_gettid));
 #else

@@ -57,6 +57,39 @@ TEST_F(ApiTrace, HasScopesOnTheHostAndOnTheirStream) {
   EXPECT_EQ(text_of(path_ + ".part"), "");
 }
 
+TEST_F(ApiTrace, HasTheFileAndLineOfAScope) {
+  TraceWriter writer(path_);
+  {
+    GPUPROF_SCOPE("by the clock", Clock::kCpu);
+    GPUPROF_SCOPE("on a stream", stream_);
+    GPUPROF_SCOPE("plain");
+  }
+  const int line = __LINE__ - 2;
+  writer.close();
+  const std::string text = text_of(path_);
+  EXPECT_NE(text.find("trace_test.cpp\",\"line\":" + std::to_string(line) + "}"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(R"("name":"by the clock","cat":"scope")"), std::string::npos);
+  EXPECT_NE(text.find(R"("name":"on a stream","cat":"scope")"), std::string::npos);
+}
+
+TEST_F(ApiTrace, AnnotationsOfOneTextThatChangesAreTold) {
+  TraceWriter writer(path_);
+  std::string name = "aaaa";
+  for (const char* text : {"bbbb", "cccc"}) {
+    const annotate plain{name};
+    const annotate in_domain{name, {Color{"red"}, "kind", {}, "domain"}};
+    const annotate of_kind{name, {{}, "other"}};
+    name.replace(0, name.size(), text);  // in the same memory
+  }
+  writer.close();
+  const std::string text = text_of(path_);
+  for (const char* part : {R"("aaaa","cat":"annotation")", R"("aaaa","cat":"kind")",
+                           R"("bbbb","cat":"other")", R"("bbbb","cat":"annotation")"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << text;
+  }
+}
+
 TEST_F(ApiTrace, HasTheEventsThatItIsGiven) {
   TraceOptions options;
   options.collect = false;
