@@ -192,7 +192,10 @@ def test_work_whose_call_torch_does_not_record_is_under_its_scope(gpu: Gpu, torc
 
 def test_ids_of_graph_nodes_and_bytes_are_read(gpu: Gpu) -> None:
     with gpuprof.kernels() as k:
-        gpu.run("gemm", metadata_json='"stream": 7, "graph id": 3, "graph node id": 12884901889')
+        ids = '"stream": 7, "graph id": 3, "graph node id": 12884901889'
+        now = time.monotonic_ns()
+        launch = gpu.call("cudaGraphLaunch", now)
+        gpu.work("gemm", now + 5_000, 10_000, launch, metadata_json=ids)
         gpu.run("Memcpy HtoD (Pageable -> Device)", metadata_json='"bytes": 4096, "stream": 7')
 
     gemm, copy = k.records

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from gpuprof._frameworks import loaded, torch_hooks
 
@@ -28,6 +28,7 @@ class Event(NamedTuple):
 
     `resource` is the stream of GPU work, and the thread's system id of a call on the host. An
     annotation, a range of torch's, has one correlation on the host and around its work on the GPU.
+    `read_metadata` writes JSON members, which takes as long as all the rest.
     """
 
     is_gpu: bool
@@ -38,7 +39,7 @@ class Event(NamedTuple):
     correlation: int
     device: int
     resource: int
-    metadata: str
+    read_metadata: Callable[[], str]
 
 
 def has_gpu_profiler() -> bool:
@@ -125,7 +126,10 @@ class Collection:
             self.error = f"torch's profiler could not be stopped: {error}"
 
     def events(self) -> Iterator[Event]:
-        """Yield GPU work, calls of CUDA and annotations, in torch's order."""
+        """Yield GPU work, calls of CUDA and annotations, in torch's order.
+
+        Plain tuples, because to make one of a class takes longer than to read an event.
+        """
         if self._results is None:
             return
         gpu = loaded.torch().autograd.DeviceType.CUDA
@@ -142,7 +146,7 @@ class Collection:
             begin, duration = each.start_ns(), each.duration_ns()
             if name == _WAIT:
                 self._last_wait_ns = max(self._last_wait_ns, begin + duration)
-            yield Event(
+            event = (
                 is_gpu,
                 is_annotation,
                 name,
@@ -151,8 +155,9 @@ class Collection:
                 each.correlation_id(),
                 each.device_index(),
                 each.device_resource_id(),
-                getattr(each, "metadata_json", str)() if is_gpu else "",
+                getattr(each, "metadata_json", str),
             )
+            yield cast("Event", event)
 
     def stopped_early(self) -> str | None:
         """Say whether torch dropped what came last; to be asked after `events` has ended.

@@ -42,7 +42,6 @@ class Columns:
         self._codes = codes
         for name, code in codes.items():
             setattr(self, name, array(code))
-        self._appends = [getattr(self, name).append for name in codes]
 
     if TYPE_CHECKING:
 
@@ -51,10 +50,10 @@ class Columns:
     def __len__(self) -> int:
         return len(self.begin_ns)
 
-    def add(self, *values: int) -> None:
-        """Add a record."""
-        for append, value in zip(self._appends, values, strict=True):
-            append(value)
+    def add(self, records: Sequence[tuple[int, ...]]) -> None:
+        """Add records, each a tuple of its fields."""
+        for name, values in zip(self._codes, zip(*records, strict=True), strict=bool(records)):
+            getattr(self, name).extend(values)
 
     def extend(self, columns: Mapping[str, bytes]) -> None:
         """Add records whose columns are the bytes of arrays of the same types."""

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import gpuprof._core as _core
 from gpuprof._common.imports import when_imported
 from gpuprof._frameworks import loaded, torch_profiler
+from gpuprof._frameworks.torch_profiler import Event
 from gpuprof._kernels.records import (
     COPY,
     KERNEL,
@@ -103,39 +104,34 @@ class TorchSource:
         low, high = min(offsets), max(offsets)
         shift = (low + high) // 2
         found.clock_error_ns = (high - low + 1) // 2 + max(errors)
-        totals: dict[tuple[int, int], list[int]] = {}
         ranges: dict[int, Span] = {}
         on_gpu: list[Span] = []
+        calls: list[tuple[int, ...]] = []
+        work: list[Event] = []
+        launches_one: set[int] = set()  # correlations of calls that launch one kernel
         for event in collection.events():
-            is_gpu, is_range, text, begin, duration, correlation, device, resource, metadata = event
+            is_gpu, is_range, text, begin, duration, correlation, device, resource, _ = event
+            if is_gpu and not is_range:
+                work.append(event)
+                continue
             begin -= shift
             end = begin + duration
-            if is_range and is_gpu:
+            if is_gpu:
                 on_gpu.append(Span((str(correlation),), begin, end, _track(device, resource)))
             elif is_range:
                 ranges[correlation] = Span((text,), begin, end, resource)
-            elif not is_gpu and is_launch(text) and len(found.launches) < self._max_records:
-                found.launches.add(names[text], begin, end, resource, correlation)
-            if is_range or not is_gpu:
-                continue
-            number, kind = names[text], kind_of(text)
-            total = totals.setdefault((kind, number), [0, 0])
-            total[0] += 1
-            total[1] += duration
-            if len(found.work) >= self._max_records:
-                found.dropped += 1
-                continue
-            graph, node, size = _read_metadata(metadata)
-            found.work.add(
-                *(kind, number, begin, end, device, resource, correlation, graph, node, size)
-            )
-        found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
+            elif is_launch(text) and len(calls) < self._max_records:
+                calls.append((names[text], begin, end, resource, correlation))
+                if not is_graph_launch(text):
+                    launches_one.add(correlation)
+        found.launches.add(calls)
+        self._add_work(found, names, work, shift, launches_one)
         ended_ns = collection.stopped_ns - shift
         noted = [each for each in self._noted if each[0] < ended_ns]
         number = names[GRAPH_LAUNCH]
         found.names = [*names]
         for correlation, (begin, end, thread, exec_) in launches_without_record(found, noted):
-            found.launches.add(number, begin, end, thread, correlation)
+            found.launches.add([(number, begin, end, thread, correlation)])
             found.replayed[correlation] = exec_
         found.annotations = ranges_of_unrecorded(found, Spans(on_gpu), ranges)
         found.notes += [
@@ -144,6 +140,35 @@ class TorchSource:
             *([early] if (early := collection.stopped_early()) else []),
         ]
         return found
+
+    def _add_work(
+        self,
+        found: Collected,
+        names: Names,
+        work: Iterable[Event],
+        shift: int,
+        launches_one: Set[int],
+    ) -> None:
+        """Add the work of the GPU; what a call of `launches_one` launched is of no graph."""
+        records: list[tuple[int, ...]] = []
+        totals: dict[tuple[int, int], list[int]] = {}
+        for _, _, text, begin, duration, correlation, device, stream, read_metadata in work:
+            number, kind = names[text], kind_of(text)
+            total = totals.get((kind, number))
+            if total is None:
+                total = totals[kind, number] = [0, 0]
+            total[0] += 1
+            total[1] += duration
+            if len(records) >= self._max_records:
+                found.dropped += 1
+                continue
+            begin -= shift
+            is_plain = kind == KERNEL and correlation in launches_one
+            more = (0, 0, 0) if is_plain else _read_metadata(read_metadata())
+            end = begin + duration
+            records.append((kind, number, begin, end, device, stream, correlation, *more))
+        found.work.add(records)
+        found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
 
 
 def ranges_of_unrecorded(
