@@ -132,6 +132,8 @@ def test_a_stream_that_waits_for_another_one_has_a_dependency() -> None:
         _TORCH,
         """
         busy, waiting = torch.cuda.Stream(), torch.cuda.Stream()
+        torch.cuda._sleep(1)  # the first one loads its code, for which the host is late
+        torch.cuda.synchronize()
         with gpuprof.kernels() as k:
             with torch.cuda.stream(waiting):
                 data.add_(1)
