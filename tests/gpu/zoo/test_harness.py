@@ -128,8 +128,8 @@ def test_a_model_has_a_line_in_the_table(tmp_path: Path) -> None:
     _, _, line, total = report.table(report.read(tmp_path)).splitlines()
     assert line.startswith("| A (b) | by hand | 1 | 1 | 1 | 0 | 0 | ")
     assert line.split(" | ")[-1].removesuffix(" |").split("<br>") == [
-        "refused: dropout: broke in aten::nonzero at transformers/models/a.py:3 in forward",
-        "close, at most 2.0e-06: training: gradient",
+        "refused: dropout: aten::nonzero at `transformers/models/a.py:3`",
+        "close, at most 2.0e-06 apart: training: within what the numerics allow",
         "partly run eagerly: evaluation",
     ]
     assert total == "| all | | 1 | 1 | 1 | 0 | 0 | |"
