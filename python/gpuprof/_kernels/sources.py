@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -147,7 +147,7 @@ class TorchSource:
         names: Names,
         work: Iterable[Event],
         shift: int,
-        launches_one: Set[int],
+        launches_one: set[int],
     ) -> None:
         """Add the work of the GPU; what a call of `launches_one` launched is of no graph."""
         records: list[tuple[int, ...]] = []
