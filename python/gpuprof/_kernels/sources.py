@@ -162,11 +162,10 @@ class TorchSource:
             if len(records) >= self._max_records:
                 found.dropped += 1
                 continue
-            begin -= shift
             is_plain = kind == KERNEL and correlation in launches_one
             more = (0, 0, 0) if is_plain else _read_metadata(read_metadata())
-            end = begin + duration
-            records.append((kind, number, begin, end, device, stream, correlation, *more))
+            first, last = begin - shift, begin - shift + duration
+            records.append((kind, number, first, last, device, stream, correlation, *more))
         found.work.add(records)
         found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
 
