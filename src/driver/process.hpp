@@ -41,6 +41,17 @@ T& immortal() {
   return storage;
 }
 
+// As a thread_local variable: calls `end` when the thread's locals are destroyed, if it was
+// touched.
+template <void (*end)() noexcept>
+struct AtThreadEnd {
+  AtThreadEnd() = default;
+  AtThreadEnd(const AtThreadEnd&) = delete;
+  AtThreadEnd& operator=(const AtThreadEnd&) = delete;
+  ~AtThreadEnd() { end(); }
+  void touch() const noexcept {}
+};
+
 // A mutex that is never destroyed and is unlocked in a forked child. A fork takes all of them, so
 // code that holds one takes no other. Where they are not made while the library is loaded, another
 // one is held meanwhile, so that none is made and locked during a fork.

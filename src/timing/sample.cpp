@@ -70,18 +70,12 @@ struct Magazine {
 };
 thread_local Magazine magazine;
 
-struct MagazineEnd {
-  MagazineEnd() = default;
-  MagazineEnd(const MagazineEnd&) = delete;
-  MagazineEnd& operator=(const MagazineEnd&) = delete;
-  ~MagazineEnd() {
-    Magazine& own = magazine;
-    while (own.free != nullptr) pool().give(std::exchange(own.free, own.free->next));
-    own.count = Magazine::kMost;
-  }
-  void touch() const noexcept {}
-};
-thread_local const MagazineEnd magazine_end;
+void give_magazine() noexcept {
+  Magazine& own = magazine;
+  while (own.free != nullptr) pool().give(std::exchange(own.free, own.free->next));
+  own.count = Magazine::kMost;
+}
+thread_local const driver::AtThreadEnd<give_magazine> magazine_end;
 
 struct Clocks {
   driver::ForkMutex mutex;

@@ -1,6 +1,7 @@
 #include "timing/statistics.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -102,7 +103,8 @@ struct KeyHash {
 struct Shard {
   driver::ForkMutex mutex;  // between the thread, and rows() and reset()
   std::unordered_map<Key, Counts, KeyHash> counts;
-  std::uint64_t epoch = 0;  // of the counts
+  std::vector<std::pair<const Key, Counts>*> in_order;  // all of them, the oldest first
+  std::uint64_t epoch = 0;                              // of the counts
   // The row of the sample before: one scope in a loop is the usual case.
   Key last_key{nullptr, 0};
   Counts* last = nullptr;
@@ -111,6 +113,7 @@ struct Shard {
 
   void forget_before(std::uint64_t now) noexcept {
     if (epoch >= now) return;
+    in_order.clear();
     counts.clear();
     last = nullptr;
     epoch = now;
@@ -119,7 +122,11 @@ struct Shard {
   Counts& of(const Sample& sample) {
     const Key key{sample.path, sample.clock};
     if (last == nullptr || !(key == last_key)) {
-      last = &counts[key];
+      // Before the row is made, which must not stay out of the list for lack of memory.
+      if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
+      const auto [found, is_new] = counts.try_emplace(key);
+      if (is_new) in_order.push_back(&*found);
+      last = &found->second;
       last_key = key;
     }
     return *last;
@@ -138,18 +145,12 @@ Registry& registry() { return driver::immortal<Registry>(); }
 thread_local Shard* own = nullptr;
 thread_local bool ended = false;
 
-struct ThreadEnd {
-  ThreadEnd() = default;
-  ThreadEnd(const ThreadEnd&) = delete;
-  ThreadEnd& operator=(const ThreadEnd&) = delete;
-  ~ThreadEnd() {
-    if (own != nullptr) own->taken.store(false, std::memory_order_release);
-    own = nullptr;
-    ended = true;
-  }
-  void touch() const noexcept {}
-};
-thread_local const ThreadEnd thread_end;
+void leave_shard() noexcept {
+  if (own != nullptr) own->taken.store(false, std::memory_order_release);
+  own = nullptr;
+  ended = true;
+}
+thread_local const driver::AtThreadEnd<leave_shard> thread_end;
 
 Shard& take_shard() {
   auto& r = registry();
@@ -256,19 +257,37 @@ void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
 
 namespace {
 
+constexpr std::size_t kAtOnce = 64;  // rows that are listed with a lock held
+
 struct Part {
   Shard* shard;
   const Counts* counts;  // there while the shard has the same epoch
 };
 using Parts = std::unordered_map<Key, std::vector<Part>, KeyHash>;
 
+// Adds some of a shard's rows from `begin` on; returns whether there may be more.
+bool add_parts(Shard& shard, std::uint64_t began, std::size_t begin, Parts& found) {
+  std::array<std::pair<Key, const Counts*>, kAtOnce> some;
+  std::size_t count = 0;
+  {
+    const std::lock_guard lock(shard.mutex);
+    if (shard.epoch != began) return false;
+    const std::size_t rows = shard.in_order.size();
+    for (; count < kAtOnce && begin + count < rows; ++count) {
+      const auto& [key, counts] = *shard.in_order[begin + count];
+      some[count] = {key, &counts};
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) found[some[i].first].push_back({&shard, some[i].second});
+  return count == kAtOnce;
+}
+
 Parts find_parts(std::uint64_t began) {
   Parts found;
   Shard* each = registry().newest.load(std::memory_order_acquire);
   for (; each != nullptr; each = each->next) {
-    const std::lock_guard lock(each->mutex);
-    if (each->epoch != began) continue;
-    for (const auto& [key, counts] : each->counts) found[key].push_back({each, &counts});
+    std::size_t begin = 0;
+    while (add_parts(*each, began, begin, found)) begin += kAtOnce;
   }
   return found;
 }

@@ -98,18 +98,12 @@ void give_chunk(Chunk* chunk) noexcept {
 __attribute__((tls_model("initial-exec"))) thread_local bool ended = false;
 
 // When a thread ends, its queue stays until the writer has read it.
-struct ThreadEnd {
-  ThreadEnd() = default;
-  ThreadEnd(const ThreadEnd&) = delete;
-  ThreadEnd& operator=(const ThreadEnd&) = delete;
-  ~ThreadEnd() {
-    if (own != nullptr) own->left.store(true, std::memory_order_release);
-    own = nullptr;
-    ended = true;
-  }
-  void touch() noexcept {}
-};
-thread_local ThreadEnd thread_end;
+void leave_queue() noexcept {
+  if (own != nullptr) own->left.store(true, std::memory_order_release);
+  own = nullptr;
+  ended = true;
+}
+thread_local const driver::AtThreadEnd<leave_queue> thread_end;
 
 SharedQueue* make_queue() noexcept {
   Chunk* chunk = get_chunk();

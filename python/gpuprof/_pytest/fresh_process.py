@@ -103,7 +103,7 @@ class FreshProcess:
         return found
 
     def _given(self) -> Iterator[str]:
-        """Yield this session's own arguments, without tests and without reports."""
+        """Yield the arguments that pytest was given here, without tests and reports."""
         worker = getattr(self.config, "workerinput", {})
         given = worker.get("mainargv", ["", *self.config.invocation_params.args])[1:]
         tests = {*self.config.args, *(getattr(self.config.option, "file_or_dir", None) or ())}
