@@ -98,8 +98,10 @@ struct KeyHash {
   }
 };
 
-// What one thread has counted. A thread that ends leaves it to the next one that begins, so there
-// are as many as threads were at once.
+// What one thread has counted. A thread that ends leaves it to the next one that begins. Past
+// kMostShards threads at once some share one: a fork takes the locks of all.
+constexpr std::size_t kMostShards = 32;
+
 struct Shard {
   driver::ForkMutex mutex;  // between the thread, and rows() and reset()
   std::unordered_map<Key, Counts, KeyHash> counts;
@@ -134,7 +136,9 @@ struct Shard {
 };
 
 struct Registry {
-  driver::ForkMutex making;
+  driver::ForkMutex making;  // and for these two
+  std::size_t count = 0;
+  Shard* to_share = nullptr;
   std::atomic<Shard*> newest{nullptr};
   std::atomic<std::uint64_t> epoch{1};
 };
@@ -158,7 +162,13 @@ Shard& take_shard() {
     if (!each->taken.exchange(true, std::memory_order_acquire)) return *each;
   }
   const std::lock_guard lock(r.making);
+  if (r.count == kMostShards) {
+    r.to_share =
+        r.to_share == nullptr || r.to_share->next == nullptr ? r.newest.load() : r.to_share->next;
+    return *r.to_share;
+  }
   auto* made = new Shard;
+  ++r.count;
   made->next = r.newest.load(std::memory_order_relaxed);
   r.newest.store(made, std::memory_order_release);
   return *made;

@@ -1,8 +1,8 @@
 // The statistics of each path and clock.
 //
-// Each thread adds to rows of its own, under a lock that only rows() and reset() take besides, and
-// that is held over no driver call. Samples arrive in batches as they finish; one that was entered
-// before the last reset() is ignored. Any thread.
+// Each of up to 32 threads adds to rows of its own, under a lock that only rows(), reset() and
+// forks take besides, and that is held over no driver call. Samples arrive in batches as they
+// finish; one that was entered before the last reset() is ignored. Any thread.
 #pragma once
 
 #include <cstdint>

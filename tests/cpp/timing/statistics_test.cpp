@@ -1,6 +1,8 @@
 #include "timing/statistics.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -58,6 +60,28 @@ TEST_F(Statistics, AreTheSumOfAllThreads) {
   std::uint64_t in_bins = 0;
   for (const auto& [bin, count] : host.bins) in_bins += count;
   EXPECT_EQ(in_bins, host.count);
+}
+
+TEST_F(Statistics, OfMoreThreadsThanHavePartsOfTheirOwnAreComplete) {
+  constexpr int kThreads = 100;
+  std::atomic<int> inside{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      const SampleRef sample = sample_at("shared", 1.0);
+      add(sample);
+      ++inside;
+      while (inside.load() < kThreads) std::this_thread::yield();  // all at once
+      for (int n = 0; n < 50; ++n) add(sample);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(statistics::rows().at(0).host.count, 51U * kThreads);
+  const pid_t child = ::fork();  // with all their locks
+  if (child == 0) ::_exit(statistics::rows().at(0).host.count == 51U * kThreads ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Statistics, CountWhatAThreadLeavesForItsLastMoment) {
