@@ -2,7 +2,7 @@
 
 Blocks of four runs are ABBA or BAAB, by a coin of the seed that is shown. Without a number of runs
 it ends early when all verdicts are clear, and goes on up to a time where they are not. A command
-that fails ends it all: nothing is compared. Exit codes: those of `comparison`; 2 for a command that
+that fails ends it all: nothing is compared. Exit codes: those of `compare`; 2 for a command that
 cannot be started; 3 also for one that failed; 128 and the signal's number when stopped, with what
 there is.
 """
@@ -25,7 +25,7 @@ from gpuprof._cli import ab_readings
 from gpuprof._cli.ab_processes import Command, Ended, run_once, signals_noted
 from gpuprof._cli.ab_readings import Reading, ReadingError, Time
 from gpuprof._cli.command import Answer, Refused
-from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
+from gpuprof._cli.compare import INCOMPARABLE, exit_code, text_of
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress

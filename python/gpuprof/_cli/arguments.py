@@ -72,6 +72,26 @@ def fail_on(text: str) -> frozenset[str]:
     return names - {NEVER}
 
 
+def add_flag(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+    """Add an option without a value."""
+    parser.add_argument(option, action="store_true", help=text)
+
+
+def add_count(
+    parser: argparse.ArgumentParser,
+    option: str,
+    text: str,
+    limits: tuple[int, int],
+    default: int | None = None,
+    *,
+    metavar: str = "N",
+) -> None:
+    """Add an option that is a whole number, with its default in its help."""
+    text += "" if default is None else " (default %(default)s)"
+    kind = whole(*limits)
+    parser.add_argument(option, type=kind, default=default, metavar=metavar, help=text)
+
+
 def add_storage(parser: argparse.ArgumentParser, default: str = STORAGE) -> None:
     """Add the option that names the folder of baselines, or their git ref."""
     parser.add_argument(

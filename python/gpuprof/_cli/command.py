@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from gpuprof._common.imports import need
@@ -35,6 +37,15 @@ class Refused(Exception):
         super().__init__(*lines)
         self.lines = lines
         self.code = code
+
+
+@contextmanager
+def refusing(*kinds: type[Exception], code: int = USAGE) -> Iterator[None]:
+    """Turn these errors into a `Refused` with their text; usable as a decorator."""
+    try:
+        yield
+    except kinds as error:
+        raise Refused(str(error), code=code) from error
 
 
 class Parser(argparse.ArgumentParser):
@@ -94,12 +105,19 @@ def _mark_files(parser: argparse.ArgumentParser, shtab: Any) -> None:
             action.complete = kinds[str(action.metavar)]  # type: ignore[attr-defined]
 
 
-def records_text(records: Records, form: str) -> str:
-    """Return records as CSV, or as a table in Markdown."""
+def printed(
+    form: str, plain: object, text: Callable[[], str], records: Callable[[], Records]
+) -> str:
+    """Return a result in the form that was asked for: JSON, text, CSV or Markdown."""
+    if form == "json":
+        return json.dumps(plain, indent=2, allow_nan=False) + "\n"
+    if form == "text":
+        return text()
+    found = records()
     if form == "csv":
-        return records.csv(printed=True)
-    cells = [["" if cell is None else str(cell) for cell in line] for line in records.lines]
-    return "\n".join(Table(records.columns, cells, frozenset(records.columns)).markdown()) + "\n"
+        return found.csv(printed=True)
+    cells = [["" if cell is None else str(cell) for cell in line] for line in found.lines]
+    return "\n".join(Table(found.columns, cells, frozenset(found.columns)).markdown()) + "\n"
 
 
 def complain(*lines: str) -> None:

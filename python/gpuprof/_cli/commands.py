@@ -6,6 +6,8 @@ from typing import Any
 
 from gpuprof._cli.arguments import (
     GIT_STORE,
+    add_count,
+    add_flag,
     add_format,
     add_storage,
     add_threshold,
@@ -14,15 +16,9 @@ from gpuprof._cli.arguments import (
     seconds,
     seed,
     variable,
-    whole,
 )
 from gpuprof._cli.command import EXIT_CODES, FILE, FOLDER, Commands, Parser
 
-DEFAULT_STEPS, MAX_STEPS = 20, 100_000
-DEFAULT_DEPTH, MAX_DEPTH = 1, 100
-MAX_RUNS, MAX_WARMUP = 10_000, 100
-MAX_ROWS = 100_000
-DEFAULT_PAGE = "report.html"
 _READ_TRACES = (
     "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
     "130 interrupted"
@@ -68,25 +64,16 @@ def _trace(commands: Commands) -> None:
     def tool(name: str, text: str) -> Parser:
         return _added(parsers, name, text, f"trace.{name}", _READ_TRACES, description=text)
 
-    def add_top(parser: Parser, what: str) -> None:
-        parser.add_argument(
-            "--top",
-            type=whole(1, MAX_ROWS),
-            default=tools.DEFAULT_TOP,
-            metavar="N",
-            help=f"how many {what} of each kind (default {tools.DEFAULT_TOP})",
-        )
-
     parser = tool("summary", "show which ranges took the most time, and gaps on GPU tracks")
     parser.add_argument("file", metavar=FILE)
     parser.add_argument(
         "--by", choices=tools.GROUPINGS, default="name", help="group ranges by this"
     )
-    add_top(parser, "groups")
-    parser.add_argument("--json", action="store_true", help=_JSON)
+    add_count(parser, "--top", "how many groups of each kind", (1, 100_000), tools.DEFAULT_TOP)
+    add_flag(parser, "--json", _JSON)
     parser = tool("validate", "say what is wrong with a trace, and at which event")
     parser.add_argument("files", nargs="+", metavar=FILE)
-    parser.add_argument("--json", action="store_true", help=_JSON)
+    add_flag(parser, "--json", _JSON)
     parser = tool("repair", "write a strict copy of a trace that is cut off")
     parser.add_argument("file", metavar=FILE)
     parser.add_argument(
@@ -104,37 +91,29 @@ def _trace(commands: Commands) -> None:
     parser.add_argument(
         "--per", metavar="SCOPE", help="divide all figures by the calls of this scope, as in step"
     )
-    add_top(parser, "rows")
-    parser.add_argument("--json", action="store_true", help=_JSON)
+    add_count(parser, "--top", "how many rows of each kind", (1, 100_000), tools.DEFAULT_TOP)
+    add_flag(parser, "--json", _JSON)
     parser = tool("merge", "make one trace of several, on one clock")
     parser.add_argument("files", nargs="+", metavar=FILE)
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
-    parser.add_argument(
-        "--no-align", action="store_true", help="leave times as they are in the files"
-    )
+    add_flag(parser, "--no-align", "leave times as they are in the files")
 
 
 def _info(commands: Commands) -> None:
     text = "say what this machine offers: driver, devices, clocks, versions"
     parser = _added(commands, "info", text, "info.run")
     add_format(parser, short=("json",))
-    parser.add_argument(
+    add_flag(
+        parser,
         "--peaks",
-        action="store_true",
-        help="measure what the first GPU can do, which takes up to a minute, and store it: tables "
-        "then show rates as a share of it",
+        "measure what the first GPU can do, which takes up to a minute, and store it: tables then "
+        "show rates as a share of it",
     )
 
 
 def _demo(commands: Commands) -> None:
     parser = _added(commands, "demo", "time some real work and show the table", "demo.run")
-    parser.add_argument(
-        "--steps",
-        type=whole(1, MAX_STEPS),
-        default=DEFAULT_STEPS,
-        metavar="N",
-        help="how many steps of work (default %(default)s)",
-    )
+    add_count(parser, "--steps", "how many steps of work", (1, 100_000), 20)
     parser.add_argument(
         "--trace",
         metavar=FILE,
@@ -169,9 +148,8 @@ def _run(commands: Commands) -> None:
         commands,
         "run",
         "run a script or a module, and show where its time goes",
-        "program.run",
-        "exit codes: the program's own, also by a signal; 2 wrong usage, before the program has "
-        "begun",
+        codes="exit codes: the program's own, also by a signal; 2 wrong usage, before the program "
+        "has begun",
         description="Run a Python script or module, unchanged, and show the table of its scopes on "
         "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
         "program's name; what comes after it belongs to the program. Files may have %p (process), "
@@ -187,14 +165,11 @@ def _run(commands: Commands) -> None:
     )
     parser.add_argument("--stats", metavar=FILE, help="also write the statistics as JSON")
     parser.add_argument("--html", metavar=FILE, help="also write a report as HTML")
-    parser.add_argument(
-        "--watch",
-        type=whole(0, MAX_DEPTH),
-        default=DEFAULT_DEPTH,
-        metavar="DEPTH",
-        help="where torch is used: how many levels of calls of modules are scopes, beside "
-        "dataloader, backward and optimizer.step; 0 is none of them (default %(default)s)",
+    text = (
+        "where torch is used: how many levels of calls of modules are scopes, beside dataloader, "
+        "backward and optimizer.step; 0 is none of them"
     )
+    add_count(parser, "--watch", text, (0, 100), 1, metavar="DEPTH")
     parser.add_argument(
         "--scopes",
         type=not_blank,
@@ -208,7 +183,6 @@ def _run(commands: Commands) -> None:
         "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name"
     )
     parser.add_argument("program", metavar="SCRIPT", help="the script, or a folder or an archive")
-    parser.set_defaults(arguments=())
 
 
 def _ab(commands: Commands) -> None:
@@ -227,13 +201,11 @@ def _ab(commands: Commands) -> None:
     )
     parser.add_argument("command_a", metavar="'CMD A'", help="the command to compare with")
     parser.add_argument("command_b", metavar="'CMD B'", help="the command that may be slower")
-    parser.add_argument(
-        "--runs",
-        type=whole(1, MAX_RUNS),
-        metavar="N",
-        help="exactly that many runs of each; a verdict needs 8 (default: from 8 on until all "
-        "verdicts are clear)",
+    text = (
+        "exactly that many runs of each; a verdict needs 8 (default: from 8 on until all verdicts "
+        "are clear)"
     )
+    add_count(parser, "--runs", text, (1, 10_000))
     parser.add_argument(
         "--max-time",
         type=seconds,
@@ -242,13 +214,7 @@ def _ab(commands: Commands) -> None:
         help="without --runs: when the time is up and each has run 12 times, no further run begins "
         "(default 60)",
     )
-    parser.add_argument(
-        "--warmup",
-        type=whole(0, MAX_WARMUP),
-        default=1,
-        metavar="N",
-        help="how many runs of each before, that do not count (default 1)",
-    )
+    add_count(parser, "--warmup", "how many runs of each before, that do not count", (0, 100), 1)
     parser.add_argument(
         "--measure",
         choices=("wall", "cpu", "both", "json", "stats"),
@@ -276,11 +242,8 @@ def _ab(commands: Commands) -> None:
             metavar="NAME=VALUE",
             help=f"a variable of the environment of {whose}; may be repeated",
         )
-    parser.add_argument(
-        "--shell",
-        action="store_true",
-        help="run the commands with /bin/sh -c; without it they are split into words",
-    )
+    text = "run the commands with /bin/sh -c; without it they are split into words"
+    add_flag(parser, "--shell", text)
 
 
 def _report(commands: Commands) -> None:
@@ -298,7 +261,7 @@ def _report(commands: Commands) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        default=DEFAULT_PAGE,
+        default="report.html",
         metavar=FILE,
         help="the page (default %(default)s); - is the standard output",
     )
@@ -329,7 +292,7 @@ def _drop(commands: Commands) -> None:
         commands,
         "drop",
         "remove single runs from a baseline",
-        "drop.run",
+        "saved.drop",
         description="Remove runs from a saved baseline, such as one that was disturbed: by their "
         "numbers, as `gpuprof list NAME` shows them, by date, or all of a commit.",
     )

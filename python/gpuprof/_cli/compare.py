@@ -1,27 +1,38 @@
 """``gpuprof compare``: whether saved benchmarks became slower, take more memory or launch more.
 
-Exit codes: those of `comparison`, and 2 for wrong usage or an input that cannot be read.
+`gpuprof ab` prints what it found as this does. Exit codes: 0 nothing failed, 1 SLOW, MEMORY or
+LAUNCHES, or what ``--fail-on`` names, 2 wrong usage or an input that cannot be read, 3 nothing
+could be compared. A speed-up never fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprof._cli.command import Answer, Refused
-from gpuprof._cli.comparison import exit_code, text_of
+from gpuprof._cli.command import Answer, Refused, refusing
 from gpuprof._common import machine
 from gpuprof._common.records import format_of
-from gpuprof._common.text import output_text
+from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, shown_text
+from gpuprof._common.units import NOTHING, duration, percent, ratio_text
+from gpuprof._display.records import Records
+from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.baselines import Run, load_kind
+from gpuprof._results.decision import Verdict
 from gpuprof._results.git_store import opened
 from gpuprof._results.result import BenchResult
+from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
 from gpuprof.errors import BaselineError
+
+OK, SLOWER, INCOMPARABLE = 0, 1, 3
+_LEFT = frozenset({"benchmark", "machine", "verdict"})
 
 
 @dataclass(frozen=True)
@@ -57,16 +68,14 @@ def run(options: argparse.Namespace) -> Answer:
     return Answer(text_of(found, options.format), exit_code(found, options.fail_on))
 
 
+@refusing(BaselineError)
 def load(given: str, storage: str) -> Source:
     """Find what `given` names: a baseline saved in `storage`, else a file."""
-    try:
-        baselines = opened(storage)
-        names = baselines.names()
-        if given in names:
-            label = f"baseline {given!r} in {storage}"
-            return Source(label, baselines.runs(given), baseline=given)
-    except BaselineError as error:
-        raise Refused(str(error)) from error
+    baselines = opened(storage)
+    names = baselines.names()
+    if given in names:
+        label = f"baseline {given!r} in {storage}"
+        return Source(label, baselines.runs(given), baseline=given)
     path = Path(given)
     if path.suffix == ".json" or os.sep in given or os.path.lexists(path):
         return _from_file(path)
@@ -76,10 +85,7 @@ def load(given: str, storage: str) -> Source:
 
 
 def _from_file(path: Path) -> Source:
-    try:
-        form, found = load_kind(path)
-    except BaselineError as error:
-        raise Refused(str(error)) from error
+    form, found = load_kind(path)
     runs: dict[str, list[Run]] = {}
     for run in found:
         runs.setdefault(machine.key(run.machine), []).append(run)
@@ -98,24 +104,108 @@ def compare(
         ((old_name, _),), ((new_name, _),) = old.items(), now.items()
         names = {new_name: old_name}
         notes.append(f"the base is called {old_name!r}, the new one {new_name!r}")
-    groups: list[tuple[str, str]] = []
-    pairs: dict[str, tuple[list[BenchResult], list[BenchResult]]] = {}
+    pairs: dict[tuple[str, str], tuple[list[BenchResult], list[BenchResult]]] = {}
     for name, old_name in names.items():
         for key, results in now[name].items():
             # Without runs of this machine the verdict is INCOMPARABLE, and says what differs.
             others = [result for runs in old[old_name].values() for result in runs]
-            pairs[str(len(groups))] = (old[old_name].get(key, others), results)
-            groups.append((name, key))
+            pairs[name, key] = old[old_name].get(key, others), results
     decisions = judge_all(
         pairs,
         threshold=threshold,
         memory_threshold=memory_threshold,
         baseline=base.baseline or "NAME",
     )
-    lines = [Line(*groups[int(place)], decision) for place, decision in decisions.items()]
-    only_base = tuple(name for name in old if name not in names.values())
-    only_new = tuple(name for name in now if name not in names)
     return Comparison(
-        *(base.side, new.side, tuple(lines), only_base, only_new, tuple(notes)),
+        base.side,
+        new.side,
+        tuple(Line(*of, decision) for of, decision in decisions.items()),
+        only_in_base=tuple(name for name in old if name not in names.values()),
+        only_in_new=tuple(name for name in now if name not in names),
+        notes=tuple(notes),
         baseline=base.baseline,
     )
+
+
+def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
+    """Return the exit code. What only one side has counts as ``nodata``.
+
+    Launches that cannot be compared count as ``incomparable``, as in the pytest plugin.
+    """
+    verdicts = {verdict.value for verdict in found.verdicts}
+    verdicts |= {each.verdict.value for each in found.launches} & {Verdict.INCOMPARABLE.value}
+    if found.only_in_base or found.only_in_new:
+        verdicts.add("nodata")
+    if verdicts & fail_on:
+        return SLOWER
+    return OK if found.compared else INCOMPARABLE
+
+
+def text_of(found: Comparison, form: str) -> str:
+    """Return the text to print."""
+    if form == "json":
+        return json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
+    if form == "csv":
+        return _csv(found)
+    is_text = form == "text"
+    table = _table(found, MAX_NAME_COLUMNS if is_text else None)
+    grid = (table.plain() if is_text else table.markdown()) if found.rows else []
+    remarks = [f"note: {each}" if is_text else each for each in found.remarks()]
+    blocks = [found.headline(), grid, found.reasons(), remarks, [_summary(found)]]
+    for place, block in enumerate(blocks):
+        if block is not grid:
+            blocks[place] = [*map(shown_text, block)] if is_text else markdown_list(block)[1:]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _csv(found: Comparison) -> str:
+    """Return a line for each benchmark; what only one side has is a line without times."""
+    lines = []
+    for line in found.rows:
+        low, high = line.decision.interval or (None, None)
+        lines.append({**line.to_dict(), "interval": {"low": low, "high": high}})
+    for side, names in zip(found.names, (found.only_in_base, found.only_in_new), strict=True):
+        nodata = Verdict.NODATA.value
+        lines += [{"name": name, "verdict": nodata, "rule": f"only in {side}"} for name in names]
+    return Records.of_plain(lines).csv(printed=True)
+
+
+def _table(found: Comparison, longest: int | None) -> Table:
+    """Fill in the table; names longer than `longest` lose their beginning, as paths differ late."""
+    several = len({line.machine for line in found.rows}) > 1
+    cells = []
+    for line in found.rows:
+        decision, name = line.decision, shown_text(line.name)
+        memory = decision.memory
+        if longest is not None and len(name) > longest:
+            name = f"…{name[1 - longest :]}"
+        cells.append(
+            [
+                name,
+                line.machine if several else "",
+                duration(decision.base),
+                duration(decision.new),
+                ratio_text(decision.ratio),
+                ratio_text(*(decision.interval or [None])),
+                NOTHING if decision.floor is None else percent(decision.floor),
+                *(["", ""] if memory is None else map(peak_text, (memory.base, memory.new))),
+                ", ".join(map(str, line.verdicts)),
+            ]
+        )
+    base, new = found.names
+    columns = ["benchmark", "machine", base, new, "ratio", "95 % interval", "floor"]
+    columns += [f"{base} memory", f"{new} memory", "verdict"]
+    return Table(columns, cells, _LEFT).without_empty()
+
+
+def _summary(found: Comparison) -> str:
+    verdicts = found.verdicts
+    counts = [f"{verdicts[verdict]:,} {verdict.value}" for verdict in Verdict if verdicts[verdict]]
+    if not counts:
+        return "nothing to compare: the two sides have no name in common"
+    ratios = [line.decision.ratio for line in found.rows]
+    logs = [math.log(ratio) for ratio in ratios if ratio and math.isfinite(ratio)]
+    if len(logs) > 1:
+        mean = math.exp(math.fsum(logs) / len(logs))
+        counts.append(f"geometric mean of the ratios {mean:.3f} (for information)")
+    return ", ".join(counts)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (GPUPROF_TRACE_OUT and GPUPROF_NVTX)
-from gpuprof._cli.command import FAILED, Answer, Refused
+from gpuprof._cli.command import FAILED, Answer, Refused, refusing
 from gpuprof._common import outputs
 from gpuprof._common.machine import cuda_version
 from gpuprof._common.text import shown_text, write_text
@@ -39,10 +39,8 @@ Work: TypeAlias = dict[str, Callable[[], object]]
 def run(options: argparse.Namespace) -> Answer:
     """Do the work, and write the report and perhaps a trace of the steps."""
     if options.trace is not None:
-        try:
+        with refusing(ValueError):
             wanted = outputs.Output("--trace", outputs.TRACE, options.trace, expand(options.trace))
-        except ValueError as error:
-            raise Refused(str(error)) from error
         if complaint := outputs.complaint([wanted]):
             raise Refused(complaint)
     reset()

@@ -7,7 +7,6 @@ initialises CUDA, and NVML where nvidia-ml-py is installed, but makes no context
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gpuprof._core as _core
-from gpuprof._cli.command import Answer, records_text
+from gpuprof._cli.command import Answer, printed
 from gpuprof._common import nvml as common_nvml
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.instructions import reason_of
@@ -47,11 +46,13 @@ def run(options: argparse.Namespace) -> Answer:
 
         return peaks.run(options.format)
     found = collect()
-    if options.format == "json":
-        return Answer(json.dumps(found, indent=2) + "\n")
-    if options.format == "text":
-        return Answer("\n".join([*aligned(_entries(found)), ""]))
-    return Answer(records_text(Records(("what", "found"), _entries(found)), options.format))
+    entries = _entries(found)
+
+    def text() -> str:
+        return "\n".join([*aligned(entries), ""])
+
+    records = Records(("what", "found"), entries)
+    return Answer(printed(options.format, found, text, lambda: records))
 
 
 def collect() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 also
 means that a trace has faults, and 2 that an input cannot be read as a trace; those of ``compare``
-and ``ab`` are in `_cli.comparison`. A reader that goes away early, as ``head`` does, is no failure.
+and ``ab`` are in `_cli.compare`. A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = OK
     try:
         options = _parser().parse_args(given)
-        if options.command != "run":
+        if options.command == "run":
+            begun = program.begin(options, program_arguments)
+        else:
             module, _, function = options.call.partition(".")
             call = getattr(importlib.import_module(f"gpuprof._cli.{module}"), function)
             answer: Answer = call(options)
@@ -75,10 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(*refused.lines)
         return refused.code
     except (GpuprofError, OSError) as error:
-        write_text(sys.stderr, f"gpuprof: {error}\n")
+        complain(str(error))
         return FAILED
-    options.arguments = program_arguments
-    return program.run(options)  # what it raises is the program's
+    return program.run(*begun)  # what it raises is the program's
 
 
 def _discard_output() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._benchmark.api import BenchResult, benchmark
 from gpuprof._benchmark.work import first_line
-from gpuprof._cli.command import FAILED, OK, Answer, records_text
+from gpuprof._cli.command import FAILED, OK, Answer, printed
 from gpuprof._common import machine
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.peaks import Peaks
@@ -98,9 +97,7 @@ def run(form: str) -> Answer:
     except (OSError, ValueError) as error:
         code = FAILED
         found.notes.append(f"not stored: {common_peaks.store_path()}: {error}")
-    if form == "json":
-        return Answer(f"{json.dumps(found.to_dict(), indent=2)}\n", code)
-    return Answer(str(found) if form == "text" else records_text(found.records(), form), code)
+    return Answer(printed(form, found.to_dict(), found.__str__, found.records), code)
 
 
 def measured() -> Measured:

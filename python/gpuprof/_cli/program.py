@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpuprof._cli.command import USAGE, complain
+from gpuprof._cli.command import Refused, refusing
 from gpuprof.errors import TraceError
 
 if TYPE_CHECKING:
     from gpuprof._run.script import Target
+    from gpuprof._run.session import Session
 
 _WITH_VALUE = ("-o", "--output", "--stats", "--html", "--watch", "--scopes")
 
@@ -44,17 +45,19 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, []
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the program, and raise what it raises."""
+def begin(options: argparse.Namespace, arguments: Sequence[str]) -> tuple[Session, Target]:
+    """Return the session, which has begun, and the program; Refused says what is wrong."""
     from gpuprof._common import outputs
     from gpuprof._run import function_scopes, script
     from gpuprof._run.session import Session, Wishes
     from gpuprof._trace.path import expand
 
-    target = script.Target(options.program, options.is_module, tuple(options.arguments))
-    complaint = target.complaint()
+    target = script.Target(options.program, options.is_module, tuple(arguments))
+    if complaint := target.complaint():
+        raise Refused(complaint)
     if options.scopes and not function_scopes.is_supported():
-        complaint = "--scopes needs Python 3.12 or later, which can tell of single functions"
+        message = "--scopes needs Python 3.12 or later, which can tell of single functions"
+        raise Refused(message)
     wanted = (
         ("-o", outputs.TRACE, options.output),
         ("--stats", outputs.STATS, options.stats),
@@ -62,15 +65,10 @@ def run(options: argparse.Namespace) -> int:
     )
     for option, _, path in wanted:
         if path == outputs.STANDARD:
-            complaint = f"{option}: expected a file, got {path!r}: standard output is the program's"
-    if complaint is not None:
-        complain(complaint)
-        return USAGE
-    try:
+            message = f"{option}: expected a file, got {path!r}: standard output is the program's"
+            raise Refused(message)
+    with refusing(ValueError, TraceError):
         files = [outputs.Output(*each, expand(each[-1])) for each in wanted if each[-1] is not None]
-    except (ValueError, TraceError) as error:
-        complain(str(error))
-        return USAGE
     paths = {each.option: each.path for each in files}
     wishes = Wishes(
         program=target.name,
@@ -80,16 +78,18 @@ def run(options: argparse.Namespace) -> int:
         depth=options.watch,
         patterns=tuple(options.scopes),
     )
-    complaint = wishes.complaint() or outputs.complaint(files, _read(target))
-    if complaint is None:
-        session = Session(wishes)
-        try:
-            session.start()
-        except RuntimeError as error:
-            complaint = str(error)
-    if complaint is not None:
-        complain(complaint)
-        return USAGE
+    if complaint := wishes.complaint() or outputs.complaint(files, _read(target)):
+        raise Refused(complaint)
+    session = Session(wishes)
+    with refusing(RuntimeError):
+        session.start()
+    return session, target
+
+
+def run(session: Session, target: Target) -> int:
+    """Run the program, and raise what it raises."""
+    from gpuprof._run import script
+
     try:
         script.run(target)
     except SystemExit:

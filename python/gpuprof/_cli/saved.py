@@ -1,4 +1,4 @@
-"""``gpuprof list``, ``history``, ``report`` and ``sync``: what is saved, and where.
+"""``gpuprof list``, ``history``, ``drop``, ``report`` and ``sync``: what is saved, and where.
 
 Without a name, ``list`` has a line for each baseline and kind of machine; with one, a line for each
 benchmark of each run. Damaged files are an error, as in every other place that reads them.
@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuprof._cli.command import FAILED, Answer, Refused, complain, records_text
+from gpuprof._cli.command import FAILED, Answer, Refused, complain, printed, refusing
 from gpuprof._cli.compare import Source, load
 from gpuprof._common import outputs
 from gpuprof._common.text import plain_data, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table
-from gpuprof._results.baselines import Baselines
+from gpuprof._results.baselines import Run
 from gpuprof._results.export import figures
 from gpuprof._results.git_store import opened
-from gpuprof._results.history import History
 from gpuprof._results.history import history as history_of
 from gpuprof.errors import BaselineError
 
 FORMAT = "gpuprof-list"
 VERSION = 1
 _COMMIT_DIGITS = 12
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _TIMES = ("median", "min", "max", "mean", "stddev", "iqr")
 _LEFT = frozenset({"baseline", "machine", "saved", "commit", "benchmark", "mode"})
 
@@ -58,25 +59,23 @@ def listed(options: argparse.Namespace) -> Answer:
     return Answer("\n".join(lines) + "\n")
 
 
+@refusing(BaselineError)
 def _baselines(storage: str) -> list[Row]:
     """Return a row for each baseline and kind of machine, what was saved last at the end."""
-    try:
-        baselines: Baselines = opened(storage)
-        rows = [
-            {
-                "baseline": name,
-                "machine": machine,
-                "runs": len(runs),
-                "benchmarks": len({each for run in runs for each in run.results}),
-                "saved": runs[-1].created,
-                "commit": runs[-1].commit,
-            }
-            for name in baselines.names()
-            for machine, runs in baselines.runs(name).items()
-            if runs
-        ]
-    except BaselineError as error:
-        raise Refused(str(error)) from error
+    baselines = opened(storage)
+    rows: list[Row] = [
+        {
+            "baseline": name,
+            "machine": machine,
+            "runs": len(runs),
+            "benchmarks": len({each for run in runs for each in run.results}),
+            "saved": runs[-1].created,
+            "commit": runs[-1].commit,
+        }
+        for name in baselines.names()
+        for machine, runs in baselines.runs(name).items()
+        if runs
+    ]
     return sorted(rows, key=lambda row: (str(row["saved"]), str(row["baseline"])))
 
 
@@ -128,29 +127,26 @@ def history(options: argparse.Namespace) -> Answer:
     wanted = [] if options.svg is None else [outputs.Output("--svg", outputs.SVG, options.svg)]
     if complaint := outputs.complaint(wanted):
         raise Refused(complaint)
-    try:
+    with refusing(ValueError, code=FAILED):  # no name of a baseline
         found = history_of(
             options.storage,
             options.name,
             baseline=options.baseline,
             threshold=options.threshold,
         )
-    except ValueError as error:  # no name of a baseline
-        raise Refused(str(error), code=FAILED) from error
     if not found.series:
         raise Refused(_what_there_is(options), code=FAILED)
     if options.svg is not None:
         outputs.write_whole(options.svg, found.to_svg())
         write_text(sys.stderr, f"wrote {options.svg}\n")
-    return Answer(_text(found, options))
+    if options.svg is not None and options.format == "text":
+        return Answer()
+    return Answer(printed(options.format, found.to_dict(), lambda: f"{found}\n", found._records))
 
 
 def sync(options: argparse.Namespace) -> Answer:
-    """Join a store in git with that of a remote; Refused says why that failed."""
-    try:
-        return Answer(f"{shown_text(opened(options.storage).sync(options.remote))}\n")
-    except BaselineError as error:
-        raise Refused(str(error), code=FAILED) from error
+    """Join a store in git with that of a remote."""
+    return Answer(f"{shown_text(opened(options.storage).sync(options.remote))}\n")
 
 
 def _what_there_is(options: argparse.Namespace) -> str:
@@ -162,14 +158,53 @@ def _what_there_is(options: argparse.Namespace) -> str:
     return f"no saved benchmark is called {options.name!r}; there are {shown}"
 
 
-def _text(found: History, options: argparse.Namespace) -> str:
-    if options.format == "json":
-        return found.to_json(indent=2) + "\n"
-    if options.format == "text":
-        return "" if options.svg is not None else f"{found}\n"
-    return records_text(found._records(), options.format)
+@refusing(BaselineError, ValueError)
+def drop(options: argparse.Namespace) -> Answer:
+    """Remove the runs, and return what to print; Refused where not exactly these are meant."""
+    baselines = opened(options.storage)
+    stored = baselines.runs(options.name)
+    if options.machine is not None:
+        stored = {key: runs for key, runs in stored.items() if key == options.machine}
+    dropped = {key: set[str]() for key in stored}
+    for each in options.runs:
+        for key, chosen in _meant(each, stored, options.name):
+            dropped[key].add(chosen.created)
+    lines = []
+    for key, created in dropped.items():
+        gone = baselines.drop(options.name, key, created) if created else []
+        lines += [f"dropped from {options.name} ({key}): {_shown_run(each)}" for each in gone]
+    return Answer("".join(f"{shown_text(line)}\n" for line in lines))
 
 
+def _meant(given: str, stored: dict[str, list[Run]], name: str) -> list[tuple[str, Run]]:
+    """Return the run that is meant, or all of a commit, each with its machine."""
+    every = [
+        (key, number, run) for key, runs in stored.items() for number, run in enumerate(runs, 1)
+    ]
+    if given.isdecimal() and len(given) < 4:
+        found = [(key, run) for key, number, run in every if number == int(given)]
+    elif _COMMIT.fullmatch(given):
+        found = [(key, run) for key, _, run in every if (run.commit or "").startswith(given)]
+    else:
+        found = [(key, run) for key, _, run in every if run.created.startswith(given)]
+    if not found:
+        message = (
+            f"no run of the baseline {name!r} is {given!r}; expected a number, or the beginning of "
+            f"a date or of a commit, as `gpuprof list {name}` shows them"
+        )
+        raise Refused(message)
+    if len(found) > 1 and not _COMMIT.fullmatch(given):
+        which = ", ".join(f"{_shown_run(run)} ({key})" for key, run in found)
+        message = f"{given!r} may be any of {which}: give the whole date, or --machine"
+        raise Refused(message)
+    return found
+
+
+def _shown_run(run: Run) -> str:
+    return f"the run of {run.created}" + (f", commit {run.commit[:12]}" if run.commit else "")
+
+
+@refusing(BaselineError)
 def report(options: argparse.Namespace) -> Answer:
     """Write the page and say where it is."""
     from gpuprof._report import files
@@ -178,10 +213,7 @@ def report(options: argparse.Namespace) -> Answer:
     wanted = outputs.Output("-o", outputs.HTML, options.output)
     if complaint := outputs.complaint([wanted], [("an input", each) for each in options.files]):
         raise Refused(complaint)
-    try:
-        found = files.read(options.files)
-    except BaselineError as error:
-        raise Refused(str(error)) from error
+    found = files.read(options.files)
     write_report(
         options.output,
         stats=found.stats or None,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuprof._cli.command import FAILED, OK, USAGE, Answer, Refused
+from gpuprof._cli.command import FAILED, OK, USAGE, Answer, Refused, refusing
 from gpuprof._common import outputs
 from gpuprof._common.text import write_text
 from gpuprof._trace_tools import diff as trace_diff
@@ -26,9 +26,8 @@ def _reading() -> Iterator[None]:
     had_collector = gc.isenabled()
     gc.disable()
     try:
-        yield
-    except (TraceError, ValueError) as error:
-        raise Refused(str(error)) from error
+        with refusing(TraceError, ValueError):
+            yield
     finally:
         if had_collector:
             gc.enable()
