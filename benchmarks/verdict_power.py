@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy
 
+from gpuprof._results.decision import Verdict
 from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import mann_whitney
-from gpuprof._results.verdict import Verdict
 from support import measure
 from support.noise_models import HELD_OUT, MODELS, SHIFTED, STEADY_MODES, Model
 from support.results import Row

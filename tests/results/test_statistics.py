@@ -81,12 +81,6 @@ def test_a_quantile_outside_of_0_to_1_is_an_error(q: float) -> None:
         quantile([1.0], q)
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
-def test_a_confidence_that_is_no_probability_is_an_error(confidence: float) -> None:
-    with pytest.raises(ValueError, match="expected a number between 0 and 1"):
-        median_interval([1.0], confidence)
-
-
 @pytest.mark.parametrize("confidence", ["1/2", "9/10", "19/20", "99/100", "999/1000"])
 def test_the_interval_is_the_narrowest_that_covers_the_median_as_the_binomial_has_it(
     confidence: str,

@@ -18,12 +18,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gpuprof._common import machine
-from gpuprof._common.checks import shortened, value_error
+from gpuprof._common.checks import mapping, shortened, value_error
 from gpuprof._common.files import TEMPORARY, FileLock, open_regular, replace_file
 from gpuprof._common.records import Document, Record, format_of, head
 from gpuprof._results.result import BenchResult
@@ -43,9 +44,6 @@ MAX_GROWTH = 12
 GROWTH_COUNTS_FROM = 64 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Of numbers that a float may not hold: their exponent, or their length.
-_LARGE = re.compile(rb"[eE]\+?\d{3}")
-_LONG = 300
 _LOCK = ".lock"
 _STATS_FORMAT = "gpuprof-stats"
 
@@ -101,15 +99,8 @@ class Baselines:
 
     def names(self) -> list[str]:
         """Return the names under which something is saved, sorted."""
-        try:
-            entries = list(self._folder.iterdir())
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _failed(self._folder, "read", error) from error
-        return sorted(
-            entry.name for entry in entries if _NAME.fullmatch(entry.name) and _files(entry)
-        )
+        names = [name for name in _listed(self._folder) if _NAME.fullmatch(name)]
+        return [name for name in names if _files(self._folder / name)]
 
     def latest(self) -> str | None:
         """Return the name under which a run was saved last; None if nothing is saved.
@@ -130,31 +121,18 @@ class Baselines:
         A damaged file stays as it is. That, a file that cannot be written, and another process that
         holds the lock for a minute are a BaselineError.
         """
-        folder = self._folder / check_name(name)
-        path = folder / f"{machine.key(run.machine)}.json"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / _LOCK) as lock:
-                if not lock.acquire(LOCK_TIMEOUT_S):
-                    raise _held(folder / _LOCK)
-                runs = read(path) if os.path.lexists(path) else []
-                _write(path, encode(_kept([*runs, run])))
-        except OSError as error:
-            raise _failed(path, "written", error) from error
+        path = self._folder / check_name(name) / f"{machine.key(run.machine)}.json"
+        with _locked(path):
+            runs = read(path) if os.path.lexists(path) else []
+            _write(path, encode(_kept([*runs, run])))
         return path
 
     def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
         """Remove the runs that were made at these times, and return them; errors as of `append`."""
         path = self._folder / check_name(name) / f"{machine_key}.json"
-        try:
-            with FileLock(path.parent / _LOCK) as lock:
-                if not lock.acquire(LOCK_TIMEOUT_S):
-                    raise _held(path.parent / _LOCK)
-                runs = read(path)
-                kept = [run for run in runs if run.created not in created]
-                _write(path, encode(kept))
-        except OSError as error:
-            raise _failed(path, "written", error) from error
+        with _locked(path):
+            runs = read(path)
+            _write(path, encode([run for run in runs if run.created not in created]))
         return [run for run in runs if run.created in created]
 
     def sync(self, remote: str) -> str:
@@ -179,13 +157,12 @@ class Baselines:
         return {path.stem: read(path) for path in self._paths(name)}
 
     def _paths(self, name: str) -> list[Path]:
-        files = _files(self._folder / check_name(name))
-        if not files:
-            known = ", ".join(self.names())
-            there = f"there are {known}" if known else "there are none at all"
-            message = f"no baseline is called {name!r} in {self._root}: {there}"
-            raise BaselineError(message)
-        return files
+        return _files(self._folder / check_name(name)) or self._unknown(name, self.names())
+
+    def _unknown(self, name: str, names: Sequence[str]) -> NoReturn:
+        there = f"there are {', '.join(names)}" if names else "there are none at all"
+        message = f"no baseline is called {name!r} in {self._root}: {there}"
+        raise BaselineError(message)
 
 
 class _Unread(dict[str, BenchResult]):
@@ -196,28 +173,20 @@ class _Unread(dict[str, BenchResult]):
         self._path, self._plain = path, plain
 
     def __getitem__(self, name: str) -> BenchResult:
-        try:
+        with _refusing(self._path):
             return BenchResult._read(f"results[{name!r}]", self._plain[name])
-        except ValueError as error:
-            raise _refused(self._path, error) from None
 
 
 def _unread(path: Path) -> list[Run]:
     """Read a baseline file, but not the results in it."""
     data = load_data(path)
     try:
-        plain = [each["results"] for each in data["runs"]]
-        if not all(isinstance(each, dict) for each in plain):
-            return read(path)  # which says what is wrong
+        plain = [mapping("results", each["results"]) for each in data["runs"]]
         bare = {**data, "runs": [{**each, "results": {}} for each in data["runs"]]}
-        runs = _runs(bare)
     except (KeyError, TypeError):
-        return read(path)
-    except ValueError as error:
-        raise _refused(path, error) from None
-    return [
-        replace(run, results=_Unread(path, each)) for run, each in zip(runs, plain, strict=True)
-    ]
+        return read(path)  # which says what is wrong
+    both = zip(_runs(path, bare), plain, strict=True)
+    return [replace(run, results=_Unread(path, each)) for run, each in both]
 
 
 def _kept(runs: Sequence[Run]) -> list[Run]:
@@ -237,13 +206,32 @@ def _kept(runs: Sequence[Run]) -> list[Run]:
 
 
 def _files(folder: Path) -> list[Path]:
+    names = _listed(folder) if folder.is_dir() else []
+    return [folder / name for name in names if name.endswith(".json") and name != ".json"]
+
+
+def _listed(folder: Path) -> list[str]:
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))  # noqa: PTH208
-        return [folder / name for name in names if name != ".json"]
-    except (FileNotFoundError, NotADirectoryError):
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except FileNotFoundError:
         return []
     except OSError as error:
         raise _failed(folder, "read", error) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file's folder, which is made if needed; errors are of writing the file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.parent / _LOCK) as lock:
+            if not lock.acquire(LOCK_TIMEOUT_S):
+                held = f"is locked by another process for {LOCK_TIMEOUT_S:g} seconds"
+                message = f"{path.parent / _LOCK} {held}"
+                raise BaselineError(message)
+            yield
+    except OSError as error:
+        raise _failed(path, "written", error) from error
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -257,21 +245,19 @@ def _write(path: Path, data: bytes) -> None:
     replace_file(path, data)
 
 
-def _held(path: Path) -> BaselineError:
-    return BaselineError(f"{path} is locked by another process for {LOCK_TIMEOUT_S:g} seconds")
-
-
 def _failed(path: Path, what: str, error: OSError) -> BaselineError:
     return BaselineError(f"{path} cannot be {what}: {error.strerror or error}")
 
 
 def read(path: Path) -> list[Run]:
     """Read a baseline file; BaselineError if it is missing, damaged or of another format."""
-    data = load_data(path)
-    try:
-        return _runs(data)
-    except ValueError as error:
-        raise _refused(path, error) from None
+    return _runs(path, load_data(path))
+
+
+def _runs(path: Path, data: object) -> list[Run]:
+    with _refusing(path):
+        file: _File = _File._read("the file", data)
+        return list(file.runs)
 
 
 def load_kind(path: str | Path) -> tuple[str, list[Run]]:
@@ -286,10 +272,10 @@ def load_kind(path: str | Path) -> tuple[str, list[Run]]:
 
 def kind_of(path: Path, data: Any) -> tuple[str, list[Run]]:
     """Do as `load_kind`, with what `load_data` has read of the file."""
-    try:
-        kind = data.get("format") if isinstance(data, dict) else None
-        if kind == FORMAT:
-            return FORMAT, _runs(data)
+    kind = data.get("format") if isinstance(data, dict) else None
+    if kind == FORMAT:
+        return FORMAT, _runs(path, data)
+    with _refusing(path):
         if kind == format_of(BenchResult):
             result = BenchResult._read("the result", data)
             return format_of(BenchResult), [_run_of({result.name: result})]
@@ -306,8 +292,6 @@ def kind_of(path: Path, data: Any) -> tuple[str, list[Run]]:
             f"format is {shortened(kind)}"
         )
         raise ValueError(message)
-    except ValueError as error:
-        raise _refused(path, error) from None
 
 
 def encode(runs: Sequence[Run]) -> bytes:
@@ -331,13 +315,11 @@ def load_data(path: Path) -> Any:
         reason = getattr(error, "strerror", None) or error
         message = f"{str(path)!r} cannot be read: {reason}"
         raise BaselineError(message) from error
-    try:
+    with _refusing(path):
         if len(raw) > MAX_BYTES:
             message = f"it is larger than {MAX_BYTES >> 20} MiB"
             raise ValueError(message)
         return load_text(raw)
-    except ValueError as error:
-        raise _refused(path, error) from None
 
 
 def load_text(raw: bytes) -> Any:
@@ -345,10 +327,7 @@ def load_text(raw: bytes) -> Any:
     _check_growth(raw)
     try:
         data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-        # Only what looks as if it could be too deep or too large is walked through.
-        is_flat = raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH
-        if not is_flat or _LARGE.search(raw) or max(map(len, raw.split(b","))) > _LONG:
-            _check_plain(data)
+        _check_plain(data)
     except RecursionError:
         message = f"it is nested deeper than {MAX_DEPTH} levels"
         raise ValueError(message) from None
@@ -363,10 +342,14 @@ def _check_growth(raw: bytes) -> None:
         raise ValueError(message)
 
 
-def _refused(path: Path, why: object) -> BaselineError:
-    return BaselineError(
-        f"{path} cannot be used: {why}. It is left as it is: repair or move it, or use another name"
-    )
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        what_then = "It is left as it is: repair or move it, or use another name"
+        message = f"{path} cannot be used: {error}. {what_then}"
+        raise BaselineError(message) from None
 
 
 def _refuse_constant(constant: str) -> float:
@@ -390,11 +373,6 @@ def _check_plain(data: object) -> None:
                 break
         else:
             levels.pop()
-
-
-def _runs(data: object) -> list[Run]:
-    file: _File = _File._read("the file", data)
-    return list(file.runs)
 
 
 def _session(data: Mapping[str, Any]) -> Run:

@@ -1,23 +1,15 @@
 """Where a series of runs changed: each step, and each stretch that drifts.
 
-A stretch of runs is tested for one step, by the split that explains most of its variance; where
-there is none, for one that goes back again, by the part of it that differs most from the rest. A
-stretch that changed is divided there, and its parts are tested in turn: binary segmentation, with
-the two tests of circular binary segmentation (A. Olshen and others: Circular binary segmentation
-for the analysis of array-based DNA copy number data, Biostatistics 5, 2004). A part of the same
-size elsewhere, or a line, may describe the stretch better than its steps: a line that does so with
-fewer parameters, by the Bayesian information criterion, takes their place and is called a drift.
+docs/history.md has the method: binary segmentation with the two tests of circular binary
+segmentation (A. Olshen and others: Circular binary segmentation for the analysis of array-based DNA
+copy number data, Biostatistics 5, 2004), where a line that describes a stretch better by the
+Bayesian information criterion takes the place of its steps. Counting random orders ends when p is
+surely above its limit (J. Besag, P. Clifford: Sequential Monte Carlo p-values, Biometrika 78,
+1991).
 
-The p value is the share of random orders of the same values with as large a statistic, so no
-distribution is assumed. The orders come of a fixed seed: the same runs always have the same answer.
-Counting ends when p is surely above its limit (J. Besag, P. Clifford: Sequential Monte Carlo
-p-values, Biometrika 78, 1991).
-
-Runs without a change may still depend on those before them. So it is not the values that are put in
-another order, but what is new in each run: the values less the part that the run before explains,
-of which new series are made with the same dependence. It is measured beside the change that is
-tested, where a few runs show too little of it; the allowance for that was found by simulation, in
-benchmarks/history_power.py.
+What is put in another order are the values less the part that the run before explains. That
+dependence is measured beside the change that is tested, where a few runs show too little of it; the
+allowance for that was found by simulation, in benchmarks/history_power.py.
 """
 
 from __future__ import annotations
@@ -33,7 +25,7 @@ from types import MappingProxyType
 
 from gpuprof._common import checks
 from gpuprof._common.records import Record, in_results, or_none
-from gpuprof._results.statistics import exp, mad, median
+from gpuprof._results.statistics import beside_line, exp, mad, median
 
 P_LIMIT = 0.01
 MIN_SEGMENT = 3  # runs between two changes, and at both ends
@@ -243,7 +235,7 @@ def _dependence(values: Sequence[float], places: Sequence[int]) -> float:
         bounds = sorted([*bounds, place])
         rest = _beside_levels(rest, bounds)
     more = len(bounds) - 3
-    line = _beside_line(values)
+    _, line = beside_line(values)
     if _criterion_of_squares(line) < _criterion_of_squares(rest) + cost * (more + 0.5):
         rest, more = line, 0
     products = sum([one * other for one, other in pairwise(rest)])
@@ -262,14 +254,6 @@ def _gain(values: Sequence[float], low: int, high: int) -> tuple[float, int]:
 
 def _criterion_of_squares(values: Sequence[float]) -> float:
     return len(values) * math.log(max(_squares(values), _LEAST))
-
-
-def _beside_line(values: Sequence[float]) -> list[float]:
-    count = len(values)
-    mean, middle = sum(values) / count, (count - 1) / 2.0
-    slope = sum((place - middle) * value for place, value in enumerate(values))
-    slope /= (count**3 - count) / 12.0
-    return [value - mean - slope * (place - middle) for place, value in enumerate(values)]
 
 
 def _beside_levels(values: Sequence[float], bounds: Sequence[int]) -> list[float]:

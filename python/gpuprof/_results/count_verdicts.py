@@ -21,7 +21,7 @@ from typing import Any
 from gpuprof._common.instructions import amount
 from gpuprof._common.units import byte_size, percent, percent_change
 from gpuprof._results import statistics
-from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
 
 MEMORY_THRESHOLD = 0.05
@@ -107,7 +107,6 @@ def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> 
     fraction (None is 0.05), and than 1 MiB, and if no baseline run had as much.
     """
     threshold = MEMORY_THRESHOLD if threshold is None else threshold
-    check_threshold(threshold)
 
     def compare(base: _Runs, new: _Runs) -> Decision:
         most = max(run.peak_bytes or 0 for run in base)
@@ -131,25 +130,6 @@ def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> 
 
     kind = _Kind("memory", "peak memory", "was", _peak, {"gpu": "GPU"}, compare)
     return kind.decide(base, new)
-
-
-def judge_launches(base: _Runs, new: _Runs) -> Decision | None:
-    """Decide whether the new runs launch more than the baseline's, or other work.
-
-    A run that launches as much as any comparable run of the baseline, by name, is the same. Else it
-    is compared with the last of them. Fewer launches are never more, whatever they are.
-    """
-    return _LAUNCHES.decide(base, new)
-
-
-def judge_instructions(base: _Runs, new: _Runs) -> Decision | None:
-    """Decide whether the new runs take more instructions a call than the baseline's.
-
-    The medians of runs are compared. More is more by 3 %, by 3 standard deviations of the
-    baseline's runs and by how much the samples of a run spread, and more than each of the
-    baseline's runs.
-    """
-    return _INSTRUCTIONS.decide(base, new)
 
 
 def beside_time(
@@ -224,6 +204,10 @@ def _spread(run: BenchResult) -> float:
 
 
 def _more_launches(base: _Runs, new: _Runs) -> Decision:
+    """Decide by the run that launches as much, by name; without one, by the last.
+
+    Fewer launches are never more, whatever they are.
+    """
     known = [run.launches for run in base if run.launches]
     last, now = known[-1], new[-1].launches
     assert now
@@ -251,6 +235,7 @@ def _varies(runs: _Runs) -> str:
 
 
 def _more_instructions(base: _Runs, new: _Runs) -> Decision:
+    """Decide by the medians of runs: more than the floor, and than each run of the baseline."""
     medians = [_instructions(run) or 0.0 for run in base]
     before, now = _INSTRUCTIONS.middle(base), _INSTRUCTIONS.middle(new)
     ratio = now / before
@@ -290,3 +275,4 @@ _INSTRUCTIONS = _Kind(
     facts=lambda run: {**run.machine, "source": run.instructions and run.instructions.source},
     reason=_missing,
 )
+judge_launches, judge_instructions = _LAUNCHES.decide, _INSTRUCTIONS.decide

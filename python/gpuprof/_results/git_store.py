@@ -4,12 +4,9 @@ The tree of the ref's commit holds ``<name>/<machine>.jsonl``: a line of JSON fo
 for each run that was dropped. Lines are only ever added. So what two machines have saved is merged
 by the union of their lines, and no run is lost.
 
-Git does the work, with objects and an index of its own: the user's branches, index and files are
-left alone. The ref is moved only from the commit that was read, so that one of two processes that
-save at once does it again.
-
-Lines are not trusted. A line that is no run is a `BaselineError` with the ref, the file and the
-line's number; runs that are too old to be used are read no further than their names.
+The ref is moved only from the commit that was read, so that one of two processes that save at once
+does it again. Lines are not trusted; runs that are too old to be used are read no further than
+their names.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpuprof._common import machine
 from gpuprof._results.baselines import (
@@ -39,6 +36,7 @@ from gpuprof.errors import BaselineError
 PREFIX = "git:"
 _SUFFIX = ".jsonl"
 _FILE = re.compile(rf"([A-Za-z0-9][A-Za-z0-9._-]{{0,99}})/([A-Za-z0-9._-]+){re.escape(_SUFFIX)}")
+Key: TypeAlias = "tuple[str, str]"  # a name and a machine
 _OF_USERS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/stash")
 _TRIES = 20
 _LOCAL_S, _NETWORK_S = 60.0, 300.0
@@ -108,10 +106,7 @@ class GitBaselines(Baselines):
         files = self._files(self._tip())
         found = {key: blob for key, blob in files.items() if key[0] == check_name(name)}
         if not found:
-            known = ", ".join(sorted({each for each, _ in files}))
-            there = f"there are {known}" if known else "there are none at all"
-            message = f"no baseline is called {name!r} in {self._root}: {there}"
-            raise BaselineError(message)
+            self._unknown(name, sorted({each for each, _ in files}))
         return {key[1]: self._read(key, data, most) for key, data in self._contents(found).items()}
 
     def sync(self, remote: str) -> str:
@@ -144,34 +139,45 @@ class GitBaselines(Baselines):
 
     def _join(self, theirs: str) -> None:
         """Take over the lines of another commit."""
-        for _ in range(_TRIES):
-            ours = self._tip()
-            base = self._tried("merge-base", ours, theirs, stdout=True) if ours else ""
-            if base == theirs:
-                return
-            commit = theirs
-            if ours and base != ours:
-                here, there = self._contents(self._files(ours)), self._contents(self._files(theirs))
-                added = {key: data.splitlines() for key, data in there.items()}
-                commit = self._commit(here, added, [ours, theirs], "Join runs")
-            if self._moved(commit, ours):
-                return
-        raise self._busy()
 
-    def _add(self, added: Mapping[tuple[str, str], list[bytes]], message: str) -> None:
-        for _ in range(_TRIES):
-            ours = self._tip()
+        def joined(ours: str) -> str:
+            found = self._run(("merge-base", ours, theirs)).stdout if ours else b""
+            base = found.decode("ascii", "replace").strip()
+            if base == theirs:
+                return ours
+            if base == ours:
+                return theirs
+            here, there = self._contents(self._files(ours)), self._contents(self._files(theirs))
+            added = {key: data.splitlines() for key, data in there.items()}
+            return self._commit(here, added, [ours, theirs], "Join runs")
+
+        self._move(joined)
+
+    def _add(self, added: Mapping[Key, list[bytes]], message: str) -> None:
+        def longer(ours: str) -> str:
             files = self._files(ours)
             here = self._contents({key: files[key] for key in added if key in files})
-            commit = self._commit(here, added, [ours] if ours else [], message)
-            if self._moved(commit, ours):
+            return self._commit(here, added, [ours] if ours else [], message)
+
+        self._move(longer)
+
+    def _move(self, commit: Callable[[str], str]) -> None:
+        """Let the ref name the commit that is made of its own; again where others moved it."""
+        for _ in range(_TRIES):
+            ours = self._tip()
+            made = commit(ours)
+            if made == ours or self._tried("update-ref", self._ref, made, ours) is None:
                 return
-        raise self._busy()
+            if self._tip() == ours:  # not another process, but a folder that cannot be written
+                self._git("update-ref", self._ref, made, ours)
+                return
+        message = f"{self._root}: others saved {_TRIES} times meanwhile; try again"
+        raise BaselineError(message)
 
     def _commit(
         self,
-        here: Mapping[tuple[str, str], bytes],
-        added: Mapping[tuple[str, str], list[bytes]],
+        here: Mapping[Key, bytes],
+        added: Mapping[Key, list[bytes]],
         parents: list[str],
         message: str,
     ) -> str:
@@ -192,23 +198,12 @@ class GitBaselines(Baselines):
         of = [word for parent in parents for word in ("-p", parent)]
         return self._git(*_IDENTITY, "commit-tree", tree, *of, "-m", message)
 
-    def _moved(self, commit: str, old: str) -> bool:
-        """Let the ref name a commit; return False if it no longer names the old one."""
-        if self._tried("update-ref", self._ref, commit, old) is None:
-            return True
-        if self._tip() == old:  # not another process, but a folder that cannot be written
-            self._git("update-ref", self._ref, commit, old)
-        return False
-
-    def _busy(self) -> BaselineError:
-        return BaselineError(f"{self._root}: others saved {_TRIES} times meanwhile; try again")
-
     def _tip(self, ref: str | None = None) -> str:
         """Return the ref's commit, or nothing without one."""
         found = self._git("for-each-ref", "--format=%(refname) %(objectname)", ref or self._ref)
         return dict(line.split() for line in found.splitlines()).get(ref or self._ref, "")
 
-    def _files(self, commit: str) -> dict[tuple[str, str], str]:
+    def _files(self, commit: str) -> dict[Key, str]:
         """Return the objects of a commit's files by name and machine."""
         if not commit:
             return {}
@@ -220,7 +215,7 @@ class GitBaselines(Baselines):
             if (match := _FILE.fullmatch(path))
         }
 
-    def _contents(self, files: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], bytes]:
+    def _contents(self, files: Mapping[Key, str]) -> dict[Key, bytes]:
         """Return what is in files, read by one process."""
         if not files:
             return {}
@@ -236,7 +231,7 @@ class GitBaselines(Baselines):
             place = line_end + size + 2
         return found
 
-    def _read(self, key: tuple[str, str], data: bytes, most: int) -> list[Run]:
+    def _read(self, key: Key, data: bytes, most: int) -> list[Run]:
         """Return the last runs in a file, the oldest first."""
         lines: list[tuple[str, int, dict[str, Any]]] = []
         dropped = set()
@@ -259,34 +254,30 @@ class GitBaselines(Baselines):
             found.append(self._checked(key, number, Run.from_dict, {**line, "results": results}))
         return found[::-1]
 
-    def _checked(
-        self, key: tuple[str, str], number: int, read: Callable[[Any], Any], given: Any
-    ) -> Any:
+    def _checked(self, key: Key, number: int, read: Callable[[Any], Any], given: Any) -> Any:
         try:
             return read(given)
         except ValueError as error:
             raise self._refused(key, number, error) from None
 
-    def _refused(self, key: tuple[str, str], number: int, why: object) -> BaselineError:
+    def _refused(self, key: Key, number: int, why: object) -> BaselineError:
         return BaselineError(f"{self._root}:{_path(key)}, line {number} cannot be used: {why}")
 
     def _git(self, *arguments: str, **options: Any) -> str:
         """Return what git prints; BaselineError if it fails."""
         return self._bytes(*arguments, **options).decode("utf-8", "replace").strip("\n")
 
-    def _tried(self, *arguments: str, stdout: bool = False, **options: Any) -> Any:
-        """Return why git fails, or None; with `stdout` what it prints, which may be nothing."""
+    def _tried(self, *arguments: str, **options: Any) -> str | None:
+        """Return why git fails, or None."""
         done = self._run(arguments, **options)
-        if stdout:
-            return done.stdout.decode("ascii", "replace").strip()
         return None if done.returncode == 0 else _said(done)
 
     def _bytes(self, *arguments: str, **options: Any) -> bytes:
         done = self._run(arguments, **options)
         if done.returncode:
             what = next(each for each in arguments if each not in _IDENTITY)
-            msg = f"{self._root}: git {what} failed: {_said(done)}"
-            raise BaselineError(msg)
+            message = f"{self._root}: git {what} failed: {_said(done)}"
+            raise BaselineError(message)
         return done.stdout
 
     def _run(
@@ -315,7 +306,7 @@ class GitBaselines(Baselines):
             raise BaselineError(message) from error
 
 
-def _path(key: tuple[str, str]) -> str:
+def _path(key: Key) -> str:
     return f"{key[0]}/{key[1]}{_SUFFIX}"
 
 

@@ -1,13 +1,7 @@
 """What of the runs of a baseline is compared, and how far unchanged code strays from it.
 
-A run has several levels: the median of its samples, their lower decile, and on the CPU's clock the
-lower decile of the CPU time. Which of them varies least from run to run depends on what disturbs
-the machine. Two speeds of the machine, such as two clocks, let the median jump; the lower decile
-stays in the faster one as long as a tenth of each run is. Preemption lengthens all samples of a
-function that runs longer than a time slice, and CPU time is what it leaves as it is. So the level
-with the smallest noise floor among the stored runs is compared; the new runs have no say.
-
-Levels are logarithms of milliseconds a call, so that factors add up.
+docs/verdicts.md says which of a run's levels that is, and why. Levels are logarithms of
+milliseconds a call, so that factors add up.
 """
 
 from __future__ import annotations

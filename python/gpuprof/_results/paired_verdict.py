@@ -3,18 +3,15 @@
 A pair gives the logarithm of a ratio; drift of the machine affects both of a pair. `judge_paired`
 has rounds of two functions in one process, and the sign test's interval of the median ratio.
 
-`judge_processes_all` has whole processes of two commands. The process is the unit: results of one
-process share its addresses, clocks and caches, so however many samples it takes, they count as one
-value (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time, ISMM 2013). The ratio and
-its interval are the trimmed mean of the logarithms with a Student t interval from their winsorised
-variance (K. Yuen: The two-sample trimmed t for unequal population variances, Biometrika 61, 1974,
-for one sample). A few disturbed processes do not widen it, and its p value has no lower limit that
-depends on the number of pairs, as those of rank tests have. With fewer than 8 pairs, commands that
-have two speeds by chance can look equally slower in all pairs that are left after trimming.
-Where it is asked after 8, 12, 16, 24, ... pairs whether to go on, each answer has a chance to be
-wrong, so each is held to a stricter level, such that all of them together are wrong as rarely as
-one (S. Pocock: Group sequential methods in the design and analysis of clinical trials, Biometrika
-64, 1977). `tests/results/test_paired_verdict.py` has the rates.
+`judge_processes_all` has whole processes of two commands, by the rule of docs/ab.md. A process is
+one value (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time, ISMM 2013). The ratio
+and its interval are the trimmed mean of the logarithms with a Student t interval from their
+winsorised variance (K. Yuen: The two-sample trimmed t for unequal population variances, Biometrika
+61, 1974, for one sample), whose p value has no lower limit that depends on the number of pairs, as
+those of rank tests have. With fewer than 8 pairs, commands that have two speeds by chance can look
+equally slower in all pairs that are left after trimming. Each of several looks has a stricter level
+(S. Pocock: Group sequential methods in the design and analysis of clinical trials, Biometrika 64,
+1977). `tests/results/test_paired_verdict.py` has the rates.
 """
 
 from __future__ import annotations
@@ -23,13 +20,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from gpuprof._common.text import plural
 from gpuprof._common.units import percent, percent_change, ratio_text
 from gpuprof._results import statistics
-from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
+from gpuprof._results.decision import Decision, Verdict, verdict_of_interval
 from gpuprof._results.statistics import CONFIDENCE, P_LIMIT, TICKS, exp
 
+Key = TypeVar("Key")
 MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
 MIN_PAIRS = 8
 DEFAULT_PAIRS = 12
@@ -118,11 +117,7 @@ def _judge(
     few: str,
 ) -> Decision:
     """Decide by the interval of the ratio; `few` says that there are too few pairs."""
-    check_threshold(threshold)
     count = len(base_ms)
-    if count != len(new_ms):
-        message = f"base_ms has {count} values and new_ms {len(new_ms)}; expected as many"
-        raise ValueError(message)
     if not all(value > 0.0 and math.isfinite(value) for value in (*base_ms, *new_ms)):
         rule = "a time is not above 0: the work is too short for the clock"
         return Decision(Verdict.NODATA, runs=count, rule=rule)
@@ -176,10 +171,10 @@ def looks() -> Iterator[int]:
 
 
 def corrected(
-    decisions: Mapping[str, Decision],
+    decisions: Mapping[Key, Decision],
     why: Callable[[Decision, float, int], str],
     limit: float = P_LIMIT,
-) -> dict[str, Decision]:
+) -> dict[Key, Decision]:
     """Return the decisions, AMBIGUOUS in place of SLOW or FAST where p is not below the limit.
 
     The p values are corrected for their number by Holm's method, which loses less than Bonferroni's

@@ -386,60 +386,45 @@ def cells(result: BenchResult) -> dict[str, str]:
 
 def _facts(result: BenchResult) -> list[tuple[str, str]]:
     """Return what there is to say besides the median, by heading."""
-    shown = cells(result)
-    independent, tick_ms, launches = result.independent_samples, result.tick_ms, result.launches
+    shown, noise, launches, counted = cells(result), result.noise, result.launches, ""
+    independent, tick_ms = result.independent_samples, result.tick_ms
     as_few = f" (as {independent:,.0f} independent ones)" if independent < result.count else ""
     tick = f", tick {duration(tick_ms)}" if tick_ms >= 5e-7 else ""
-    left_out = [("left out", "the host's time, allocation")] if result.mode == "graph" else []
-    facts = [
-        ("measured", texts.how(result)),
-        *left_out,
-        (
-            "samples",
-            f"{plural(result.count, 'sample')}{as_few} of "
-            f"{plural(result.calls_per_sample, 'call')} in {duration(1e3 * result.duration_s)}"
-            f"{tick}",
-        ),
-        (
-            "spread",
-            f"min {shown['min']}, quartiles {duration(result.q1_ms)} and {duration(result.q3_ms)}, "
-            f"max {duration(result.max_ms)}; IQR {shown['IQR']}, MAD {duration(result.mad_ms)}",
-        ),
-    ]
-    if "cpu_ms" in result.noise:
-        cpu = duration(result.noise["cpu_ms"])
-        facts.append(("CPU time", f"{cpu} a call, which a tenth of the samples stay below"))
-    if shown["host"]:
-        facts.append(("host", f"{shown['host']} to queue a call"))
-    rates = [text for text in (shown["bytes"], shown["flops"]) if text]
-    if rates:
-        facts.append(("rate", ", ".join(rates)))
-    has_bytes, has_flops = bool(shown["bytes"]), bool(shown["flops"])
-    peaks = texts.peaks_text(result.peaks, has_bytes=has_bytes, has_flops=has_flops)
-    facts += [("peak", peaks)] if peaks else []
-    if result.memory:
-        facts.append(("memory", texts.memory_text(result.memory)))
-    if launches is not None:
-        varies = f"; {launches.varies}" if launches.varies else ""
-        facts.append(("launches", f"{launches}{varies}"))
+    samples = (
+        f"{plural(result.count, 'sample')}{as_few} of {plural(result.calls_per_sample, 'call')} in "
+        f"{duration(1e3 * result.duration_s)}{tick}"
+    )
+    spread = (
+        f"min {shown['min']}, quartiles {duration(result.q1_ms)} and {duration(result.q3_ms)}, "
+        f"max {duration(result.max_ms)}; IQR {shown['IQR']}, MAD {duration(result.mad_ms)}"
+    )
+    cpu = f"{duration(noise.get('cpu_ms'))} a call, which a tenth of the samples stay below"
     if result.instructions is not None and result.instructions.per_call:
         counted = f"{result.instructions} a call, counted by {result.instructions.source}"
-        facts.append(("instructions", counted))
-    if result.ranks:
-        medians = ", ".join(duration(each.median_ms) for each in result.ranks)
-        facts.append(("ranks", f"the slowest of {len(result.ranks)} in each sample; {medians}"))
-    if result.clock_mhz:
-        low, high = min(result.clock_mhz), max(result.clock_mhz)
-        middle = statistics.median(result.clock_mhz)
-        facts.append(("SM clock", f"{middle:,.0f} MHz ({low:,.0f} to {high:,.0f})"))
-    if result.throttle_reasons:
-        facts.append(("throttled", ", ".join(result.throttle_reasons)))
-    if result.params:
-        facts.append(
-            ("params", ", ".join(f"{key}={value}" for key, value in result.params.items()))
-        )
-    facts += [(str(key), str(value)) for key, value in result.extra_info.items()]
-    return facts
+    medians = ", ".join(duration(each.median_ms) for each in result.ranks)
+    facts = [
+        ("measured", texts.how(result)),
+        ("left out", "the host's time, allocation" if result.mode == "graph" else ""),
+        ("samples", samples),
+        ("spread", spread),
+        ("CPU time", cpu if "cpu_ms" in noise else ""),
+        ("host", shown["host"] and f"{shown['host']} to queue a call"),
+        ("rate", ", ".join(filter(None, (shown["bytes"], shown["flops"])))),
+        ("peak", texts.peaks_text(result)),
+        ("memory", texts.memory_text(result.memory) if result.memory else ""),
+        ("launches", "; ".join(filter(None, (str(launches), launches.varies))) if launches else ""),
+        ("instructions", counted),
+        ("ranks", medians and f"the slowest of {len(result.ranks)} in each sample; {medians}"),
+        ("SM clock", _clock_text(result.clock_mhz) if result.clock_mhz else ""),
+        ("throttled", ", ".join(result.throttle_reasons)),
+        ("params", ", ".join(f"{key}={value}" for key, value in result.params.items())),
+    ]
+    extra = [(str(key), str(value)) for key, value in result.extra_info.items()]
+    return [(heading, text) for heading, text in facts if text] + extra
+
+
+def _clock_text(mhz: Sequence[float]) -> str:
+    return f"{statistics.median(mhz):,.0f} MHz ({min(mhz):,.0f} to {max(mhz):,.0f})"
 
 
 def headline(result: BenchResult) -> str:

@@ -52,15 +52,21 @@ def stddev(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
+def beside_line(values: Sequence[float]) -> tuple[float, list[float]]:
+    """Return the slope of the line of least squares through values, and the values less it."""
+    count = len(values)
+    mean, middle = sum(values) / count, (count - 1) / 2.0
+    slope = sum((place - middle) * value for place, value in enumerate(values))
+    slope /= (count**3 - count) / 12.0
+    return slope, [value - mean - slope * (place - middle) for place, value in enumerate(values)]
+
+
 @lru_cache(maxsize=256)
 def interval_rank(count: int, confidence: float = CONFIDENCE, q: float = 0.5) -> int:
     """Return the largest k so that the quantile is below the k-th smallest only by chance.
 
     0 where there is none at that confidence.
     """
-    if not 0.0 < confidence < 1.0:
-        message = f"confidence is {confidence!r}; expected a number between 0 and 1"
-        raise ValueError(message)
     tail = (1.0 - confidence) / 2.0 * (1.0 + 1e-9)  # rounding must not decide an exact tie
     # What lies further out than 20 standard deviations is nothing in a float.
     rank = max(0, math.floor(q * count - 10.0 * math.sqrt(count)))

@@ -1,17 +1,7 @@
 """The rule of a verdict on stored runs; `_results.verdict` asks it, and nothing else knows it.
 
-The unit is the run, not the sample. A new process finds other clocks, addresses and temperatures,
-so samples of one run agree with each other far better than with those of the next run. So the noise
-is taken from how the runs of the baseline differ among themselves: the noise floor is how large a
-change must be before it is one. `_results.levels` has it.
-
-A state of the machine may last as long as a process, and look like slower code. So a few new runs,
-each of its own process, are compared by the one that is nearest to the baseline: each of them has
-to be beyond the floor, which is lower for more of them. Three runs that are all slower by chance
-are rare even where one run in five is. `benchmarks/verdict_power.py` has the rule's figures.
-
-On the CPU clock the runs also record what the machine did to them. Where that is more than it did
-to any run of the baseline, it is taken off.
+docs/verdicts.md says what it is and why, `_results.levels` has its noise floor, and
+benchmarks/verdict_power.py its figures.
 """
 
 from __future__ import annotations
@@ -56,11 +46,8 @@ def recent(runs: Runs) -> tuple[Runs, str]:
     count = len(runs)
     if count < MIN_FOR_TREND:
         return runs, ""
-    logs = [math.log(run.median_ms) for run in runs]
-    places = [place - (count - 1) / 2 for place in range(count)]
-    mean, squares = math.fsum(logs) / count, math.fsum(place * place for place in places)
-    slope = math.fsum(place * log for place, log in zip(places, logs, strict=True)) / squares
-    rest = [log - mean - slope * place for place, log in zip(places, logs, strict=True)]
+    slope, rest = statistics.beside_line([math.log(run.median_ms) for run in runs])
+    squares = (count**3 - count) / 12  # of the places, from their middle
     error = math.sqrt(math.fsum(each * each for each in rest) / (count - 2) / squares)
     if abs(slope) <= student_quantile(count - 2, 1.0 - _TREND_CHANCE / 2) * error:
         return runs, ""

@@ -34,15 +34,12 @@ def rate_text(per_second: float | None, unit: str, share: float | None) -> str:
     return rate(per_second, unit) + of_peak
 
 
-def peaks_text(peaks: Mapping[str, Any], *, has_bytes: bool, has_flops: bool) -> str:
-    """Say what shares are of: the peaks of what there is a rate for; no text without any.
-
-    It ends with whether they were measured or given, and when.
-    """
-    said = []
-    if has_bytes and "bytes_per_s" in peaks:
+def peaks_text(result: Any) -> str:
+    """Name the peaks that percentages refer to, and their source; empty without any."""
+    peaks, said = result.peaks, []
+    if result.bytes_share is not None:
         said.append(rate(peaks["bytes_per_s"], "B"))
-    if has_flops and "flops_per_s" in peaks:
+    if result.flops_share is not None:
         dtype = peaks.get("dtype")
         of_what = f" for {dtype}" if dtype else ""
         said.append(f"{rate(peaks['flops_per_s'], 'FLOP')}{of_what}")

@@ -10,17 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gpuprof._common.checks import whole
 from gpuprof._common.units import percent
 from gpuprof._results import stored_rule
 from gpuprof._results.count_verdicts import beside_time
-from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.eligible import changes, difference, usable_runs, why_unusable
-from gpuprof._results.paired_verdict import corrected, judge_paired
+from gpuprof._results.paired_verdict import Key, corrected
 from gpuprof._results.result import BenchResult
-from gpuprof._results.statistics import P_LIMIT, holm
-
-__all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
+from gpuprof._results.statistics import P_LIMIT
 
 
 def judge(
@@ -38,9 +35,6 @@ def judge(
     corrected for the number of `comparisons` made together (Bonferroni). The baseline is saved as
     `baseline`, for what the decision advises.
     """
-    if threshold is not None:
-        check_threshold(threshold)
-    whole("comparisons", comparisons)
     if not base or not new:
         side = "no baseline run has" if not base else "no new run has"
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
@@ -111,12 +105,12 @@ def may_be_slow(
 
 
 def judge_all(
-    pairs: Mapping[str, tuple[Sequence[BenchResult], Sequence[BenchResult]]],
+    pairs: Mapping[Key, tuple[Sequence[BenchResult], Sequence[BenchResult]]],
     *,
     threshold: float | None = None,
     memory_threshold: float | None = None,
     baseline: str = "NAME",
-) -> dict[str, Decision]:
+) -> dict[Key, Decision]:
     """Decide on many benchmarks together, each with its runs of the baseline and its new runs.
 
     Each decision has one on the memory, on the launches and on the CPU's instructions.
