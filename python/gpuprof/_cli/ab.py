@@ -16,16 +16,16 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
 from time import monotonic
 
 from gpuprof._cli import ab_readings
 from gpuprof._cli.ab_processes import Command, Ended, run_once, signals_noted
-from gpuprof._cli.ab_readings import Reading, ReadingError, Time
+from gpuprof._cli.ab_readings import Reading, Time
 from gpuprof._cli.command import Answer, Refused
 from gpuprof._cli.compare import INCOMPARABLE, exit_code, text_of
+from gpuprof._common import records
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
@@ -38,6 +38,7 @@ from gpuprof._results.paired_verdict import (
     looks,
 )
 from gpuprof._results.two_sides import Comparison, Line, Side
+from gpuprof.errors import BaselineError
 
 SIDES = ("A", "B")
 _SIGNALLED = 128
@@ -135,20 +136,17 @@ class _End:
         self._runs: int | None = options.runs
         self._max_time_s: float = options.max_time
         self._begun = monotonic()
-        self._looks = looks()
-        self._next = next(self._looks)
 
     def is_reached(self, found: Runs) -> bool:
-        pairs, in_block = found.pairs, len(found.order) % 4
+        pairs = found.pairs
         if self._runs is not None:
             return pairs == self._runs
-        if in_block:
+        if len(found.order) % 4:  # in the midst of a block
             return False
-        if pairs == self._next:
+        if pairs in looks():
             decisions = _judged(found, self._options)[1].values()
             if pairs == MOST_PAIRS or Verdict.AMBIGUOUS not in [one.verdict for one in decisions]:
                 return True
-            self._next = next(self._looks)
         return pairs >= DEFAULT_PAIRS and self._share_of_time() >= 1.0
 
     def share_done(self, found: Runs) -> float:
@@ -181,7 +179,7 @@ def _reading(command: Command, out: Path, measure: str | None, ended: Ended) -> 
         raise _failure(command, how, ended)
     try:
         return ab_readings.read(out, measure, ended.seconds, ended.cpu_seconds)
-    except ReadingError as error:
+    except BaselineError as error:
         raise _failure(command, f"cannot be read: {error}", ended) from error
 
 
@@ -239,7 +237,7 @@ def compare(
         names=("A", "B"),
         facts=tuple(_facts(found, seed)),
         data={
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "created": records.now(),
             "seed": seed,
             "measure": found.measure,
             "order": "".join(found.order),

@@ -30,10 +30,6 @@ SAID = {
 }
 
 
-class ReadingError(Exception):
-    """A run left nothing that can be read; the text says what was expected."""
-
-
 @dataclass(frozen=True)
 class Time:
     """The time of one name in one run, with what it has to have in common with the others."""
@@ -64,7 +60,10 @@ class Reading(NamedTuple):
 
 
 def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Reading:
-    """Read what a run that took that long left at `path`; None for `measure` finds out what."""
+    """Read what a run that took that long left at `path`; None for `measure` finds out what.
+
+    A BaselineError says why it cannot be read, and what was expected.
+    """
     is_file = measure not in _OF_PROCESS and os.path.lexists(path)
     there = is_file and path.lstat().st_size > 0
     if measure in _OF_PROCESS or (measure is None and not there):
@@ -77,30 +76,27 @@ def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Readin
             f"it left no file: give it the file's name with {{out}} in the command, as in "
             f"{wanted}, or let it write to the path in the variable GPUPROF_AB_OUT"
         )
-        raise ReadingError(message)
-    try:
-        data = load_data(path)
-    except BaselineError as error:
-        raise ReadingError(str(error)) from error
+        raise BaselineError(message)
+    data = load_data(path)
     is_stats = isinstance(data, dict) and data.get("format") == format_of(Stats)
     found = STATS if is_stats else JSON
     if measure is not None and found != measure:
         what = {STATS: "statistics of scopes", JSON: "results of benchmarks"}
         message = f"it left {what[found]}, where --measure {measure} expects {what[measure]}"
-        raise ReadingError(message)
+        raise BaselineError(message)
     times = _of_stats(data) if is_stats else _of_results(path, data)
     if not times:
         message = "it left a file in which nothing was measured"
-        raise ReadingError(message)
+        raise BaselineError(message)
     return Reading(found, times)
 
 
 def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:
     try:
         stats = Stats.from_dict(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         message = f"its statistics cannot be read: {error!r}"
-        raise ReadingError(message) from error
+        raise BaselineError(message) from error
     return {
         _name_of(key): Time(row.time.p50_ms, row.clock)
         for key, row in stats.items()
@@ -116,13 +112,10 @@ def _name_of(key: Any) -> str:
 
 
 def _of_results(path: Path, data: Any) -> dict[str, Time]:
-    try:
-        _, runs = kind_of(path, data)
-    except BaselineError as error:
-        raise ReadingError(str(error)) from error
+    _, runs = kind_of(path, data)
     if len(runs) != 1:
         message = f"it left a file with {len(runs)} runs; expected that of one run"
-        raise ReadingError(message)
+        raise BaselineError(message)
     return {
         name: Time(result.median_ms, result.clock, result)
         for name, result in runs[0].results.items()

@@ -77,14 +77,10 @@ def load(given: str, storage: str) -> Source:
         label = f"baseline {given!r} in {storage}"
         return Source(label, baselines.runs(given), baseline=given)
     path = Path(given)
-    if path.suffix == ".json" or os.sep in given or os.path.lexists(path):
-        return _from_file(path)
-    there = ", ".join(map(repr, names)) if names else "none"
-    message = f"{given!r} is neither a file nor a baseline saved in {storage} (there: {there})"
-    raise Refused(message)
-
-
-def _from_file(path: Path) -> Source:
+    if path.suffix != ".json" and os.sep not in given and not os.path.lexists(path):
+        there = ", ".join(map(repr, names)) if names else "none"
+        message = f"{given!r} is neither a file nor a baseline saved in {storage} (there: {there})"
+        raise Refused(message)
     form, found = load_kind(path)
     runs: dict[str, list[Run]] = {}
     for run in found:

@@ -136,10 +136,6 @@ def _scope_ns(clock: Any, enabled: bool) -> float:
                 pass
         flush()
 
-    cost = _best_s(entries) / COST_SCOPES * 1e9
+    best_s = min(timeit.repeat(entries, number=1, repeat=ROUNDS))
     reset()
-    return cost
-
-
-def _best_s(body: Callable[[], object]) -> float:
-    return min(timeit.repeat(body, number=1, repeat=ROUNDS))
+    return best_s / COST_SCOPES * 1e9

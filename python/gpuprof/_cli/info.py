@@ -20,13 +20,11 @@ from gpuprof._common import nvml as common_nvml
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.instructions import reason_of
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, installed
+from gpuprof._common.records import head
 from gpuprof._common.units import byte_size, rate
 from gpuprof._display.records import Records
 from gpuprof._display.table import aligned
 from gpuprof._timing.backends import backends
-
-FORMAT = "gpuprof-info"
-VERSION = 1
 
 _ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES",
@@ -63,8 +61,7 @@ def collect() -> dict[str, Any]:
         devices = _or_reason(_devices) if driver.get("available") else []
         known = devices if isinstance(devices, list) else []
         found = {
-            "format": FORMAT,
-            "version": VERSION,
+            **head("gpuprof-info"),
             "gpuprof": _or_reason(lambda: dict(_core.build_info())),
             "python": _python(),
             "instructions": _or_reason(_instructions),

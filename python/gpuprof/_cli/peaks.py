@@ -14,7 +14,6 @@ import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from gpuprof._cli.command import FAILED, OK, Answer, printed
 from gpuprof._common import machine
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.peaks import Peaks
+from gpuprof._common.records import now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, rate
 from gpuprof._display.records import Records
@@ -118,7 +118,7 @@ def measured() -> Measured:
     found.peaks = Peaks(
         flops,
         bytes_per_s,
-        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        date=now(),
         device=described["gpu"] or "",
         key=common_peaks.key_of(described),
     )

@@ -17,6 +17,7 @@ from typing import Any
 from gpuprof._cli.command import FAILED, Answer, Refused, complain, printed, refusing
 from gpuprof._cli.compare import Source, load
 from gpuprof._common import outputs
+from gpuprof._common.records import head
 from gpuprof._common.text import plain_data, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Records
@@ -27,8 +28,6 @@ from gpuprof._results.git_store import opened
 from gpuprof._results.history import history as history_of
 from gpuprof.errors import BaselineError
 
-FORMAT = "gpuprof-list"
-VERSION = 1
 _COMMIT_DIGITS = 12
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _TIMES = ("median", "min", "max", "mean", "stddev", "iqr")
@@ -48,7 +47,7 @@ def listed(options: argparse.Namespace) -> Answer:
         shown = [_shown_benchmark(row) for row in rows]
         nothing = f"{shown_text(options.what)} holds no benchmark\n"
     if options.format == "json":
-        content = {"format": FORMAT, "version": VERSION, "unit": "s", "rows": plain_data(rows)}
+        content = {**head("gpuprof-list", unit="s"), "rows": plain_data(rows)}
         return Answer(json.dumps(content, indent=2, allow_nan=False) + "\n")
     if options.format == "csv":
         return Answer(Records.of_plain(plain_data(rows)).csv(printed=True) if rows else "")
