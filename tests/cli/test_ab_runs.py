@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.benchmark_results import answer
+from tests.cli.conftest import Call
 
 Compare = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
+def compare(call: Call) -> Compare:
     """Return the exit code and the JSON of a comparison."""
 
     def compare(*arguments: object) -> tuple[int, dict[str, Any]]:
-        code, out, err = answer(capsys, "ab", *arguments, "--format", "json")
+        code, out, err = call("ab", *arguments, "--format", "json")
         assert err == ""
         return code, json.loads(out)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpuprof
 from gpuprof.results import Instructions, Launches
-from tests.support.benchmark_results import answer, bench, saved
+from tests.cli.conftest import Call
+from tests.support.benchmark_results import bench, saved
 
 Compare = Callable[..., tuple[int, str]]
 H200 = {"gpu": "NVIDIA H200", "sms": 132, "cpu": "Test CPU", "python": "3"}
@@ -39,13 +39,10 @@ def counts(kernels: int, instructions: float = 0.0, torch: str = "2.11.0") -> di
 
 
 @pytest.fixture
-def compare(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Compare:
+def compare(call: Call) -> Compare:
     """Compare five runs of each side; the benchmark "add" is as given."""
-    monkeypatch.chdir(tmp_path)
 
-    def call(
+    def compare(
         base: dict[str, Any], new: dict[str, Any], *options: str, mul: Any = None
     ) -> tuple[int, str]:
         for name, changes, beside in zip(
@@ -54,9 +51,9 @@ def compare(
             others = [] if beside is None else [result("mul", **beside)]
             for _ in range(5):
                 saved(name, WHEN, result("add", **changes), *others)
-        return answer(capsys, "compare", "main", "branch", *options)[:2]
+        return call("compare", "main", "branch", *options)[:2]
 
-    return call
+    return compare
 
 
 GROWN = peak(100), peak(124)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from tests.support.benchmark_results import answer, saved, stored
+from tests.cli.conftest import Call
+from tests.support.benchmark_results import saved, stored
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 
-Call = Callable[..., tuple[int, str, str]]
 OLD, NEW = "0123456789abcdef0123456789abcdef01234567", "fedcba9876543210fedcba9876543210fedcba98"
 
 
 @pytest.fixture
-def call(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Call:
-    """A baseline of four runs on a CPU and one on a GPU."""
-    monkeypatch.chdir(tmp_path)
+def drop(call: Call) -> Call:
+    """Drop runs of a baseline of four runs on a CPU and one on a GPU."""
     for day, commit in ((1, OLD), (2, OLD), (3, NEW), (4, None)):
-        saved("main", date(day), made_up(1.0 + day), commit=commit, folder=tmp_path / ".gpuprof")
+        saved("main", date(day), made_up(1.0 + day), commit=commit)
     gpu = made_up(1.0, mode="graph", clock="cuda", l2="hot", machine=GPU_MACHINE)
-    saved("main", date(5), gpu, folder=tmp_path / ".gpuprof")
-    return partial(answer, capsys)
+    saved("main", date(5), gpu)
+    return partial(call, "drop")
 
 
 def date(day: int) -> str:
@@ -47,9 +42,9 @@ def days(machine: str = "cpu-Test-CPU") -> list[int]:
     ],
 )
 def test_runs_are_named_by_number_date_or_commit(
-    call: Call, which: list[str], left: list[int]
+    drop: Call, which: list[str], left: list[int]
 ) -> None:
-    code, out, err = call("drop", "main", *which)
+    code, out, err = drop("main", *which)
     assert (code, err) == (0, "")
     assert days() == left
     assert days("Test-GPU") == [5]
@@ -57,22 +52,22 @@ def test_runs_are_named_by_number_date_or_commit(
 
 
 @pytest.mark.parametrize("which", ["7", "2025", "abcdef0"])
-def test_a_run_that_is_not_there_is_refused_and_nothing_goes(call: Call, which: str) -> None:
-    code, out, err = call("drop", "main", "2", which)
+def test_a_run_that_is_not_there_is_refused_and_nothing_goes(drop: Call, which: str) -> None:
+    code, out, err = drop("main", "2", which)
     assert (code, out) == (2, "")
     assert f"no run of the baseline 'main' is '{which}'; expected a number" in err
     assert days() == [1, 2, 3, 4]
 
 
-def test_a_number_of_several_machines_needs_one_of_them(call: Call) -> None:
-    code, _, err = call("drop", "main", "1")
+def test_a_number_of_several_machines_needs_one_of_them(drop: Call) -> None:
+    code, _, err = drop("main", "1")
     assert code == 2
     assert "'1' may be any of the run of 2026-11-0" in err
-    assert call("drop", "main", "1", "--machine", "Test-GPU")[0] == 0
+    assert drop("main", "1", "--machine", "Test-GPU")[0] == 0
     assert (days(), days("Test-GPU")) == ([1, 2, 3, 4], [])
 
 
-def test_a_baseline_that_is_not_there_is_refused(call: Call) -> None:
-    code, _, err = call("drop", "other", "1")
+def test_a_baseline_that_is_not_there_is_refused(drop: Call) -> None:
+    code, _, err = drop("other", "1")
     assert code == 2
     assert "no baseline is called 'other'" in err

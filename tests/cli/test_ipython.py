@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpuprof._benchmark import api
-from gpuprof._cli import ipython
+import gpuprof
 from tests.support.processes import run_python
 
+LONG = f"{'1 + ' * 40}1"
 HAS_IPYTHON = importlib.util.find_spec("IPython") is not None
 
 
@@ -57,15 +58,15 @@ class Measured:
 @pytest.fixture
 def shell() -> Shell:
     found = Shell()
-    ipython.load_ipython_extension(found)
+    gpuprof.load_ipython_extension(found)
     return found
 
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     found = Measured()
-    monkeypatch.setattr(api, "benchmark", found)
-    monkeypatch.delitem(ipython.sys.modules, "IPython", raising=False)
+    monkeypatch.setattr("gpuprof._benchmark.api.benchmark", found)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
     return found
 
 
@@ -94,38 +95,19 @@ def test_the_result_is_returned_instead_of_shown_with_o(
 @pytest.mark.parametrize(
     ("line", "options", "value"),
     [
-        (
-            "-m graph -c -n add 1 + 2",
-            {"mode": "graph", "cold_l2": True, "scopes": False, "name": "add"},
-            3,
-        ),
-        (
-            "-c  -m isolated 4",
-            {"mode": "isolated", "cold_l2": True, "scopes": False, "name": "4"},
-            4,
-        ),
-        ("-s 6", {"mode": "auto", "cold_l2": False, "scopes": True, "name": "6"}, 6),
-        ("-- -5 ", {"mode": "auto", "cold_l2": False, "scopes": False, "name": "-5"}, -5),
-        (
-            "{'a': 1}['a'] - 1",
-            {"mode": "auto", "cold_l2": False, "scopes": False, "name": "{'a': 1}['a'] - 1"},
-            0,
-        ),
-        (
-            f"{'1 + ' * 40}1",
-            {"mode": "auto", "cold_l2": False, "scopes": False, "name": f"{'1 + ' * 14}1 …"},
-            41,
-        ),
+        ("-m graph -c -n add 1 + 2", {"mode": "graph", "cold_l2": True, "name": "add"}, 3),
+        ("-c  -m isolated 4", {"mode": "isolated", "cold_l2": True, "name": "4"}, 4),
+        ("-s 6", {"scopes": True, "name": "6"}, 6),
+        ("-- -5 ", {"name": "-5"}, -5),
+        ("{'a': 1}['a'] - 1", {"name": "{'a': 1}['a'] - 1"}, 0),
+        (LONG, {"name": f"{LONG[:59]}…"}, 41),
     ],
 )
 def test_options_stand_before_the_statement(
     shell: Shell, measured: Measured, line: str, options: dict[str, Any], value: object
 ) -> None:
     shell.magic(line)
-    if len(line) > 60:
-        assert measured.options.pop("name") == f"{line[:59]}…"
-        options.pop("name")
-    assert measured.options == options
+    assert measured.options == {"mode": "auto", "cold_l2": False, "scopes": False, **options}
     assert measured.value == value
 
 
@@ -194,15 +176,12 @@ def test_an_exception_shows_the_line_that_raised(shell: Shell) -> None:
 REAL = """
     import gpuprof
     from IPython.core.interactiveshell import InteractiveShell
-    import gpuprof._benchmark.api
-    from gpuprof._cli import ipython
-    if not hasattr(gpuprof, "load_ipython_extension"):
-        gpuprof.load_ipython_extension = ipython.load_ipython_extension
     seen = []
     def benchmark(function, **options):
         seen.append((function(), options["name"]))
         return "RESULT"
-    gpuprof._benchmark.api.benchmark = benchmark
+    assert gpuprof.benchmark
+    sys.modules["gpuprof._benchmark.api"].benchmark = benchmark
     shell = InteractiveShell.instance(colors="NoColor")
     def run(code):
         shell.run_cell(code)

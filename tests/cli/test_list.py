@@ -5,27 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gpuprof import BenchResult
-from tests.support.benchmark_results import answer, saved
+from tests.cli.conftest import Call
+from tests.support.benchmark_results import saved
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 
-Call = Callable[..., tuple[int, str, str]]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-@pytest.fixture
-def call(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Call:
-    monkeypatch.chdir(tmp_path)
-
-    return partial(answer, capsys)
 
 
 @pytest.fixture

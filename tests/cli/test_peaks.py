@@ -12,9 +12,11 @@ import pytest
 import gpuprof
 from gpuprof import _core
 from gpuprof._cli import info, peaks
+from tests.cli.conftest import Call
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import bench, command
 
+Printed = Callable[..., str]
 FAKE_BYTES_PER_S = 128e9  # the fake driver moves 64 bytes a nanosecond, each read and written
 SMALL = 64  # the side of a matrix
 FILLED = 1 << 20
@@ -32,15 +34,22 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "gpuprof" / "peaks.json"
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    assert command("info", *arguments) == code
-    return capsys.readouterr().out
+@pytest.fixture
+def printed(call: Call) -> Printed:
+    """What ``gpuprof info`` prints, after its exit code was checked."""
+
+    def printed(*arguments: str, code: int = 0) -> str:
+        found, out, _ = call("info", *arguments)
+        assert found == code
+        return out
+
+    return printed
 
 
 def test_the_memorys_bandwidth_is_measured_by_the_driver_alone(
-    fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, store: Path, printed: Printed
 ) -> None:
-    text = printed(capsys, "--peaks")
+    text = printed("--peaks")
     assert text.startswith("peaks of Fake GPU, 16.0 GiB, driver ")
     assert "memory copy  128 GB/s  4.0 MiB copied by the driver\n" in text
     assert "note: no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch does not use" in text
@@ -52,21 +61,21 @@ def test_the_memorys_bandwidth_is_measured_by_the_driver_alone(
 
 
 def test_a_gpu_that_is_nearly_full_copies_less(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, printed: Printed
 ) -> None:
     monkeypatch.setattr(peaks, "LEAST_COPY_BYTES", 2 << 20)
     fake.script("cuMemAlloc_v2@1=2;cuMemAlloc_v2@2=2")
-    text = printed(capsys, "--peaks")
+    text = printed("--peaks")
     assert "memory copy  128 GB/s  1.0 MiB copied by the driver\n" in text
     fake.script("cuMemAlloc_v2@1*=2")
-    printed(capsys, "--peaks", code=1)
+    printed("--peaks", code=1)
     fake.script("")
 
 
 def test_the_json_is_that_of_the_file_with_what_is_said_besides(
-    fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, store: Path, printed: Printed
 ) -> None:
-    found = json.loads(printed(capsys, "--peaks", "--json"))
+    found = json.loads(printed("--peaks", "--json"))
     stored = json.loads(store.read_text())
     assert {key: found[key] for key in stored} == stored
     assert found["file"] == str(store)
@@ -74,27 +83,27 @@ def test_the_json_is_that_of_the_file_with_what_is_said_besides(
     assert len(found["notes"]) == 1
 
 
-def test_info_shows_what_is_stored(fake: FakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
-    before = printed(capsys)
+def test_info_shows_what_is_stored(fake: FakeCuda, printed: Printed) -> None:
+    before = printed()
     assert "not measured: run `gpuprof info --peaks` once\n" in before
-    printed(capsys, "--peaks")
-    text = printed(capsys)
+    printed("--peaks")
+    text = printed()
     (line,) = [line for line in text.splitlines() if line.startswith("peaks 0 ")]
     assert "bytes per s: 128 GB/s; source: measured; date: 20" in line
-    (peak,) = json.loads(printed(capsys, "--json"))["peaks"]
+    (peak,) = json.loads(printed("--json"))["peaks"]
     assert peak["index"] == 0
     assert peak["bytes_per_s"] == pytest.approx(FAKE_BYTES_PER_S, rel=0.01)
 
 
 def test_info_says_why_a_damaged_file_is_not_used(
-    fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, store: Path, printed: Printed
 ) -> None:
     store.parent.mkdir()
     store.write_text("{}")
     found = info.collect()
     assert found["peaks"] == []
     assert any("it holds no peaks of gpuprof" in text for text in found["warnings"])
-    text = printed(capsys, "--peaks", code=1)
+    text = printed("--peaks", code=1)
     assert f"note: not stored: {store}: it holds no peaks of gpuprof\n" in text
     assert "memory copy  128 GB/s" in text
     assert store.read_text() == "{}"
@@ -141,10 +150,10 @@ def use_torch(monkeypatch: pytest.MonkeyPatch, torch: Torch, *dtypes: str) -> No
 
 
 def test_each_data_type_counts_with_the_fastest_form_of_the_product(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, printed: Printed
 ) -> None:
     use_torch(monkeypatch, Torch({}))
-    text = printed(capsys, "--peaks")
+    text = printed("--peaks")
     found = gpuprof.device_peaks()
     assert found is not None
     once_s = FILLED / 64e9
@@ -153,11 +162,11 @@ def test_each_data_type_counts_with_the_fastest_form_of_the_product(
 
 
 def test_the_size_with_the_most_operations_a_second_counts(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, printed: Printed
 ) -> None:
     monkeypatch.setattr(peaks, "SIDES", (SMALL, 2 * SMALL, SMALL // 2))  # all take as long
     use_torch(monkeypatch, Torch({}))
-    text = printed(capsys, "--peaks")
+    text = printed("--peaks")
     assert "128 x 128 matrices, torch 2.0\n" in text
     found = gpuprof.device_peaks()
     assert found is not None
@@ -165,11 +174,11 @@ def test_the_size_with_the_most_operations_a_second_counts(
 
 
 def test_a_data_type_that_fails_is_left_out_by_name(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, printed: Printed
 ) -> None:
     torch = Torch({"float16": "no memory left\nfor it"})
     use_torch(monkeypatch, torch, "float16", "float32")
-    text = printed(capsys, "--peaks")
+    text = printed("--peaks")
     assert "note: float16 was left out: no memory left\n" in text
     found = gpuprof.device_peaks()
     assert found is not None
@@ -257,10 +266,10 @@ def test_a_gpu_that_is_late_because_others_use_it_is_measured_all_the_same(
 
 
 def test_without_a_gpu_it_fails_and_says_why(
-    monkeypatch: pytest.MonkeyPatch, store: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, store: Path, printed: Printed
 ) -> None:
     absent = {"available": False, "reason": "the CUDA driver cannot be opened"}
     monkeypatch.setattr(_core, "driver_info", lambda: absent)
-    printed(capsys, "--peaks", code=1)
+    printed("--peaks", code=1)
     monkeypatch.undo()
     assert not store.exists()

@@ -18,11 +18,6 @@ from tests.support.processes import environment
 from tests.support.pytest_projects import TWO_TESTS, Project
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def page_of(*arguments: str, output: str = "report.html") -> str:
     assert command("report", *arguments) == 0
     return Path(output).read_text(encoding="utf-8")

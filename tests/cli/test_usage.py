@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.benchmark_results import answer, bench, saved
+from tests.cli.conftest import Call
+from tests.support.benchmark_results import bench, saved
 
 FORMATS = ("text", "json", "csv", "markdown")
 
 
 @pytest.mark.parametrize("given", ["", "trace", "compare", "ab", "run", "report", "trace diff"])
-def test_without_the_arguments_that_it_needs_it_shows_its_help(
-    capsys: pytest.CaptureFixture[str], given: str
-) -> None:
-    code, out, err = answer(capsys, *given.split())
+def test_without_the_arguments_that_it_needs_it_shows_its_help(call: Call, given: str) -> None:
+    code, out, err = call(*given.split())
     assert (code, out) == (2, "")
     assert err.startswith(f"usage: gpuprof {given}".rstrip())
     assert "exit codes: " in err
@@ -49,17 +48,16 @@ def test_without_the_arguments_that_it_needs_it_shows_its_help(
     ],
 )
 def test_wrong_usage_shows_the_commands_own_usage_and_what_may_be_meant(
-    capsys: pytest.CaptureFixture[str], arguments: str, usage: str, error: str
+    call: Call, arguments: str, usage: str, error: str
 ) -> None:
-    code, out, err = answer(capsys, *arguments.split())
+    code, out, err = call(*arguments.split())
     assert (code, out) == (2, "")
     assert err.startswith(f"usage: {usage} [-h]")
     assert error in err
 
 
 @pytest.fixture
-def _saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _saved() -> None:
     for day in (1, 2):
         created = f"2026-11-{day:02d}T08:00:00+00:00"
         saved("main", created, bench("add", [1.0, 1.1] * 20, created=created))
@@ -69,9 +67,9 @@ def _saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("given", ["info", "list", "list main", "history", "compare main main"])
 def test_each_command_that_prints_a_result_has_each_format(
-    capsys: pytest.CaptureFixture[str], given: str, form: str
+    call: Call, given: str, form: str
 ) -> None:
-    code, out, err = answer(capsys, *given.split(), "--format", form)
+    code, out, err = call(*given.split(), "--format", form)
     assert (code, err) == (0, "")
     assert out.endswith("\n")
     assert not out.endswith("\n\n")
@@ -91,17 +89,15 @@ def test_each_command_that_prints_a_result_has_each_format(
 
 @pytest.mark.usefixtures("_saved")
 @pytest.mark.parametrize("given", ["info --json", "history --json", "history --csv"])
-def test_short_forms_are_the_same(capsys: pytest.CaptureFixture[str], given: str) -> None:
+def test_short_forms_are_the_same(call: Call, given: str) -> None:
     long = given.replace("--", "--format ")
-    assert answer(capsys, *given.split()) == answer(capsys, *long.split())
+    assert call(*given.split()) == call(*long.split())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completions_are_a_script_of_the_shell(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, shell: str
-) -> None:
+def test_completions_are_a_script_of_the_shell(call: Call, tmp_path: Path, shell: str) -> None:
     pytest.importorskip("shtab", reason="shtab is not installed")
-    code, out, err = answer(capsys, "--print-completion", shell)
+    code, out, err = call("--print-completion", shell)
     assert (code, err) == (0, "")
     for word in ("compare", "--fail-on", "markdown", "summary", "--storage"):
         assert word in out
@@ -111,9 +107,7 @@ def test_completions_are_a_script_of_the_shell(
         subprocess.run([path, "-n", script], check=True, timeout=60)
 
 
-def test_bash_completes_commands_options_and_files(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_bash_completes_commands_options_and_files(call: Call, tmp_path: Path) -> None:
     pytest.importorskip("shtab", reason="shtab is not installed")
     (tmp_path / "page.json").touch()
 
@@ -125,7 +119,7 @@ def test_bash_completes_commands_options_and_files(
             ["bash", "-c", f"{script}\n{ask}"], text=True, cwd=tmp_path, timeout=60
         ).split()
 
-    script = answer(capsys, "--print-completion", "bash")[1]
+    script = call("--print-completion", "bash")[1]
     assert completed("comp") == ["compare"]
     assert completed("list", "--form") == ["--format"]
     assert set(completed("list", "--format", "")) == set(FORMATS)
@@ -133,10 +127,10 @@ def test_bash_completes_commands_options_and_files(
 
 
 def test_completions_without_shtab_say_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    code, out, err = answer(capsys, "--print-completion", "bash")
+    code, out, err = call("--print-completion", "bash")
     assert (code, out) == (1, "")
     assert err == (
         "gpuprof: gpuprof --print-completion needs shtab, which is not installed: pip install "

@@ -131,13 +131,6 @@ def test_a_host_time_that_was_not_taken_is_none_in_plain_data() -> None:
     assert math.isnan(BenchResult.from_dict(data).host_ms)
 
 
-def test_the_plain_data_repeats_the_figures_for_other_readers() -> None:
-    summary = FULL.to_dict()["summary"]
-    assert summary["median_ms"] == FULL.median_ms
-    assert summary["interval_ms"] == list(FULL.interval_ms)
-    assert summary["count"] == 7
-
-
 class Colour(int, Enum):
     RED = 3
 
