@@ -61,7 +61,7 @@ def test_short_calls_are_timed_many_at_a_time() -> None:
 def test_calls_of_a_sample_that_were_asked_for_stay() -> None:
     with api.prepare(int, calls=3, warmup_s=0.01) as m:
         m.warm_up()
-        assert m.calls == 3
+        assert m.sampler.calls == 3
 
 
 def test_arguments_reach_the_function() -> None:

@@ -62,6 +62,7 @@ class FakeHarness:
         self.clock = "cpu" if mode == "cpu" else "cuda"
         self.taken = count()
         self.cpu_ms = 0.0
+        self.sampler = self
 
     def waited(self) -> float:
         return self.measurer.waited.get(self.name, 0.0)

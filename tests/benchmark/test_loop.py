@@ -7,6 +7,7 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def is_inert(clocks: Clocks) -> bool:
 def test_the_clock_is_that_of_the_device_or_of_the_gpu_around_the_slice(
     nvml: FakeNvml, uuid: str
 ) -> None:
-    with Clocks(uuid) as clocks:
+    with closing(Clocks(uuid)) as clocks:
         assert nvml.is_open == 1
         assert clocks.sm_mhz() == 1980.0
         nvml.mhz = 1200
@@ -116,7 +117,7 @@ def test_the_clock_is_that_of_the_device_or_of_the_gpu_around_the_slice(
 
 
 def test_reasons_are_what_holds_the_clocks_down(nvml: FakeNvml) -> None:
-    with Clocks("12-34") as clocks:
+    with closing(Clocks("12-34")) as clocks:
         assert clocks.throttle_reasons() == ()
         nvml.reasons = 0x4 | 0x40
         assert clocks.throttle_reasons() == ("software power cap", "hardware thermal slowdown")
@@ -140,7 +141,7 @@ def test_a_closed_one_knows_nothing_and_closes_twice(nvml: FakeNvml) -> None:
 
 @pytest.mark.parametrize("error", [FakeNvml.NVMLError("lost"), OSError("no library")])
 def test_a_fault_of_nvml_is_no_fault_of_the_benchmark(nvml: FakeNvml, error: Exception) -> None:
-    with Clocks("12-34") as clocks:
+    with closing(Clocks("12-34")) as clocks:
         nvml.fault = error
         assert is_inert(clocks)
         nvml.fault = None
@@ -170,6 +171,6 @@ def test_an_old_package_of_that_name_may_warn(
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with Clocks("12-34") as clocks:
+        with closing(Clocks("12-34")) as clocks:
             assert clocks.sm_mhz() == 900.0
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)

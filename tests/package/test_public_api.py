@@ -404,14 +404,8 @@ def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
 
 def fixture_of_a_test() -> gpuprof.GpuBenchmark:
     settings: Any = SimpleNamespace(compare=None, disabled=True, measuring={})
-    return gpuprof.GpuBenchmark(
-        key="test_a",
-        settings=settings,
-        arguments={"group": None},
-        comparisons=1,
-        warn=print,
-        say=print,
-    )
+    item: Any = SimpleNamespace(name="test_a")
+    return gpuprof.GpuBenchmark(item, "test_a", settings, {"group": None})
 
 
 REFUSING: dict[str, Callable[[FakeCuda], Any]] = {

@@ -115,7 +115,7 @@ class _Measuring:
 
 @dataclass
 class _Measurer:
-    """Stands for `gpuprof._benchmark.api.Measurer`."""
+    """Stands for `gpuprof._benchmark.harness.Harness`."""
 
     call: Callable[[], None]
     median_ms: float

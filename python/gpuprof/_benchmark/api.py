@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import gpuprof._core as _core
 from gpuprof._benchmark.harness import Harness
-from gpuprof._benchmark.loop import Samples, measure, report, warm_up
-from gpuprof._benchmark.options import Options, checked_options
+from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-_Returned = TypeVar("_Returned")
 _CALL = {"fn", "args", "kwargs"}  # the arguments of `benchmark` that are no options
 
-__all__ = ["BenchResult", "Measurer", "benchmark", "prepare"]
+__all__ = ["BenchResult", "benchmark", "prepare"]
 
 
 def benchmark(
@@ -140,27 +136,8 @@ def benchmark(
     ('cpu', True)
     """
     given = {name: value for name, value in locals().items() if name not in _CALL}
-    with prepare(fn, args, kwargs, **given) as measurer:
-        return measurer.measure()
-
-
-class Measurer(Harness):
-    """A function that is ready to be measured sample by sample, for interleaved comparisons."""
-
-    def warm_up(self) -> None:
-        warm_up(self)
-
-    def sample(self) -> float:
-        """Return the time of one call, in milliseconds, with the scopes paused."""
-        return paused(self.options, super().sample)
-
-    def measure(self, least: int = 0) -> BenchResult:
-        """Measure as `benchmark` does; take `least` samples even beyond `max_time_s`."""
-        return paused(self.options, measure, self, least)
-
-    def result(self, samples_ms: Sequence[float]) -> BenchResult:
-        """Make the result of samples that were taken, after a call whose memory is measured."""
-        return paused(self.options, report, self, Samples(samples_ms))
+    with prepare(fn, args, kwargs, **given) as harness:
+        return harness.measure()
 
 
 def prepare(
@@ -171,20 +148,13 @@ def prepare(
     calls: int | None = None,
     shared: Alone | None = None,
     **options: Any,
-) -> Measurer:
+) -> Harness:
     """Get ready to measure `fn`; arguments and errors as `benchmark`.
 
     `calls` is the number of calls in a sample, where the mode allows it; None chooses it by how
     long a call takes. `shared` are the ranks that measure together; None joins them.
     """
-    call, checked = _call(fn, args, kwargs), checked_options(**options)
-    return paused(checked, partial(Measurer, ranks=shared), *call, checked, calls)
-
-
-def paused(options: Options, work: Callable[..., _Returned], *args: Any) -> _Returned:
-    """Call `work` with this thread's scopes off, unless the options ask for them."""
-    result: _Returned = work(*args) if options.scopes else _core._paused(work, *args)
-    return result
+    return Harness(*_call(fn, args, kwargs), checked_options(**options), calls, ranks=shared)
 
 
 _ONLY_BEGUN = {

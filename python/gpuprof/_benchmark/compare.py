@@ -51,10 +51,10 @@ _MODES = ("graph", "batched", "isolated")
 _REFUSED = ("name", "params", "min_samples", "min_time_s", "rel_precision")
 
 if TYPE_CHECKING:
-    from gpuprof._benchmark.api import Measurer
+    from gpuprof._benchmark.harness import Harness
     from gpuprof._results.result import BenchResult
 
-    Prepare = Callable[[str, str | None, int | None], Measurer]
+    Prepare = Callable[[str, str | None, int | None], Harness]
 
 
 def compare(
@@ -123,7 +123,7 @@ def compare(
 
     shared = join(checked_options(**options).ranks)
 
-    def ready(name: str, mode: str | None, calls: int | None) -> Measurer:
+    def ready(name: str, mode: str | None, calls: int | None) -> Harness:
         # Only the precision of the ratios matters, not that of a median.
         chosen = {**options, "rel_precision": _ANY_PRECISION}
         if mode is not None:
@@ -202,13 +202,13 @@ def _check(
 
 def _alike(
     names: Sequence[str], ready: Prepare, opened: ExitStack
-) -> tuple[dict[str, Measurer], list[str]]:
+) -> tuple[dict[str, Harness], list[str]]:
     """Prepare and warm up all functions, again until their modes and calls per sample agree."""
     chosen: dict[str, str | None] = dict.fromkeys(names)
     wanted: list[int] = []  # calls in a sample, tried in turn
     warnings: list[str] = []
     while True:
-        prepared: dict[str, Measurer] = {}
+        prepared: dict[str, Harness] = {}
         for name, mode in chosen.items():
             prepared[name] = ready(name, mode, wanted[-1] if wanted else None)
             opened.callback(prepared[name].close)
@@ -220,7 +220,7 @@ def _alike(
                 _warm_up(prepared)  # which may choose the calls again
                 if len(wanted) == 2 or not _should_agree(prepared):
                     return prepared, warnings
-            counts = [each.calls for each in prepared.values()]
+            counts = [each.sampler.calls for each in prepared.values()]
             # As many as the shortest function needs, or as many as the others can do.
             wanted.append(min(counts) if wanted else max(counts))
         elif common not in _MODES:
@@ -237,13 +237,13 @@ def _alike(
         opened.close()
 
 
-def _warm_up(prepared: Mapping[str, Measurer]) -> None:
+def _warm_up(prepared: Mapping[str, Harness]) -> None:
     for name, each in prepared.items():
         with _noted(name):
             each.warm_up()
 
 
-def _waiting(prepared: Mapping[str, Measurer]) -> float:
+def _waiting(prepared: Mapping[str, Harness]) -> float:
     """Return the largest share of a sample that a function waited for a CPU, if worth saying."""
     share = max(each.waited() for each in prepared.values())
     return share if share > WORTH_SAYING else 0.0
@@ -263,8 +263,8 @@ def _by_cpu(
     return f"CPU times are compared, because {why}", cpu_ms
 
 
-def _should_agree(prepared: Mapping[str, Measurer]) -> bool:
-    counts = [each.calls for each in prepared.values()]
+def _should_agree(prepared: Mapping[str, Harness]) -> bool:
+    counts = [each.sampler.calls for each in prepared.values()]
     return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
 
 
@@ -277,7 +277,7 @@ class _Rounds:
 
     def __init__(
         self,
-        prepared: Mapping[str, Measurer],
+        prepared: Mapping[str, Harness],
         threshold: float,
         max_time_s: float,
         seed: int,
@@ -325,7 +325,7 @@ class _Rounds:
                 for _ in range(left_out):
                     each.sample()
                 self.samples[name].append(each.sample())
-            self.cpu_ms[name].append(each.cpu_ms)
+            self.cpu_ms[name].append(each.sampler.cpu_ms)
             self.spent_s[name] += monotonic() - begin
 
     def _known(self) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import gpuprof._core as _core
 from gpuprof._timing.calibration import Calibration
+from gpuprof._timing.timer import Timer
 from gpuprof.errors import CudaError
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
+WAITS = "the function waits for the GPU, so the host's time is in its own"
 LIMIT_S = 0.25  # after which a gate opens by itself, in addition to the time that queueing takes
 MAX_ENTRIES = 900  # of a queue that blocks after 1,020
 _NOT_SUPPORTED = {500, 801}  # the driver has no such call; the device cannot do it
@@ -60,6 +62,14 @@ class HeldStream:
     def allow(self, host_ms: float) -> None:
         """Hold the GPU back for at least as long as queueing takes on the host."""
         self.limit_s = max(self.limit_s, LIMIT_S + 1.5e-3 * host_ms)
+
+    def timed(self, timer: Timer, body: Callable[[], object]) -> None:
+        """Queue `body` between the two events of a timer."""
+        timer.record_start(self.handle)
+        try:
+            body()
+        finally:
+            timer.record_end()
 
     def run(self, queue: Callable[[], object]) -> bool:
         """Run `queue`; return whether the GPU was held back until its end.

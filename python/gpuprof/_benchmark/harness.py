@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from time import get_clock_info, perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gpuprof._core as _core
 from gpuprof._benchmark import launches as counting
 from gpuprof._benchmark import samplers
 from gpuprof._benchmark.device import memory_of_call
-from gpuprof._benchmark.gate import MAX_ENTRIES, HeldStream
+from gpuprof._benchmark.gate import MAX_ENTRIES, WAITS, HeldStream
+from gpuprof._benchmark.loop import Samples, measure, report, warm_up
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
     from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
+    from gpuprof._results.result import BenchResult
 
+_Returned = TypeVar("_Returned")
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 SLOPE_MS = 0.4  # that the calls of a slope take together, if they are short
@@ -67,6 +70,7 @@ class Harness:
         ranks: Alone | None = None,
     ) -> None:
         self.options = options
+        self.name = options.name or str(getattr(fn, "__qualname__", None) or type(fn).__name__)
         self._calls = calls
         self.work = Work(fn, args, kwargs, options.setup)
         self.ranks = self.work.ranks = ranks or join(options.ranks)
@@ -83,7 +87,7 @@ class Harness:
             # Before the generators are asked: torch may refuse that while a stream is captured.
             where = self._enter_stream() if _core.cuda_in_use() else None
             self._undo.enter_context(random_state_kept())
-            self.sampler = self._prepare(where)
+            self.sampler = self.paused(self._prepare, where)
             self._undo.callback(self.sampler.close)
             self.ranks.decide(f"{self.mode} mode", None)
         except BaseException as error:
@@ -96,23 +100,32 @@ class Harness:
         return self.sampler.mode
 
     @property
-    def calls(self) -> int:
-        return self.sampler.calls
-
-    @property
     def tick_ms(self) -> float:
         return self._clock_tick_ms / self.sampler.calls
-
-    @property
-    def cpu_ms(self) -> float:
-        return self.sampler.cpu_ms
 
     def waited(self) -> float:
         """Return the share of a median sample so far in which the thread waited for a CPU."""
         return waited(self.sampler.found().get("noise", {}))
 
+    def paused(self, work: Callable[..., _Returned], *args: Any) -> _Returned:
+        """Call `work` with this thread's scopes off, unless the options ask for them."""
+        result: _Returned = work(*args) if self.options.scopes else _core._paused(work, *args)
+        return result
+
+    def warm_up(self) -> None:
+        warm_up(self)
+
     def sample(self) -> float:
-        return self.sampler.sample()
+        """Return the time of one call, in milliseconds, with the scopes paused."""
+        return self.paused(self.sampler.sample)
+
+    def measure(self, least: int = 0) -> BenchResult:
+        """Measure as `benchmark` does; take `least` samples even beyond `max_time_s`."""
+        return self.paused(measure, self, least)
+
+    def result(self, samples_ms: Sequence[float]) -> BenchResult:
+        """Make the result of samples that were taken, after a call whose memory is measured."""
+        return self.paused(report, self, Samples(samples_ms))
 
     def choose_calls_again(self, median_ms: float) -> bool:
         """Choose anew how many calls a sample has, if samples of this median are far from the aim.
@@ -159,11 +172,11 @@ class Harness:
             try:
                 self._launches = counting.of_calls(self.work, capture, self._held.synchronize)
             except Exception as error:  # of the function, of a profiler: the times are there
-                self.work.warn(counting.why_not(error))
+                self.work.warn(f"{counting.NOT_COUNTED}: {first_line(error)}")
         return counting.completed(self._launches, self.device)
 
     def memory(self) -> dict[str, int]:
-        """Return what a call allocates, as `BenchResult.memory`: to be asked after the samples."""
+        """Return `BenchResult.memory`; to be asked after the samples, for it calls the function."""
         return memory_of_call(self.work, self.options)
 
     def close(self) -> None:
@@ -193,7 +206,11 @@ class Harness:
         self._held = held
         if probed.elsewhere:
             self.work.warn(_ELSEWHERE)
-            return self._synchronized(held, probed)
+            if self.options.cold_l2:
+                self.work.warn("cold_l2 was left out: the function uses several streams")
+            one = self.work.setup is not None
+            sizes = (0, 1) if one else self._sizes(probed.wall_ms, MAX_SLOPE)
+            return samplers.SynchronizedSampler(self.work, held, sizes)
         self._capturable = where
         sampler = self._on_gpu_clock(where, held, probed)
         if sampler.clock == "cuda":
@@ -212,8 +229,7 @@ class Harness:
         return resolve(where.given)  # its device is the current one only now
 
     def _on_cpu(self, why: str) -> samplers.Sampler:
-        if why:
-            self.work.warn(why)
+        self.work.warn(why)
         if self.options.mode != "auto":
             self.work.warn(f"mode {self.options.mode!r} is of the GPU; the CPU's clock was used")
         if self.options.cold_l2:
@@ -237,7 +253,9 @@ class Harness:
     ) -> samplers.Sampler:
         mode = self._mode_for_arguments(where)
         if mode == "isolated":
-            return self._isolated(held, probed)
+            self._check_gate(held, probed)
+            flush = 2 * l2_bytes(held.device) if self.options.cold_l2 else 0
+            return samplers.IsolatedSampler(self.work, held, probed.calibration, flush)
         if mode in {"auto", "graph"}:
             try:
                 return self._graph(where, probed)
@@ -287,7 +305,7 @@ class Harness:
             many = self._captured(where, sizes[1])[0]
             graphs.callback(many.close)
             sampler = samplers.GraphSampler(self.work, held, (few, many), sizes)
-            self._warn_if_ungated(held)
+            self.work.warn(held.warning)
             graphs.pop_all()
             once.close()
             return sampler
@@ -326,25 +344,10 @@ class Harness:
         sizes = self.ranks.decide("calls", sizes)
         return samplers.BatchedSampler(self.work, held, sizes)
 
-    def _isolated(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
-        self._check_gate(held, probed)
-        flush = 2 * l2_bytes(held.device) if self.options.cold_l2 else 0
-        return samplers.IsolatedSampler(self.work, held, probed.calibration, flush)
-
-    def _synchronized(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
-        if self.options.cold_l2:
-            self.work.warn("cold_l2 was left out: the function uses several streams")
-        sizes = (0, 1) if self.work.setup is not None else self._sizes(probed.wall_ms, MAX_SLOPE)
-        return samplers.SynchronizedSampler(self.work, held, sizes)
-
     def _check_gate(self, held: HeldStream, probed: ProbeResult) -> None:
         if probed.waits:
-            held.give_up("the function waits for the GPU, so the host's time is in its own")
-        self._warn_if_ungated(held)
-
-    def _warn_if_ungated(self, held: HeldStream) -> None:
-        if held.warning:
-            self.work.warn(held.warning)
+            held.give_up(WAITS)
+        self.work.warn(held.warning)
 
 
 NO_GPU_WORK = "no GPU work was seen; the CPU's clock was used"

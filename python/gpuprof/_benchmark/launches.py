@@ -7,12 +7,13 @@ choose kernels by trying several.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gpuprof._benchmark.work import first_line
 from gpuprof._common.launches import Launches, counted
 from gpuprof._frameworks import gpu_libraries
 from gpuprof.errors import GpuprofError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
+NOT_COUNTED = "what a call launches was not counted"
 MAX_WALKED = 5_000  # nodes of the graph that is read to see whether calls differ
 
 
@@ -60,18 +62,13 @@ def of_calls(
     """
     if capture is not None:
         with suppress(Exception):  # whatever the function raises where it is captured
-            return _of_both(*(_captured(work, capture) for _ in range(2)))
-    return _of_both(*(_collected(work, synchronize) for _ in range(2)))
+            return _of_both(partial(_captured, work, capture))
+    return _of_both(partial(_collected, work, synchronize))
 
 
 def completed(launches: Launches | None, device: int | None) -> Launches | None:
     """Add the GPU and the versions of the libraries that have chosen the kernels."""
     return launches and replace(launches, versions=gpu_libraries.versions(device))
-
-
-def why_not(error: Exception) -> str:
-    """Say that nothing was counted, and why."""
-    return f"what a call launches was not counted: {first_line(error)}"
 
 
 def _captured(work: Work, capture: Callable[[], CapturedGraph]) -> Launches:
@@ -90,16 +87,12 @@ def _collected(work: Work, synchronize: Callable[[], None]) -> Launches:
     synchronize()  # what was given to the GPU before is not the call's
     with kernels() as found:
         work.call()
-    names: list[str] = []
-    others = {"memcpy": 0, "memset": 0}
-    for record in found.records:
-        if record.kind == "kernel":
-            names.append(record.name)
-        else:
-            others[record.kind] += 1
+    names = [record.name for record in found.records if record.kind == "kernel"]
+    kinds = Counter(record.kind for record in found.records)
     source = found.source.partition(" ")[0]
-    return Launches(counted(names), others["memcpy"], others["memset"], source)
+    return Launches(counted(names), kinds["memcpy"], kinds["memset"], source)
 
 
-def _of_both(first: Launches, second: Launches) -> Launches:
+def _of_both(count: Callable[[], Launches]) -> Launches:
+    first, second = count(), count()
     return replace(second, varies=first.diff(second))

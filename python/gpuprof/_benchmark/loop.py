@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from gpuprof._results.eligible import WORTH_SAYING, waited
 from gpuprof._results.result import BenchResult, merged
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from gpuprof._benchmark.harness import Harness
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
@@ -41,6 +39,7 @@ CLOCK_VARIES = 0.02
 _ALLOCATIONS = "num_device_alloc"  # of torch's statistics; older ones count segments only
 _SEGMENTS = "segment.all.allocated"
 _NO_THROTTLING = {nvml.IDLE, nvml.APPLICATION_CLOCKS}
+_WHOLE_GPU = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"  # of a MIG slice
 
 
 def warm_up(harness: Harness) -> None:
@@ -67,17 +66,13 @@ def warm_up(harness: Harness) -> None:
 
 
 def measure(harness: Harness, least: int = 0) -> BenchResult:
-    """Warm up, take samples until they are precise enough or the time is over, and report.
-
-    It takes `least` samples even if that takes longer than `max_time_s`.
-    """
     options = harness.options
     begun = perf_counter()
     warm_up(harness)
     harness.sampler.restart()
     taken = Samples()
-    name = options.name or _name_of(harness.work.fn)
-    with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
+    uuid = None if harness.mode == "cpu" else machine.describe(harness.device)["gpu_uuid"]
+    with closing(Clocks(uuid)) as clocks, Progress(harness.name, options.progress) as bar:
         started = perf_counter()
         check_at = max(options.min_samples, least)
         most = max(MAX_SAMPLES, check_at)
@@ -131,11 +126,10 @@ class Samples:
 
 
 class Clocks:
-    """Reads the GPU's clocks from NVML, which does not make the GPU wait.
+    """Reads the GPU's clocks from NVML, which does not make the GPU wait. Never raises.
 
-    Without nvidia-ml-py, or for a device that NVML does not know, every answer is "not known". It
-    never raises. `device_uuid` may have ``GPU-`` or ``MIG-`` before it; for a MIG slice the clocks
-    are those of the GPU that it is on.
+    Without nvidia-ml-py, or for a device that NVML does not know, every answer is "not known". For
+    a MIG slice the clocks are those of the GPU that it is on.
     """
 
     def __init__(self, device_uuid: str | None) -> None:
@@ -146,25 +140,27 @@ class Clocks:
         # The bindings call a foreign library; whatever goes wrong there, the benchmark runs.
         with suppress(Exception):
             self._nvml = nvml.opened()
-            self._handle = _physical(self._nvml, device_uuid.removeprefix("GPU-"))
+            uuid = device_uuid.removeprefix("GPU-").removeprefix("MIG-")
+            found = nvml.handle_of(self._nvml, uuid)
+            whole = None if found is None else nvml.ask(self._nvml, found, _WHOLE_GPU)
+            self._handle = found if whole is None else whole
         if self._handle is None:
             self.close()
 
     def sm_mhz(self) -> float | None:
         """Return the SM clock now, in MHz; None if it is not known."""
-        with suppress(Exception):
-            if self._handle is not None:
-                mhz = nvml.sm_mhz(self._nvml, self._handle)
-                return float(mhz) if mhz else None
-        return None
+        mhz = self._ask(nvml.sm_mhz)
+        return float(mhz) if mhz else None
 
     def throttle_reasons(self) -> tuple[str, ...]:
         """Return what slows the clocks down now; not idling, nor clocks that a user has set."""
+        reasons = self._ask(nvml.clock_reasons) or ()
+        return tuple(each for each in reasons if each not in _NO_THROTTLING)
+
+    def _ask(self, question: Callable[[Any, Any], Any]) -> Any:
         with suppress(Exception):
-            if self._handle is not None:
-                reasons = nvml.clock_reasons(self._nvml, self._handle) or ()
-                return tuple(each for each in reasons if each not in _NO_THROTTLING)
-        return ()
+            return None if self._handle is None else question(self._nvml, self._handle)
+        return None
 
     def close(self) -> None:
         """Shut NVML down; idempotent."""
@@ -172,20 +168,6 @@ class Clocks:
         if opened is not None:
             with suppress(Exception):
                 opened.nvmlShutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-
-def _physical(opened: Any, uuid: str) -> Any:
-    handle = nvml.handle_of(opened, uuid.removeprefix("MIG-"))
-    if handle is None:
-        return None
-    whole = nvml.ask(opened, handle, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
-    return handle if whole is None else whole
 
 
 def device_allocations() -> tuple[int, ...]:
@@ -206,17 +188,21 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
     options, sampler, samples = harness.options, harness.sampler, taken.samples
     on_gpu, found = sampler.mode != "cpu", sampler.found()
     _warn_of_quality(harness, taken)
-    _warn_of_waiting(harness, found.get("noise", {}))
-    host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
+    noise = found.get("noise", {})
+    if (share := waited(noise)) > WORTH_SAYING:
+        harness.work.warn(
+            f"the thread waited for a CPU for {percent(share)} of a sample, which is in the "
+            f"median; the CPU time of a call is {duration(noise['cpu_ms'])}"
+        )
     launches = harness.launches() if on_gpu else None
     result = BenchResult(
-        name=options.name or _name_of(harness.work.fn),
+        name=harness.name,
         mode=sampler.mode,
         requested_mode=options.mode,
         clock=sampler.clock,
         l2=sampler.l2,
         samples_ms=tuple(samples),
-        host_ms=host_ms,
+        host_ms=harness.host_ms if on_gpu else statistics.median(samples),
         tick_ms=harness.tick_ms,
         calls_per_sample=sampler.calls,
         gate=sampler.gate,
@@ -257,12 +243,6 @@ def next_check(count: int) -> int:
     return count + max(10, count // 5)
 
 
-def _limit(samples: list[float]) -> str:
-    if len(samples) >= MAX_SAMPLES:
-        return f"after {len(samples):,} samples, which is as many as are taken"
-    return "because max_time_s was over"
-
-
 def _precision(samples: list[float]) -> float:
     # Without the clock's tick, which more samples do not reduce.
     low, high = statistics.median_interval(
@@ -285,9 +265,12 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
             "the median needs were taken; give it more rounds, max_time_s or min_samples"
         )
     elif precision > options.rel_precision:
+        cause = "because max_time_s was over"
+        if len(samples) >= MAX_SAMPLES:
+            cause = f"after {len(samples):,} samples, which is as many as are taken"
         warn(
             f"the median is known to {percent(precision, 2)} only, where "
-            f"{percent(options.rel_precision, 2)} was wanted, {_limit(samples)}"
+            f"{percent(options.rel_precision, 2)} was wanted, {cause}"
         )
     independent = statistics.independent_count(samples)
     if independent < DEPENDENT * len(samples):
@@ -304,22 +287,3 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
         warn(f"the SM clock went from {min(mhz):.0f} to {max(mhz):.0f} MHz meanwhile")
     if taken.reasons:
         warn(f"the GPU lowered its clocks: {', '.join(sorted(taken.reasons))}")
-
-
-def _warn_of_waiting(harness: Harness, noise: Mapping[str, float]) -> None:
-    share = waited(noise)
-    if share > WORTH_SAYING:
-        harness.work.warn(
-            f"the thread waited for a CPU for {percent(share)} of a sample, which is in the "
-            f"median; the CPU time of a call is {duration(noise['cpu_ms'])}"
-        )
-
-
-def _uuid(harness: Harness) -> str | None:
-    if harness.device is None or harness.mode == "cpu":
-        return None
-    return machine.describe(harness.device).get("gpu_uuid")
-
-
-def _name_of(fn: object) -> str:
-    return str(getattr(fn, "__qualname__", None) or type(fn).__name__)

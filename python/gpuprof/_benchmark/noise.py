@@ -56,15 +56,10 @@ class Noise:
         seconds = max(perf_counter() - self._begun, 1e-9)
         now = _counters()
         change = {name: now[name] - self._before[name] for name in now if name in self._before}
-        found = {}
-        if "switches" in change:
-            found["switches_per_s"] = change["switches"] / seconds
-        if "sleeps" in change:
-            found["sleeps_per_s"] = change["sleeps"] / seconds
-        if "waited_s" in change:
-            found["waited"] = change["waited_s"] / seconds
-        if change.get("ticks", 0.0) > 0.0:
-            found["stolen"] = change["stolen_ticks"] / change["ticks"]
+        ticks, stolen = change.pop("ticks", 0.0), change.pop("stolen", 0.0)
+        found = {name: amount / seconds for name, amount in change.items()}
+        if ticks > 0.0:
+            found["stolen"] = stolen / ticks
         if self._loops:
             found["loop_ms"] = statistics.median(self._loops)
         if self._walls:
@@ -82,16 +77,17 @@ def _loop() -> int:
 
 
 def _counters() -> dict[str, float]:
+    """Return what is counted so far, called as what it is in a second in `BenchResult.noise`."""
     found: dict[str, float] = {}
     # Not every system has all of these.
     with suppress(AttributeError, OSError):
         usage = resource.getrusage(resource.RUSAGE_THREAD)
-        found |= {"switches": float(usage.ru_nivcsw), "sleeps": float(usage.ru_nvcsw)}
+        found |= {"switches_per_s": usage.ru_nivcsw, "sleeps_per_s": usage.ru_nvcsw}
     with suppress(OSError, ValueError, IndexError):
         text = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
-        found["waited_s"] = int(text.split()[1]) * 1e-9
+        found["waited"] = int(text.split()[1]) * 1e-9
     with suppress(OSError, ValueError, IndexError):
         line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
         ticks = [int(text) for text in line.split()[1 : 1 + _COLUMNS]]
-        found |= {"stolen_ticks": float(ticks[_STOLEN]), "ticks": float(sum(ticks))}
+        found |= {"stolen": ticks[_STOLEN], "ticks": sum(ticks)}
     return found

@@ -151,19 +151,11 @@ def reading_ns(
 
     It is infinite if `body` waited for the GPU. `before` is called before each try.
     """
-
-    def queue() -> None:
-        timer.record_start(held.handle)
-        try:
-            body()
-        finally:
-            timer.record_end()
-
     least = float("inf")
     with closing(Timer("cuda", held.handle)) as timer:
         for _ in range(tries):
             before()
-            if not work.ranks.decide("the gate", held.run(queue)):
+            if not work.ranks.decide("the gate", held.run(lambda: held.timed(timer, body))):
                 return float("inf")
             least = work.ranks.decide("a reading", min(least, timer.elapsed_ms() * 1e6))
             if least > SLOW_MS * 1e6:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._benchmark import samplers
-from gpuprof._benchmark.api import paused
-from gpuprof._benchmark.gate import HeldStream
+from gpuprof._benchmark.gate import WAITS, HeldStream
 from gpuprof._benchmark.harness import NO_GPU_WORK, Harness, l2_bytes
 from gpuprof._benchmark.loop import Samples, report
 from gpuprof._benchmark.options import checked_options
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 ANY_PRECISION = 1e9  # because the number of rounds is given
-_WAITS = "the function waits for the GPU, so the host's time is in its own"
 _LATE = (
     "the GPU came into use during the rounds, so they were timed on the CPU's clock; give "
     "warmup_rounds=1 or use the GPU before"
@@ -81,24 +79,20 @@ class _DeviceRounds(_HostRounds):
     def _timed(self, calls: int) -> tuple[float, int]:
         if calls == 0:
             return super()._timed(0)
-        found = 0.0, 0
+        found: list[tuple[float, int]] = []
 
         def queue() -> None:
-            nonlocal found
             if self._buffer is not None:
                 self._buffer.fill(1, self._held.handle)
-            self._events.record_start(self._held.handle)
-            try:
-                found = super(_DeviceRounds, self)._timed(calls)
-            finally:
-                self._events.record_end()
+            timed = super(_DeviceRounds, self)._timed
+            self._held.timed(self._events, lambda: found.append(timed(calls)))
 
         self._held.synchronize()  # the set-up's work is not the call's
         if not self._held.run(queue):
-            self._held.give_up(_WAITS)
+            self._held.give_up(WAITS)
         empty_ms = self._held.empty_ns(self._calibration) * 1e-6
         self._gpu_ms.append(max(self._events.elapsed_ms() - empty_ms, 0.0))
-        return found
+        return found[0]
 
     def decide(self, samples: list[float]) -> list[float]:
         uses_gpu = median(self._gpu_ms) * 1e6 > LEAST_GPU_NS
@@ -108,8 +102,7 @@ class _DeviceRounds(_HostRounds):
         self.mode, self.clock = "isolated", "cuda"
         self.tick_ms = self._calibration.tick_ns * 1e-6
         self.l2 = "hot" if self._buffer is None else "flushed"
-        if self._held.warning:
-            self._work.warn(self._held.warning)
+        self._work.warn(self._held.warning)
         return [each / self.calls for each in self._gpu_ms]
 
     def found(self) -> dict[str, Any]:
@@ -160,7 +153,7 @@ class _Rounds(Harness):
             self.host_ms = median(host)
             self._clock_tick_ms = timed.tick_ms
         result = report(self, Samples(samples))
-        if self.calls > 1:  # no round has kept a value
+        if timed.calls > 1:  # no round has kept a value
             self.work.set_up()
             timed.value = self.work.call()
         return timed.value, result
@@ -181,9 +174,6 @@ def measure_rounds(
     checked = checked_options(**{**options, "rel_precision": ANY_PRECISION, "launches": False})
     begun = perf_counter()
 
-    def measure() -> tuple[Any, BenchResult]:
-        with _Rounds(warmup_rounds, warm, *call, checked, iterations) as harness:
-            return harness.take(rounds)
-
-    value, result = paused(checked, measure)
+    with _Rounds(warmup_rounds, warm, *call, checked, iterations) as harness:
+        value, result = harness.paused(harness.take, rounds)
     return value, replace(result, duration_s=perf_counter() - begun)

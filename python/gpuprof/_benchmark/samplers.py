@@ -7,7 +7,6 @@ drift of the clock cancels out too.
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import gpuprof._core as _core
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.instructions import InstructionReadings
 from gpuprof._benchmark.noise import Noise
-from gpuprof._benchmark.work import Work
+from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._results.fields import CUSTOM
 from gpuprof._results.statistics import median
 from gpuprof._timing.calibration import Calibration
@@ -86,13 +85,6 @@ class _GatedSampler(Sampler):
     def gate(self) -> str:
         return self._held.state
 
-    def _timed(self, index: int, body: Callable[[], object]) -> None:
-        self._timers[index].record_start(self._held.handle)
-        try:
-            body()
-        finally:
-            self._timers[index].record_end()
-
     def _queue(self, queue: Callable[[], object]) -> None:
         """Queue with the GPU held back; without, if the gate opened too early in each try."""
         is_alone = self._work.ranks.is_alone  # else another try would be this rank's alone
@@ -110,12 +102,12 @@ class _GatedSampler(Sampler):
         self._held.synchronize()
 
     def _slope(self, few: Callable[[], object], many: Callable[[], object]) -> float:
-        order = [(0, few), (1, many)] if self._few_first else [(1, many), (0, few)]
+        order = [*zip(self._timers, (few, many), strict=True)][:: 1 if self._few_first else -1]
         self._few_first = not self._few_first
 
         def queue() -> None:
-            for index, body in order:
-                self._timed(index, body)
+            for timer, body in order:
+                self._held.timed(timer, body)
 
         self._queue(queue)
         short, long = (timer.elapsed_ms() for timer in self._timers)
@@ -198,7 +190,7 @@ class IsolatedSampler(_GatedSampler):
         def queue() -> None:
             if self._buffer is not None:
                 self._buffer.fill(1, self._held.handle)
-            self._timed(0, self._work.call)
+            self._held.timed(self._timers[0], self._work.call)
 
         self._queue(queue)
         empty_ms = self._held.empty_ns(self._calibration) * 1e-6
@@ -263,18 +255,12 @@ class CpuSampler(Sampler):
     def sample(self) -> float:
         self._noise.before_sample()
         self._work.set_up()
-        collecting = gc.isenabled()
-        try:
-            if collecting:  # if it is off, another thread's sample may turn it on again at any time
-                gc.disable()
+        with collector_off():
             self._timed(0)  # after a set-up even the loop's own code is out of the caches
             self._empty_ns.append(self._timed(0)[0])
             self._instructions.begin()
             spent_ns, on_cpu_ns = self._timed(self.calls)
             self._instructions.end(self.calls)
-        finally:
-            if collecting:
-                gc.enable()
         self._noise.add_sample(spent_ns, on_cpu_ns)
         empty_ns = median(self._empty_ns)
         self.cpu_ms = max(on_cpu_ns - empty_ns, 0.0) * 1e-6 / self.calls

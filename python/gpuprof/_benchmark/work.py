@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import inspect
 import io
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import repeat
 from keyword import iskeyword
-from operator import is_, length_hint
+from operator import length_hint
 from typing import Any
 
 from gpuprof._distributed.lockstep import Alone
@@ -57,7 +59,8 @@ class Work:
         self._loop = _loop(len(args), tuple(kwargs))
 
     def warn(self, text: str) -> None:
-        if text not in self.warnings:
+        """Add a warning to the result; each text once, and an empty one never."""
+        if text and text not in self.warnings:
             self.warnings.append(text)
 
     def call(self) -> Any:
@@ -159,6 +162,22 @@ class Work:
         return None
 
 
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Put cyclic garbage collection off, and leave it as it was found.
+
+    Where it is off already, another thread's sample may turn it on again at any time.
+    """
+    was_on = gc.isenabled()
+    if was_on:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]
@@ -217,10 +236,6 @@ def _is_on_gpu(value: Any) -> bool:
     return _is_cupy(value) or (is_tensor(value) and bool(value.is_cuda))
 
 
-def _fields(value: Any) -> list[str]:
-    return [each.name for each in dataclasses.fields(value) if hasattr(value, each.name)]
-
-
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, array) for each GPU array or tensor in `value`."""
     if loaded.tensor_type() or loaded.cupy_array_type():
@@ -252,7 +267,8 @@ def _items(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         found = ((f"[{i}]", item) for i, item in enumerate(value) if type(item) not in _PLAIN)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = ((f".{name}", getattr(value, name)) for name in _fields(value))
+        names = [each.name for each in dataclasses.fields(value) if hasattr(value, each.name)]
+        found = ((f".{name}", getattr(value, name)) for name in names)
     else:
         return iter(())
     return ((path + end, item) for end, item in found)
@@ -390,13 +406,13 @@ def _watch_one(value: Any, most: int) -> tuple[int, Callable[[], bool] | None]:
     if _is_cupy(value):
         if value.nbytes > most:
             return 0, None
-        before = value.copy()
-        return value.nbytes, lambda: not _same_bytes(value, before)
+        before = _raw(value.copy())
+        return value.nbytes, lambda: not (_raw(value) == before).all()
     if isinstance(value, (list, dict, set, deque)):
         if 16 * len(value) > most:
             return 0, None
         held = _held(value)
-        return 16 * len(value), lambda: not _are_same(held, _held(value))
+        return 16 * len(value), lambda: [*map(id, held)] != [*map(id, _held(value))]
     if isinstance(value, Iterator) and not isinstance(value, io.IOBase):
         rest = length_hint(value, -1)
         return 0, lambda: rest == -1 or length_hint(value, -1) != rest
@@ -409,10 +425,6 @@ def _held(container: Any) -> list[Any]:
     return [*container, *values]
 
 
-def _are_same(before: list[Any], now: list[Any]) -> bool:
-    return len(before) == len(now) and all(map(is_, before, now))
-
-
 def _bytes_of(value: Any, most: int) -> bytes | None:
     """Return the bytes of an object that lends its memory; None where it is another one."""
     try:
@@ -422,7 +434,5 @@ def _bytes_of(value: Any, most: int) -> bytes | None:
         return None
 
 
-def _same_bytes(one: Any, other: Any) -> bool:
-    cupy = loaded.cupy()
-    raw = [cupy.ascontiguousarray(array).reshape(-1).view("u1") for array in (one, other)]
-    return bool((raw[0] == raw[1]).all())
+def _raw(array: Any) -> Any:
+    return loaded.cupy().ascontiguousarray(array).reshape(-1).view("u1")

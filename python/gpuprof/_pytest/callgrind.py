@@ -12,19 +12,19 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
+from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._common.instructions import Instructions
+from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
 from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
 
 if TYPE_CHECKING:
-    from gpuprof._benchmark.work import Work
-    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._results.result import BenchResult
 
 SOURCE = "Callgrind"
@@ -35,7 +35,7 @@ _TOTAL = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 
 
 def with_instructions(
-    result: BenchResult, process: Callable[[], FreshProcess], earlier: Sequence[BenchResult]
+    result: BenchResult, process: FreshProcess, earlier: Sequence[BenchResult]
 ) -> BenchResult:
     """Return a result on the CPU's clock with the instructions that Callgrind counts.
 
@@ -45,13 +45,11 @@ def with_instructions(
         return result
     if earlier:
         return replace(result, instructions=earlier[0].instructions)
-    return replace(result, instructions=_counted(process(), result.median_ms))
+    return replace(result, instructions=_counted(process, result.median_ms))
 
 
 def _counted(process: FreshProcess, call_ms: float) -> Instructions:
     """Return the instructions of a call that takes about `call_ms`, or why there are none."""
-    from gpuprof._pytest.fresh_process import NotMeasured
-
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         return Instructions(reason="valgrind is not installed", source=SOURCE)
@@ -77,13 +75,8 @@ def count(work: Work) -> None:
     """Make the calls that are counted, after as many that warm up."""
     calls = int(os.environ[CALLGRIND_CALLS])
     work.call_times(calls)
-    was_on = gc.isenabled()
     gc.collect()
-    gc.disable()
-    try:
+    with collector_off():
         _core._set_callgrind_counting(on=True)
         work.call_times(calls)
         _core._set_callgrind_counting(on=False)
-    finally:
-        if was_on:
-            gc.enable()

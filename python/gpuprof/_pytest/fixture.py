@@ -7,32 +7,36 @@ needs the test's context managers and arguments. The test fails only after its b
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from gpuprof._benchmark import api, rounds
+from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._common import checks
-from gpuprof._pytest import callgrind, device_lock, event_loop
+from gpuprof._common.text import plain_data
+from gpuprof._distributed import lockstep
+from gpuprof._graphs.graph import CapturedGraph
+from gpuprof._pytest import callgrind, device_lock, event_loop, profiles
+from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
+from gpuprof._pytest.judge import Judge
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
     FixtureStats,
     Steps,
     checked_counts,
-    collector_off,
     count_launches,
-    graph_of,
     without_idle_gpu,
 )
-from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
+from gpuprof._pytest.settings import CALLGRIND_CALLS, FIXTURE, RESULT_FILE, Settings
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._common.launches import Launches
-    from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._pytest.fresh_process import FreshProcess
-    from gpuprof._pytest.judge import Judge
-    from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
     from gpuprof._results.result import BenchResult
 
@@ -57,42 +61,33 @@ class GpuBenchmark:
 
     def __init__(
         self,
-        *,
+        item: pytest.Item,
         key: str,
         settings: Settings,
         arguments: Mapping[str, Any],
-        comparisons: int,
-        warn: Callable[[Warning], None],
-        say: Callable[[str], None],
+        *,
+        comparisons: int = 1,
         refused: str | None = None,
-        fresh_process: Callable[[], FreshProcess] | None = None,
-        test: Mapping[str, Any] | None = None,
     ) -> None:
         self.result: BenchResult | None = None
         self.decision: Decision | None = None
-        self._extra_info: dict[str, Any] = {}
-        self._group: str | None = arguments["group"]
         self.failure = refused
         self.used = False
-        self._results: list[BenchResult] = []
-        self._profile: list[dict[str, Any]] | None = None
-        self._fresh_process = fresh_process
+        self._item = item
         self._key = key
         self._settings = settings
         given = {name: value for name, value in arguments.items() if value is not None}
         self._arguments = {**arguments, **settings.measuring, **given}
-        self._test = {"name": key.rpartition("::")[2], "fullname": key, **(test or {})}
-        self._stats: FixtureStats | None = None
         self._comparisons = comparisons
-        self._warn = warn
-        self._say = say
         self._refused = refused
+        self._extra_info: dict[str, Any] = {}
+        self._group: str | None = arguments["group"]
+        self._results: list[BenchResult] = []
+        self._profile: list[dict[str, Any]] | None = None
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        message = (
-            "gpu_benchmark belongs to one test and cannot be pickled or copied; its .result can"
-        )
-        raise TypeError(message)
+    __reduce__ = checks.not_pickled(
+        "gpu_benchmark belongs to one test and cannot be pickled or copied; its .result can"
+    )
 
     def __repr__(self) -> str:
         measured = "nothing measured yet" if self.result is None else f"{self.result.median_ms} ms"
@@ -101,7 +96,7 @@ class GpuBenchmark:
     @property
     def name(self) -> str:
         """The test's name, with its parameters in brackets."""
-        return str(self._test["name"])
+        return self._item.name
 
     @property
     def fullname(self) -> str:
@@ -111,12 +106,16 @@ class GpuBenchmark:
     @property
     def param(self) -> str | None:
         """What stands for the parameters in the name; None without any."""
-        return self._test.get("param")
+        return None if self._call is None else str(self._call.id)
 
     @property
     def params(self) -> dict[str, Any] | None:
         """The test's parameters by name; None without any."""
-        return self._test.get("params")
+        return None if self._call is None else dict(self._call.params)
+
+    @property
+    def _call(self) -> Any:
+        return getattr(self._item, "callspec", None)
 
     @property
     def enabled(self) -> bool:
@@ -136,10 +135,9 @@ class GpuBenchmark:
         """
         if self.result is None:
             return None
-        if self._stats is None:
-            test = {**self._test, "group": self._group, "extra_info": self._extra_info}
-            self._stats = FixtureStats(self.result, test)
-        return self._stats
+        test: dict[str, Any] = {"name": self.name, "fullname": self._key, "param": self.param}
+        test |= {"params": self.params, "group": self._group, "extra_info": self._extra_info}
+        return FixtureStats(self.result, test)
 
     @property
     def extra_info(self) -> dict[str, Any]:
@@ -281,22 +279,23 @@ class GpuBenchmark:
             Nothing was counted: the text says why. Or a second use in one test, or a coroutine
             function where an event loop runs.
         """
-        graph = graph_of(what, args or kwargs)
+        graph = what if isinstance(what, CapturedGraph) else None
+        if graph is not None and (args or kwargs):
+            message = "check_launches: a graph takes no arguments; pass the graph alone"
+            raise TypeError(message)
         fn: Any = what if graph is None else graph.launch
         self._begin(fn)
-        with event_loop.as_function(fn) as function:
-            disabled = self._settings.disabled
-            lock = nullcontext() if disabled else device_lock.measuring(self._warn_of, self._say)
-            with lock:
-                if graph is None:
-                    event_loop.refuse_coroutine(function(*args, **kwargs))
-                if disabled:
-                    return None
-                mode = self._arguments["mode"]
-                self.result = count_launches(
-                    function, args, kwargs, graph, name=self._key, mode=mode
-                )
-        judgement = self._judge_of().decide_launches(self.result)
+        disabled = self._settings.disabled
+        lock = nullcontext() if disabled else device_lock.measuring(self._warn_of, self._say)
+        with event_loop.as_function(fn) as function, lock:
+            if graph is None:
+                event_loop.refuse_coroutine(function(*args, **kwargs))
+            if disabled:
+                return None
+            mode = self._arguments["mode"]
+            self.result = count_launches(function, args, kwargs, graph, name=self._key, mode=mode)
+        judge = Judge(self._key, self._settings, self._comparisons)
+        judgement = judge.decide_launches(self.result)
         self.decision, self.failure = judgement.decision, judgement.failure
         return self.result.launches
 
@@ -312,8 +311,6 @@ class GpuBenchmark:
 
         Without them the value is that of a first call, which is not measured.
         """
-        from gpuprof._benchmark.work import Work
-
         with event_loop.as_function(fn) as function:
 
             def call(how: Callable[..., Any] = _called) -> Any:
@@ -325,7 +322,7 @@ class GpuBenchmark:
                 return value
 
             def measure(warm: Callable[[], object] = lambda: None) -> tuple[Any, BenchResult]:
-                with collector_off(bool(self._arguments["disable_gc"])):
+                with collector_off() if self._arguments["disable_gc"] else nullcontext():
                     last, result = self._benchmark((function, args, kwargs), steps, counts, warm)
                 return last, self._counted(result)
 
@@ -347,8 +344,6 @@ class GpuBenchmark:
                 self._judge(self.result, lambda: measure()[1])
                 steps.tear_down()
                 if self._arguments["cprofile"]:
-                    from gpuprof._pytest import profiles
-
                     self._profile = profiles.of(call, self._arguments["cprofile"])
                     steps.tear_down()
             return value if counts is None else last
@@ -361,8 +356,6 @@ class GpuBenchmark:
         warm: Callable[[], object],
     ) -> tuple[Any, BenchResult]:
         """Measure once: until the result is precise enough, or with a given number of calls."""
-        from gpuprof._benchmark import api, rounds
-
         options: dict[str, Any] = {"name": self._key, "setup": steps.step}
         for name, value in self._arguments.items():
             if value is not None and name not in _OWN:
@@ -380,14 +373,15 @@ class GpuBenchmark:
             return None, without_idle_gpu(measurer.measure(least or 0))
 
     def _counted(self, result: BenchResult) -> BenchResult:
-        if self._settings.cpu_metric != "callgrind" or self._fresh_process is None:
+        if self._settings.cpu_metric != "callgrind":
             return result
-        return callgrind.with_instructions(result, self._fresh_process, self._results)
+        return callgrind.with_instructions(result, self._fresh_process(), self._results)
+
+    def _fresh_process(self) -> FreshProcess:
+        return FreshProcess(self._item.config, self._item, self._key)
 
     def _begin(self, fn: object) -> None:
         if self._refused is not None:
-            import pytest
-
             self.used = True
             pytest.fail(self._refused, pytrace=False)
         if not callable(fn):
@@ -410,8 +404,6 @@ class GpuBenchmark:
         return self._arguments["ranks"] or "together"
 
     def _device_lock(self) -> AbstractContextManager[Callable[[], None]]:
-        from gpuprof._distributed import lockstep
-
         # Rank 0 may be on the same device, and locks for all; so does who has started this process.
         if lockstep.follows(self._ranks) or RESULT_FILE in os.environ:
             return nullcontext(lambda: None)
@@ -419,9 +411,10 @@ class GpuBenchmark:
 
     def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
         """Judge the result; measure again before the test fails."""
-        from gpuprof._distributed import lockstep
-
-        judge = self._judge_of(
+        judge = Judge(
+            self._key,
+            self._settings,
+            self._comparisons,
             threshold=self._arguments["threshold"],
             memory_threshold=self._arguments["memory_threshold"],
             max_ms=self._arguments["max_ms"],
@@ -437,9 +430,7 @@ class GpuBenchmark:
 
     def _measured_elsewhere(self) -> BenchResult | None:
         """Return what a process of its own measures; None where that cannot be."""
-        from gpuprof._pytest.fresh_process import NotMeasured
-
-        if self._fresh_process is None or not self._settings.reruns:
+        if not self._settings.reruns:
             return None
         try:
             return self._counted(without_idle_gpu(self._fresh_process().measure()))
@@ -447,15 +438,15 @@ class GpuBenchmark:
             self._warn_of(f"measured again in this process, because {error}")
             return None
 
-    def _judge_of(self, **limits: float | None) -> Judge:
-        from gpuprof._pytest.judge import Judge
-
-        return Judge(self._key, self._settings, self._comparisons, **limits)
-
     def _warn_of(self, text: str) -> None:
-        import pytest  # the class itself needs no pytest
+        self._item.warn(pytest.PytestWarning(f"{FIXTURE}: {text}"))
 
-        self._warn(pytest.PytestWarning(f"gpu_benchmark: {text}"))
+    def _say(self, text: str) -> None:
+        """Write a line to standard error at once, uncaptured: a worker has no other terminal."""
+        capture = self._item.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            sys.stderr.write(f"\n{FIXTURE}: {text}\n")
+            sys.stderr.flush()
 
     def record(self) -> dict[str, Any]:
         """Return everything as plain data for the test's report."""
@@ -482,8 +473,6 @@ def _called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a mapping as plain data; tests may be parametrised by any object."""
-    from gpuprof._common.text import plain_data
-
     plain: dict[str, Any] = {}
     for name, value in values.items():
         try:

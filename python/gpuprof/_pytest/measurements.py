@@ -7,12 +7,12 @@ the measured time, and one for each set-up.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._benchmark import api
+from gpuprof._benchmark import launches as counting
 from gpuprof._common import checks
 from gpuprof._results.export import figures
 from gpuprof.errors import InvalidStateError
@@ -25,7 +25,6 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 ENOUGH_ROUNDS = 30  # as many samples as a verdict needs
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
-_NOT_COUNTED = "what a call launches was not counted"
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -101,18 +100,6 @@ def checked_counts(
     return warmup_rounds, rounds, iterations
 
 
-def graph_of(what: object, arguments: object) -> CapturedGraph | None:
-    """Return `what` if it is a graph; arguments for one are refused."""
-    from gpuprof._graphs.graph import CapturedGraph
-
-    if not isinstance(what, CapturedGraph):
-        return None
-    if arguments:
-        message = "check_launches: a graph takes no arguments; pass the graph alone"
-        raise TypeError(message)
-    return what
-
-
 def count_launches(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -123,9 +110,6 @@ def count_launches(
     mode: str,
 ) -> BenchResult:
     """Return a result with the launches of a function, or of a graph, and a single sample."""
-    from gpuprof._benchmark import api
-    from gpuprof._benchmark import launches as counting
-
     mode = mode if graph is None else "isolated"
     options: dict[str, Any] = {"name": name, "mode": mode, "launches": graph is None}
     with api.prepare(fn, args, kwargs, **options) as measurer:
@@ -134,25 +118,12 @@ def count_launches(
         launches = counting.completed(counting.of_graph(graph), graph.device)
         result = replace(result, launches=launches)
     if result.launches is None:
-        why = [text for text in result.warnings if text.startswith(_NOT_COUNTED)]
+        why = [text for text in result.warnings if text.startswith(counting.NOT_COUNTED)]
         on_cpu = result.clock == "cpu"
         reason = why or ["it gives no GPU any work" if on_cpu else "its graph tells nothing"]
         message = f"check_launches: {reason[0]}"
         raise InvalidStateError(message)
     return replace(result, warnings=())  # they are about the time
-
-
-@contextmanager
-def collector_off(is_off: bool) -> Iterator[None]:
-    """Keep the garbage collector off, if `is_off`; leave it as it was found."""
-    was_on = is_off and gc.isenabled()
-    if was_on:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def without_idle_gpu(result: BenchResult) -> BenchResult:
@@ -178,8 +149,9 @@ class FixtureStats(dict[str, Any]):
     """
 
     def __init__(self, result: BenchResult, test: Mapping[str, Any]) -> None:
-        super().__init__({**figures(result), **test, **figures(result)})
-        self._test = [name for name in test if name not in figures(result)]
+        found = figures(result)
+        super().__init__({**found, **test, **found})
+        self._test = test.keys() - found.keys()
 
     @property
     def stats(self) -> FixtureStats:

@@ -14,10 +14,7 @@ PYTEST_DONT_REWRITE: this module has no assertions of tests.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,7 +34,6 @@ from gpuprof._pytest.settings import (
 
 if TYPE_CHECKING:
     from gpuprof._pytest.fixture import GpuBenchmark
-    from gpuprof._pytest.fresh_process import FreshProcess
     from gpuprof._pytest.session import Results
 
 _MARKER_HELP = (
@@ -137,40 +133,21 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
     settings = request.config.stash[SETTINGS]
     if settings.skip:  # a test may ask for the fixture while it runs
         pytest.skip("--gpu-benchmark-skip is given")
-    item, refused = request.node, None
-    call = getattr(item, "callspec", None)
-    arguments = MARKER_ARGUMENTS
+    item, refused, arguments = request.node, None, MARKER_ARGUMENTS
     try:
         arguments = marker_arguments(item)
     except MarkerError as error:
         refused = str(error)  # the test fails for it, not its set-up
     benchmark = GpuBenchmark(
-        key=item.stash.get(KEY, item.nodeid),
-        settings=settings,
-        arguments=arguments,
+        item,
+        item.stash.get(KEY, item.nodeid),
+        settings,
+        arguments,
         comparisons=max(1, request.config.stash.get(COMPARISONS, 1)),
-        warn=item.warn,
-        say=partial(_say, request.config),
         refused=refused,
-        fresh_process=partial(_in_fresh_process, item),
-        test={"name": item.name, "param": call and call.id, "params": call and dict(call.params)},
     )
     item.stash[BENCHMARK] = benchmark
     return benchmark
-
-
-def _in_fresh_process(item: pytest.Item) -> FreshProcess:
-    from gpuprof._pytest.fresh_process import FreshProcess
-
-    return FreshProcess(item.config, item, item.stash.get(KEY, item.nodeid))
-
-
-def _say(config: pytest.Config, text: str) -> None:
-    """Write a line to standard error at once, uncaptured: a worker has no other terminal."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture else nullcontext():
-        sys.stderr.write(f"\n{FIXTURE}: {text}\n")
-        sys.stderr.flush()
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
