@@ -26,13 +26,9 @@ def fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def make(*, compare: bool = True) -> gpuprof.GpuBenchmark:
-        options = {"compare": "main"} if compare else {"compare": None}
         settings = Settings(
-            save=None,
-            **options,
             storage=tmp_path,
-            json=None,
-            disabled=False,
+            compare="main" if compare else None,
             fail_on=frozenset({"slow", "launches"}),
         )
         item: Any = SimpleNamespace(warn=lambda warning: pytest.fail(str(warning)))

@@ -115,7 +115,7 @@ class _Measuring:
 
 @dataclass
 class _Measurer:
-    """Stands for `gpuprof._benchmark.harness.Harness`."""
+    """Stands for `gpuprof._benchmark.loop.Measurer`."""
 
     call: Callable[[], None]
     median_ms: float

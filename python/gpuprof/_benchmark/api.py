@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from gpuprof._benchmark.harness import Harness
+from gpuprof._benchmark.loop import Measurer
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
@@ -136,8 +136,8 @@ def benchmark(
     ('cpu', True)
     """
     given = {name: value for name, value in locals().items() if name not in _CALL}
-    with prepare(fn, args, kwargs, **given) as harness:
-        return harness.measure()
+    with prepare(fn, args, kwargs, **given) as measurer:
+        return measurer.measure()
 
 
 def prepare(
@@ -148,13 +148,13 @@ def prepare(
     calls: int | None = None,
     shared: Alone | None = None,
     **options: Any,
-) -> Harness:
+) -> Measurer:
     """Get ready to measure `fn`; arguments and errors as `benchmark`.
 
     `calls` is the number of calls in a sample, where the mode allows it; None chooses it by how
     long a call takes. `shared` are the ranks that measure together; None joins them.
     """
-    return Harness(*_call(fn, args, kwargs), checked_options(**options), calls, ranks=shared)
+    return Measurer(*_call(fn, args, kwargs), checked_options(**options), calls, ranks=shared)
 
 
 _ONLY_BEGUN = {

@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +51,8 @@ _MODES = ("graph", "batched", "isolated")
 _REFUSED = ("name", "params", "min_samples", "min_time_s", "rel_precision")
 
 if TYPE_CHECKING:
-    from gpuprof._benchmark.harness import Harness
+    from gpuprof._benchmark.loop import Measurer
     from gpuprof._results.result import BenchResult
-
-    Prepare = Callable[[str, str | None, int | None], Harness]
 
 
 def compare(
@@ -123,15 +121,11 @@ def compare(
 
     shared = join(checked_options(**options).ranks)
 
-    def ready(name: str, mode: str | None, calls: int | None) -> Harness:
+    def ready(name: str, **chosen: Any) -> Measurer:
         # Only the precision of the ratios matters, not that of a median.
-        chosen = {**options, "rel_precision": _ANY_PRECISION}
-        if mode is not None:
-            chosen["mode"] = mode
-        if calls is not None:
-            chosen["calls"] = calls
+        chosen = {**options, "rel_precision": _ANY_PRECISION, "shared": shared, **chosen}
         with _noted(name):
-            return prepare(functions[name], args, kwargs, name=name, shared=shared, **chosen)
+            return prepare(functions[name], args, kwargs, name=name, **chosen)
 
     with (
         shared,
@@ -144,7 +138,8 @@ def compare(
         prepared, warnings = _alike([*functions], ready, opened)
         # Of several ranks the slowest one's time counts, and CPU times are each rank's own.
         waiting = _waiting(prepared) if shared.is_alone else 0.0
-        taking = _Rounds(prepared, threshold, max_time_s, seed, shared, by_cpu=waiting > 0.0)
+        order = turns([*prepared], random.Random(seed))
+        taking = _Rounds(prepared, threshold, max_time_s, shared, order, waiting > 0.0)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
         results = [
@@ -201,16 +196,17 @@ def _check(
 
 
 def _alike(
-    names: Sequence[str], ready: Prepare, opened: ExitStack
-) -> tuple[dict[str, Harness], list[str]]:
+    names: Sequence[str], ready: Callable[..., Measurer], opened: ExitStack
+) -> tuple[dict[str, Measurer], list[str]]:
     """Prepare and warm up all functions, again until their modes and calls per sample agree."""
-    chosen: dict[str, str | None] = dict.fromkeys(names)
+    chosen: dict[str, dict[str, str]] = {name: {} for name in names}
     wanted: list[int] = []  # calls in a sample, tried in turn
     warnings: list[str] = []
     while True:
-        prepared: dict[str, Harness] = {}
+        prepared: dict[str, Measurer] = {}
+        calls = {"calls": wanted[-1]} if wanted else {}
         for name, mode in chosen.items():
-            prepared[name] = ready(name, mode, wanted[-1] if wanted else None)
+            prepared[name] = ready(name, **mode, **calls)
             opened.callback(prepared[name].close)
         modes = {name: each.mode for name, each in prepared.items()}
         common = max(modes.values(), key=_rank)
@@ -232,18 +228,18 @@ def _alike(
                 f"all are measured in {common} mode because of {cause!r}; {moved[0]!r} alone would "
                 f"be in {modes[moved[0]]} mode"
             )
-            chosen.update(dict.fromkeys(moved, common))
+            chosen |= {name: {"mode": common} for name in moved}
         # Close all, last opened first: each may have made its stream the current one.
         opened.close()
 
 
-def _warm_up(prepared: Mapping[str, Harness]) -> None:
+def _warm_up(prepared: Mapping[str, Measurer]) -> None:
     for name, each in prepared.items():
         with _noted(name):
             each.warm_up()
 
 
-def _waiting(prepared: Mapping[str, Harness]) -> float:
+def _waiting(prepared: Mapping[str, Measurer]) -> float:
     """Return the largest share of a sample that a function waited for a CPU, if worth saying."""
     share = max(each.waited() for each in prepared.values())
     return share if share > WORTH_SAYING else 0.0
@@ -263,7 +259,7 @@ def _by_cpu(
     return f"CPU times are compared, because {why}", cpu_ms
 
 
-def _should_agree(prepared: Mapping[str, Harness]) -> bool:
+def _should_agree(prepared: Mapping[str, Measurer]) -> bool:
     counts = [each.sampler.calls for each in prepared.values()]
     return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
 
@@ -272,28 +268,21 @@ def _rank(mode: str) -> int:
     return _MODES.index(mode) if mode in _MODES else len(_MODES)
 
 
+@dataclass
 class _Rounds:
     """Takes the samples, one of each function a round."""
 
-    def __init__(
-        self,
-        prepared: Mapping[str, Harness],
-        threshold: float,
-        max_time_s: float,
-        seed: int,
-        ranks: Alone,
-        *,
-        by_cpu: bool,
-    ) -> None:
-        self._by_cpu = by_cpu
-        self._prepared = prepared
-        self._threshold = threshold
-        self._max_time_s = max_time_s
-        self._ranks = ranks
-        self._turns = turns([*prepared], random.Random(seed))
-        self.samples: dict[str, list[float]] = {name: [] for name in prepared}
-        self.cpu_ms: dict[str, list[float]] = {name: [] for name in prepared}
-        self.spent_s = dict.fromkeys(prepared, 0.0)
+    prepared: Mapping[str, Measurer]
+    threshold: float
+    max_time_s: float
+    ranks: Alone
+    turns: Iterator[list[tuple[str, int]]]
+    by_cpu: bool
+
+    def __post_init__(self) -> None:
+        self.samples: dict[str, list[float]] = {name: [] for name in self.prepared}
+        self.cpu_ms: dict[str, list[float]] = {name: [] for name in self.prepared}
+        self.spent_s = dict.fromkeys(self.prepared, 0.0)
 
     def take(self, rounds: int | None, bar: Progress) -> list[str]:
         """Take that many rounds, or enough for None; return warnings."""
@@ -302,22 +291,22 @@ class _Rounds:
         for done in range(1, most + 1):
             self._round()
             known = done >= least and (done == most or self._known())
-            if self._ranks.decide("the end", known):
+            if self.ranks.decide("the end", known):
                 break
-            taken = self._ranks.decide("the time", sum(self.spent_s.values()))
-            bar.update(max(done / most, taken / self._max_time_s), f"{done:,} rounds")
-            if taken >= self._max_time_s:
+            taken = self.ranks.decide("the time", sum(self.spent_s.values()))
+            bar.update(max(done / most, taken / self.max_time_s), f"{done:,} rounds")
+            if taken >= self.max_time_s:
                 if done >= least:
                     break
                 return [
-                    f"{done:,} of {least:,} rounds were measured in the {self._max_time_s:g} s of "
+                    f"{done:,} of {least:,} rounds were measured in the {self.max_time_s:g} s of "
                     "max_time_s"
                 ]
         return []
 
     def _round(self) -> None:
-        for name, left_out in next(self._turns):
-            each = self._prepared[name]
+        for name, left_out in next(self.turns):
+            each = self.prepared[name]
             begin = monotonic()
             # The two sides of a slope swap places from sample to sample. Leaving out one or two
             # gives the samples that count both orders.
@@ -333,7 +322,7 @@ class _Rounds:
 
         Stopping as soon as it excludes 1 would find differences where there are none.
         """
-        base, *others = (self.cpu_ms if self._by_cpu else self.samples).values()
+        base, *others = (self.cpu_ms if self.by_cpu else self.samples).values()
         if min(base) <= 0:
             return False
         for other in others:
@@ -344,7 +333,7 @@ class _Rounds:
                 independent=statistics.independent_count(ratios),
             )
             ratio = statistics.median(ratios)
-            if high - low > max(self._threshold * ratio, _PRECISE_ENOUGH * abs(ratio - 1)):
+            if high - low > max(self.threshold * ratio, _PRECISE_ENOUGH * abs(ratio - 1)):
                 return False
         return True
 

@@ -18,7 +18,6 @@ from gpuprof._benchmark import launches as counting
 from gpuprof._benchmark import samplers
 from gpuprof._benchmark.device import memory_of_call
 from gpuprof._benchmark.gate import MAX_ENTRIES, WAITS, HeldStream
-from gpuprof._benchmark.loop import Samples, measure, report, warm_up
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._results.result import BenchResult
 
 _Returned = TypeVar("_Returned")
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
@@ -112,20 +110,9 @@ class Harness:
         result: _Returned = work(*args) if self.options.scopes else _core._paused(work, *args)
         return result
 
-    def warm_up(self) -> None:
-        warm_up(self)
-
     def sample(self) -> float:
         """Return the time of one call, in milliseconds, with the scopes paused."""
         return self.paused(self.sampler.sample)
-
-    def measure(self, least: int = 0) -> BenchResult:
-        """Measure as `benchmark` does; take `least` samples even beyond `max_time_s`."""
-        return self.paused(measure, self, least)
-
-    def result(self, samples_ms: Sequence[float]) -> BenchResult:
-        """Make the result of samples that were taken, after a call whose memory is measured."""
-        return self.paused(report, self, Samples(samples_ms))
 
     def choose_calls_again(self, median_ms: float) -> bool:
         """Choose anew how many calls a sample has, if samples of this median are far from the aim.

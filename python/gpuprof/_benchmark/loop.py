@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuprof._benchmark.device import peaks_for
+from gpuprof._benchmark.harness import Harness
 from gpuprof._common import machine, nvml
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import now
@@ -18,9 +19,6 @@ from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
 from gpuprof._results.eligible import WORTH_SAYING, waited
 from gpuprof._results.result import BenchResult, merged
-
-if TYPE_CHECKING:
-    from gpuprof._benchmark.harness import Harness
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
@@ -40,66 +38,6 @@ _ALLOCATIONS = "num_device_alloc"  # of torch's statistics; older ones count seg
 _SEGMENTS = "segment.all.allocated"
 _NO_THROTTLING = {nvml.IDLE, nvml.APPLICATION_CLOCKS}
 _WHOLE_GPU = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"  # of a MIG slice
-
-
-def warm_up(harness: Harness) -> None:
-    least = harness.options.warmup_s
-    if least <= 0.0:
-        return
-    begun = perf_counter()
-    medians: deque[float] = deque(maxlen=STABLE_BATCHES)
-    while True:
-        batch = harness.samples_until(perf_counter() + min(BATCH_S, least), MAX_SAMPLES)
-        medians.append(harness.ranks.decide("the warm-up", statistics.median(batch)))
-        spent = harness.ranks.decide("the warm-up", perf_counter() - begun)
-        if harness.choose_calls_again(medians[-1]) and spent < WARMUP_FACTOR * least:
-            medians.clear()
-            continue
-        stable = max(medians) - min(medians) <= STABLE * max(medians)
-        if spent >= least and len(medians) == STABLE_BATCHES and stable:
-            return
-        if spent >= least and len(batch) == 1:  # a long call: a sample is a batch
-            return
-        if spent >= WARMUP_FACTOR * least:
-            harness.work.warn("its time was still changing after the warm-up")
-            return
-
-
-def measure(harness: Harness, least: int = 0) -> BenchResult:
-    options = harness.options
-    begun = perf_counter()
-    warm_up(harness)
-    harness.sampler.restart()
-    taken = Samples()
-    uuid = None if harness.mode == "cpu" else machine.describe(harness.device)["gpu_uuid"]
-    with closing(Clocks(uuid)) as clocks, Progress(harness.name, options.progress) as bar:
-        started = perf_counter()
-        check_at = max(options.min_samples, least)
-        most = max(MAX_SAMPLES, check_at)
-        while True:
-            taken.add_chunk(harness, clocks, started + options.max_time_s)
-            count = len(taken.samples)
-            spent = harness.ranks.decide("the time", perf_counter() - started)
-            bar.update(spent / options.max_time_s, f"{count} samples")
-            if count >= max(least, 1) and (spent >= options.max_time_s or count >= most):
-                break
-            if count >= check_at and spent >= options.min_time_s:
-                extended = spent >= EXTENDED * options.max_time_s
-                enough = are_enough(taken.samples, options.rel_precision, extended=extended)
-                if harness.ranks.decide("the end", enough):
-                    break
-                check_at = next_check(count)
-    if statistics.MIN_FOR_INTERVAL <= len(taken.samples) < options.min_samples:
-        harness.work.warn(
-            f"{len(taken.samples):,} of the {options.min_samples:,} samples of min_samples were "
-            f"taken in the {options.max_time_s:g} s of max_time_s"
-        )
-    if taken.too_long:
-        harness.work.warn(
-            f"{taken.too_long} samples may be too long, because the framework took memory from the "
-            "driver meanwhile"
-        )
-    return report(harness, taken, perf_counter() - begun)
 
 
 class Samples:
@@ -184,45 +122,6 @@ def device_allocations() -> tuple[int, ...]:
     return tuple(found)
 
 
-def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchResult:
-    options, sampler, samples = harness.options, harness.sampler, taken.samples
-    on_gpu, found = sampler.mode != "cpu", sampler.found()
-    _warn_of_quality(harness, taken)
-    noise = found.get("noise", {})
-    if (share := waited(noise)) > WORTH_SAYING:
-        harness.work.warn(
-            f"the thread waited for a CPU for {percent(share)} of a sample, which is in the "
-            f"median; the CPU time of a call is {duration(noise['cpu_ms'])}"
-        )
-    launches = harness.launches() if on_gpu else None
-    result = BenchResult(
-        name=harness.name,
-        mode=sampler.mode,
-        requested_mode=options.mode,
-        clock=sampler.clock,
-        l2=sampler.l2,
-        samples_ms=tuple(samples),
-        host_ms=harness.host_ms if on_gpu else statistics.median(samples),
-        tick_ms=harness.tick_ms,
-        calls_per_sample=sampler.calls,
-        gate=sampler.gate,
-        clock_mhz=tuple(taken.mhz) if len(taken.mhz) == len(samples) else (),
-        throttle_reasons=tuple(sorted(taken.reasons)),
-        nbytes=options.nbytes,
-        flops=options.flops,
-        memory=harness.memory() if on_gpu else {},
-        peaks=peaks_for(harness.work, options, harness.device) if on_gpu else {},
-        launches=launches,
-        warnings=tuple(harness.work.warnings),
-        params=dict(options.params),
-        machine=machine.describe(harness.device),
-        created=now(),
-        duration_s=duration_s,
-        **found,
-    )
-    return result if harness.ranks.is_alone else merged(harness.ranks.gather(result.to_dict()))
-
-
 def are_enough(samples: list[float], rel_precision: float, *, extended: bool = False) -> bool:
     """Return whether the median is known well enough to stop.
 
@@ -252,38 +151,148 @@ def _precision(samples: list[float]) -> float:
     return (high - low) / 2.0 / middle if middle > 0.0 else 0.0
 
 
-def _warn_of_quality(harness: Harness, taken: Samples) -> None:
-    warn, options, samples, mhz = harness.work.warn, harness.options, taken.samples, taken.mhz
-    middle = statistics.median(samples)
-    if middle <= 0.0:
-        warn("it takes less than the clock can tell")
-        return
-    precision = _precision(samples)
-    if len(samples) < statistics.MIN_FOR_INTERVAL:
-        warn(
-            f"only {len(samples)} of the {statistics.MIN_FOR_INTERVAL} samples that an interval of "
-            "the median needs were taken; give it more rounds, max_time_s or min_samples"
+class Measurer(Harness):
+    """A function that is ready to be measured, at once or sample by sample."""
+
+    def warm_up(self) -> None:
+        least = self.options.warmup_s
+        if least <= 0.0:
+            return
+        begun = perf_counter()
+        medians: deque[float] = deque(maxlen=STABLE_BATCHES)
+        while True:
+            batch = self.samples_until(perf_counter() + min(BATCH_S, least), MAX_SAMPLES)
+            medians.append(self.ranks.decide("the warm-up", statistics.median(batch)))
+            spent = self.ranks.decide("the warm-up", perf_counter() - begun)
+            if self.choose_calls_again(medians[-1]) and spent < WARMUP_FACTOR * least:
+                medians.clear()
+                continue
+            stable = max(medians) - min(medians) <= STABLE * max(medians)
+            if spent >= least and len(medians) == STABLE_BATCHES and stable:
+                return
+            if spent >= least and len(batch) == 1:  # a long call: a sample is a batch
+                return
+            if spent >= WARMUP_FACTOR * least:
+                self.work.warn("its time was still changing after the warm-up")
+                return
+
+    def measure(self, least: int = 0) -> BenchResult:
+        """Measure as `benchmark` does; take `least` samples even beyond `max_time_s`."""
+        return self.paused(self._measure, least)
+
+    def result(self, samples_ms: Sequence[float]) -> BenchResult:
+        """Make the result of samples that were taken, after a call whose memory is measured."""
+        return self.paused(self._report, Samples(samples_ms))
+
+    def _measure(self, least: int) -> BenchResult:
+        options = self.options
+        begun = perf_counter()
+        self.warm_up()
+        self.sampler.restart()
+        taken = Samples()
+        uuid = None if self.mode == "cpu" else machine.describe(self.device)["gpu_uuid"]
+        with closing(Clocks(uuid)) as clocks, Progress(self.name, options.progress) as bar:
+            started = perf_counter()
+            check_at = max(options.min_samples, least)
+            most = max(MAX_SAMPLES, check_at)
+            while True:
+                taken.add_chunk(self, clocks, started + options.max_time_s)
+                count = len(taken.samples)
+                spent = self.ranks.decide("the time", perf_counter() - started)
+                bar.update(spent / options.max_time_s, f"{count} samples")
+                if count >= max(least, 1) and (spent >= options.max_time_s or count >= most):
+                    break
+                if count >= check_at and spent >= options.min_time_s:
+                    extended = spent >= EXTENDED * options.max_time_s
+                    enough = are_enough(taken.samples, options.rel_precision, extended=extended)
+                    if self.ranks.decide("the end", enough):
+                        break
+                    check_at = next_check(count)
+        if statistics.MIN_FOR_INTERVAL <= count < options.min_samples:
+            self.work.warn(
+                f"{count:,} of the {options.min_samples:,} samples of min_samples were taken in "
+                f"the {options.max_time_s:g} s of max_time_s"
+            )
+        if taken.too_long:
+            self.work.warn(
+                f"{taken.too_long} samples may be too long, because the framework took memory from "
+                "the driver meanwhile"
+            )
+        return self._report(taken, perf_counter() - begun)
+
+    def _report(self, taken: Samples, duration_s: float = 0.0) -> BenchResult:
+        options, sampler, samples = self.options, self.sampler, taken.samples
+        on_gpu, found = sampler.mode != "cpu", sampler.found()
+        self._warn_of_quality(taken)
+        noise = found.get("noise", {})
+        if (share := waited(noise)) > WORTH_SAYING:
+            self.work.warn(
+                f"the thread waited for a CPU for {percent(share)} of a sample, which is in the "
+                f"median; the CPU time of a call is {duration(noise['cpu_ms'])}"
+            )
+        result = BenchResult(
+            name=self.name,
+            mode=sampler.mode,
+            requested_mode=options.mode,
+            clock=sampler.clock,
+            l2=sampler.l2,
+            samples_ms=tuple(samples),
+            host_ms=self.host_ms if on_gpu else statistics.median(samples),
+            tick_ms=self.tick_ms,
+            calls_per_sample=sampler.calls,
+            gate=sampler.gate,
+            clock_mhz=tuple(taken.mhz) if len(taken.mhz) == len(samples) else (),
+            throttle_reasons=tuple(sorted(taken.reasons)),
+            nbytes=options.nbytes,
+            flops=options.flops,
+            launches=self.launches() if on_gpu else None,
+            memory=self.memory() if on_gpu else {},
+            peaks=peaks_for(self.work, options, self.device) if on_gpu else {},
+            warnings=tuple(self.work.warnings),
+            params=dict(options.params),
+            machine=machine.describe(self.device),
+            created=now(),
+            duration_s=duration_s,
+            **found,
         )
-    elif precision > options.rel_precision:
-        cause = "because max_time_s was over"
-        if len(samples) >= MAX_SAMPLES:
-            cause = f"after {len(samples):,} samples, which is as many as are taken"
-        warn(
-            f"the median is known to {percent(precision, 2)} only, where "
-            f"{percent(options.rel_precision, 2)} was wanted, {cause}"
-        )
-    independent = statistics.independent_count(samples)
-    if independent < DEPENDENT * len(samples):
-        warn(
-            f"samples that follow each other are alike: {len(samples):,} of them tell as much as "
-            f"{independent:,.0f} independent ones, and the interval is as wide as that of those"
-        )
-    spread = (quantile(samples, 0.75) - quantile(samples, 0.25)) / middle
-    if spread > NOISY:
-        warn(f"the samples vary: half of them spread over {100 * spread:.0f} % of the median")
-    if harness.tick_ms * FEW_TICKS > middle:
-        warn(f"it takes less than {FEW_TICKS} steps of the clock, {duration(harness.tick_ms)} each")
-    if mhz and max(mhz) - min(mhz) > CLOCK_VARIES * max(mhz):
-        warn(f"the SM clock went from {min(mhz):.0f} to {max(mhz):.0f} MHz meanwhile")
-    if taken.reasons:
-        warn(f"the GPU lowered its clocks: {', '.join(sorted(taken.reasons))}")
+        return result if self.ranks.is_alone else merged(self.ranks.gather(result.to_dict()))
+
+    def _warn_of_quality(self, taken: Samples) -> None:
+        warn, options, samples, mhz = self.work.warn, self.options, taken.samples, taken.mhz
+        middle = statistics.median(samples)
+        if middle <= 0.0:
+            warn("it takes less than the clock can tell")
+            return
+        precision = _precision(samples)
+        if len(samples) < statistics.MIN_FOR_INTERVAL:
+            warn(
+                f"only {len(samples)} of the {statistics.MIN_FOR_INTERVAL} samples that an "
+                "interval of the median needs were taken; give it more rounds, max_time_s or "
+                "min_samples"
+            )
+        elif precision > options.rel_precision:
+            cause = "because max_time_s was over"
+            if len(samples) >= MAX_SAMPLES:
+                cause = f"after {len(samples):,} samples, which is as many as are taken"
+            warn(
+                f"the median is known to {percent(precision, 2)} only, where "
+                f"{percent(options.rel_precision, 2)} was wanted, {cause}"
+            )
+        independent = statistics.independent_count(samples)
+        if independent < DEPENDENT * len(samples):
+            warn(
+                f"samples that follow each other are alike: {len(samples):,} of them tell as much "
+                f"as {independent:,.0f} independent ones, and the interval is as wide as that of "
+                "those"
+            )
+        spread = (quantile(samples, 0.75) - quantile(samples, 0.25)) / middle
+        if spread > NOISY:
+            warn(f"the samples vary: half of them spread over {100 * spread:.0f} % of the median")
+        if self.tick_ms * FEW_TICKS > middle:
+            warn(
+                f"it takes less than {FEW_TICKS} steps of the clock, {duration(self.tick_ms)} each"
+            )
+        if mhz and max(mhz) - min(mhz) > CLOCK_VARIES * max(mhz):
+            warn(f"the SM clock went from {min(mhz):.0f} to {max(mhz):.0f} MHz meanwhile")
+        if taken.reasons:
+            warn(f"the GPU lowered its clocks: {', '.join(sorted(taken.reasons))}")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._benchmark import samplers
 from gpuprof._benchmark.gate import WAITS, HeldStream
-from gpuprof._benchmark.harness import NO_GPU_WORK, Harness, l2_bytes
-from gpuprof._benchmark.loop import Samples, report
+from gpuprof._benchmark.harness import NO_GPU_WORK, l2_bytes
+from gpuprof._benchmark.loop import Measurer, Samples
 from gpuprof._benchmark.options import checked_options
 from gpuprof._benchmark.probe import LEAST_GPU_NS
 from gpuprof._benchmark.work import Work
@@ -114,7 +114,7 @@ class _DeviceRounds(_HostRounds):
         self._buffer = None
 
 
-class _Rounds(Harness):
+class _Rounds(Measurer):
     """Calls the function in rounds; the warm-up rounds are its preparation."""
 
     def __init__(self, warmup_rounds: int, warm: Callable[[], object], *given: Any) -> None:
@@ -152,7 +152,7 @@ class _Rounds(Harness):
         if timed.tick_ms is not None:
             self.host_ms = median(host)
             self._clock_tick_ms = timed.tick_ms
-        result = report(self, Samples(samples))
+        result = self._report(Samples(samples))
         if timed.calls > 1:  # no round has kept a value
             self.work.set_up()
             timed.value = self.work.call()

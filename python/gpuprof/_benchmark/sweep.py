@@ -11,7 +11,7 @@ from typing import Any, overload
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
 from gpuprof._common.records import Document, Record, head, in_results, now
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import cut, shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
 from gpuprof._display.records import Cell, Records
@@ -20,7 +20,7 @@ from gpuprof._display.table import Table
 from gpuprof._results.export import figures_of, records_of
 from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 
-_MAX_ERROR = 500
+_MAX_ERROR = 500  # characters
 
 
 @in_results
@@ -153,7 +153,11 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
         for point in self:
             shown = cells(point.result) if point.result else dict.fromkeys(figures, "")
             lines.append(
-                [*map(str, point.params.values()), *shown.values(), _cut(point.error or "")]
+                [
+                    *map(str, point.params.values()),
+                    *shown.values(),
+                    cut(point.error or "", _MAX_ERROR),
+                ]
             )
         headings = [*self.axes, *figures, "error"]
         return Table(headings, lines, LEFT, notes=self._notes(errors=False)).without_empty()
@@ -173,7 +177,9 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
     def _notes(self, *, errors: bool) -> list[str]:
         notes = [f"{len(self.failed):,} of {len(self):,} points failed"] if self.failed else []
         if errors:
-            notes += [f"{_text(point.params)}: {_cut(point.error or '')}" for point in self.failed]
+            notes += [
+                f"{_text(each.params)}: {cut(each.error or '', _MAX_ERROR)}" for each in self.failed
+            ]
         return notes + warnings_of(self.results)
 
     def _records(self, samples: bool = False) -> Records:
@@ -310,7 +316,3 @@ def _text(params: Mapping[str, Any]) -> str:
 
 def _cell(value: object) -> Cell:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 1]}…"

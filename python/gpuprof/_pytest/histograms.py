@@ -57,7 +57,7 @@ def _in_files(group: str) -> str:
 
 
 def _drawn(group: str | None, records: Sequence[Record], view: Settings) -> str:
-    names = names_of(records, view.names)
+    names = names_of(records, view.name)
     rows = [_box(name, record) for name, record in zip(names, records, strict=True)]
     unit = UNITS[view.unit] if view.unit else unit_of(max(row.high for row in rows))
     title = f"Time of a call in {unit[1]}" + ("" if group is None else f": {group}")

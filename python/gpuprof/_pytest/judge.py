@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpuprof._common import machine
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._results import verdict
@@ -62,13 +62,11 @@ class Judge:
         With `same_process` the others were, too, and no further one would tell more.
         """
         decision = self._judge(results, same_process=same_process)
+        again = self._may_be_slow(decision, results)
         if len(results) == 1:
-            chance = any(each.kind != "launches" for each in self._beside(decision))
-            again = chance or bool(self._regressions(decision, results))
             again = again or self._may_be_chance(decision, results)
         else:
-            again = len(results) <= self.settings.reruns and not same_process
-            again = again and self._may_be_slow(decision, results)
+            again = again and len(results) <= self.settings.reruns and not same_process
         return Judgement(decision, None if again else self._failure(decision, results), again)
 
     def decide_launches(self, result: BenchResult) -> Judgement:
@@ -77,8 +75,9 @@ class Judge:
             return Judgement(None)
         base = self._base(result)
         found = judge_launches(base, [result]) if base else None
-        decision = self._new()
-        if found is not None:
+        if found is None:
+            decision = self._new()
+        else:
             decision = Decision(found.verdict, rule=found.rule, runs=found.runs, launches=found)
         return Judgement(decision, self._failure(decision, [result]))
 
@@ -87,12 +86,13 @@ class Judge:
         return Decision(Verdict.NODATA, rule=rule)
 
     def _fails(self, decision: Decision) -> bool:
-        """Return whether a test fails for its time by this decision."""
         return decision.verdict.value in self.settings.fail_on
 
     def _may_be_chance(self, decision: Decision | None, results: Sequence[BenchResult]) -> bool:
-        """Return whether measuring the time again may decide whether the test fails."""
-        if self._is_above(results[0]) or self._may_be_slow(decision, results):
+        """Return whether measuring once more may decide whether the test fails."""
+        if any(each.kind != "launches" for each in self._beside(decision)):
+            return True
+        if self._is_above(results[0]) or self._regressions(decision, results):
             return True
         return decision is not None and self._fails(decision) and decision.verdict in _BY_CHANCE
 
@@ -108,10 +108,10 @@ class Judge:
         """Return what a test fails for besides its time by this decision."""
         if decision is None:
             return []
-        found = [each for each in decision.grown if each.verdict.value in self.settings.fail_on]
+        found = [each for each in decision.grown if self._fails(each)]
         launches, not_compared = decision.launches, Verdict.INCOMPARABLE
-        if decision.verdict is not not_compared and not_compared.value in self.settings.fail_on:
-            found += [launches] if launches and launches.verdict is not_compared else []
+        if launches and launches.verdict is not_compared and decision.verdict is not not_compared:
+            found += [launches] if self._fails(launches) else []
         return found
 
     def _regressions(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
@@ -143,13 +143,9 @@ class Judge:
         if self._fails(decision) and decision.verdict is not Verdict.SLOW and len(new) > 1:
             last = decide(new[-1:])
             decision = decision if self._fails(last) else last
-        return self._with_the_rest(decision, new)
-
-    def _with_the_rest(self, decision: Decision, new: Sequence[BenchResult]) -> Decision:
-        """Add what is said of the memory, the launches and the CPU's instructions."""
         return beside_time(
             decision,
-            self._base(new[-1]),
+            base,
             new,
             memory_threshold=self.memory_threshold,
             repeated=True,
@@ -161,12 +157,10 @@ class Judge:
         return [run.results[self.key] for run in self._runs(new)]
 
     def _runs(self, new: BenchResult) -> list[Run]:
-        stored = self.settings.baseline
         here = machine.key(new.machine)
-        others = (runs for key, runs in stored.items() if key != here)
-        for runs in (stored.get(here, []), *others):
-            having = [run for run in runs if self.key in run.results]
-            if having:
+        stored = self.settings.baseline
+        for key in sorted(stored, key=lambda key: key != here):
+            if having := [run for run in stored[key] if self.key in run.results]:
                 return having
         return []
 
@@ -177,7 +171,13 @@ class Judge:
         of_launches = _is_of_launches(decision)
         parts = [] if of_launches else self._regressions(decision, results)
         if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
-            parts.append(self._of_verdict(decision))
+            reason = decision.rule
+            if decision.ratio is not None:
+                reason = (
+                    f"{decision.ratio:.2f} times the time of baseline {self.settings.compare!r}: "
+                    f"{duration(decision.new)}, was {duration(decision.base)}"
+                )
+            parts.append(f"{decision.verdict}: {reason}")
         name = self.key.rpartition("::")[2]
         parts += [f"{each.verdict}: {name}: {each.rule}" for each in self._beside(decision)]
         if all(self._is_above(result) for result in results):
@@ -188,24 +188,16 @@ class Judge:
         grid = [] if of_launches else ["", *self._grid(decision, results)]
         return "\n".join([*parts, *grid, "", *self._facts(decision, results)])
 
-    def _of_verdict(self, decision: Decision) -> str:
-        if decision.ratio is None:
-            return f"{decision.verdict}: {decision.rule}"
-        return (
-            f"{decision.verdict}: {decision.ratio:.2f} times the time of baseline "
-            f"{self.settings.compare!r}: {duration(decision.new)}, was "
-            f"{duration(decision.base)}"
-        )
-
     def _grid(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
         lines = []
         if decision and decision.base is not None:
             name = f"baseline {self.settings.compare!r}"
-            runs = f"{decision.runs} run{'s' * (decision.runs != 1)}"
             peak = peak_text(decision.memory.base) if decision.memory else ""
-            lines.append([name, duration(decision.base), "", "", peak, runs])
-        labels = ["now", *["measured again"] * (len(results) - 1)]
-        for label, result in zip(labels, results, strict=True):
+            lines.append(
+                [name, duration(decision.base), "", "", peak, plural(decision.runs, "run")]
+            )
+        for place, result in enumerate(results):
+            label = "measured again" if place else "now"
             shown = cells(result)
             lines.append([label, *(shown[column] for column in _COLUMNS)])
         table = Table(["", *_COLUMNS], lines, frozenset({""})).without_empty()
@@ -223,18 +215,17 @@ class Judge:
                 facts.append(("ratio", text))
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
+            run = next(reversed(self._runs(last)), None)
+            commit = run and run.commit
             if not _is_of_launches(decision):
                 facts.append(("decided by", decision.rule))
-                runs = self._runs(last)
-                commit = runs[-1].commit if runs else None
                 next_step = advice(decision, self.key, str(self.settings.compare), commit)
                 facts += [("try", next_step)] if next_step else []
             facts += [(each.kind, each.rule) for each in decision.beside if each.base is not None]
             warnings = [*decision.warnings, *warnings]
-            runs = self._runs(last)
-            if runs:
-                commit = f", commit {runs[-1].commit[:12]}" if runs[-1].commit else ""
-                facts.append(("last saved", f"{runs[-1].created}{commit}"))
+            if run:
+                of_commit = f", commit {commit[:12]}" if commit else ""
+                facts.append(("last saved", f"{run.created}{of_commit}"))
         facts.append(("measured", f"{how(last)}, on {place(last)}"))
         notes = [*dict.fromkeys(warnings)]
         if len(notes) > 1 and not self.settings.verbose:

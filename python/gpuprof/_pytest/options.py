@@ -7,6 +7,7 @@ Options that pytest-benchmark has are called as there, with ``gpu-`` before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -21,7 +22,7 @@ from gpuprof._common import checks
 FAIL_ON = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
 FAIL_ON_BY_DEFAULT = "slow,memory,launches"
 NEVER = "never"
-DEFAULT_STORAGE = ".gpuprof"
+STORAGE = ".gpuprof"
 GIT = "git:"  # begins a storage that is a ref; as in `git_store`, which is imported only then
 # Of --gpu-benchmark-compare without a value. No baseline can be called so.
 LATEST = "@latest"
@@ -211,7 +212,7 @@ DECLARED = (
         "storage",
         Path,
         "where baselines are kept: a folder, or a git ref such as git:refs/gpuprof; default: "
-        f"{DEFAULT_STORAGE} in the root folder",
+        f"{STORAGE} in the root folder",
         "DIR",
     ),
     Declared(
@@ -380,7 +381,6 @@ DECLARED = (
     _argument("ranks", _one_of("together", "each")),
 )
 OPTIONS = tuple(each for each in DECLARED if each.read is not None)
-BY_NAME = {each.name: each for each in OPTIONS}
 ARGUMENTS = {each.argument: each for each in DECLARED if each.argument is not None}
 # The names that pytest-benchmark's marker has for some of them.
 ALIASES = {"max_time": "max_time_s", "warmup": "warmup_s", "precision": "rel_precision"}
@@ -393,12 +393,11 @@ def add_options(parser: pytest.Parser) -> None:
         option.add(parser, group)
 
 
-def value(config: pytest.Config, name: str) -> Any:
+def value(config: pytest.Config, option: Declared) -> Any:
     """Return what an option or its ini key says; None, or False of a switch, without either.
 
     A usage error says what is wrong with it. Paths are relative to the folder of who names them.
     """
-    option = BY_NAME[name]
     if option.read is bool:
         return bool(config.getoption(option.key) or config.getini(option.key))
     what, folder = option.flag, config.invocation_params.dir
@@ -417,10 +416,9 @@ def value(config: pytest.Config, name: str) -> Any:
     if not given.strip():
         message = f"{what} is empty, as from an unset variable; give it a value or leave it out"
         raise pytest.UsageError(message)
-    try:
+    found: Any = given
+    with suppress(ValueError):
         found = option.read(given) if option.read else given
-    except ValueError:
-        found = given
     try:
         if option.check is not None:
             option.check(option.flag, found)

@@ -18,12 +18,12 @@ from gpuprof._pytest.options import (
     ALIASES,
     ARGUMENTS,
     AUTO,
-    DEFAULT_STORAGE,
     FAIL_ON_BY_DEFAULT,
     GIT,
     LATEST,
     NEVER,
     OPTIONS,
+    STORAGE,
     value,
     warm_up,
 )
@@ -40,7 +40,8 @@ WORKER_COMPARE = "gpuprof_compare"
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
 # In a process under Callgrind: how many calls are counted.
 CALLGRIND_CALLS = "GPUPROF_BENCHMARK_CALLGRIND"
-_RERUNS = 2
+# The options that are settings as they are.
+_PLAIN = ("json", "cpu-metric", "reruns", "only", "columns", "sort", "group-by", "name")
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
 
@@ -53,18 +54,18 @@ class Settings:
     `compare` is a baseline's name, and `reruns` how many processes measure a test again.
     `measuring` has marker arguments for the tests whose markers do not have them. `notes` are shown
     at the end. Without `columns` the tables have the usual ones; without `sort` the tests are in
-    their order. Without `names` a test has its name, and its whole identity where two have the same
+    their order. Without `name` a test has its name, and its whole identity where two have the same
     name. `unit` is a key of `UNITS`, or None for the one that suits each time.
     """
 
-    save: str | None
-    compare: str | None
     storage: Path
-    json: Path | None
-    disabled: bool
-    fail_on: frozenset[str]
+    save: str | None = None
+    compare: str | None = None
+    json: Path | None = None
+    disabled: bool = False
+    fail_on: frozenset[str] = frozenset()
     cpu_metric: str = "time"
-    reruns: int = _RERUNS
+    reruns: int = 2
     verbose: bool = False
     fail_expressions: tuple[FailExpression, ...] = ()
     only: bool = False
@@ -73,7 +74,7 @@ class Settings:
     columns: tuple[str, ...] = ()
     sort: str | None = None
     group_by: tuple[str, ...] = ("group",)
-    names: str | None = None
+    name: str | None = None
     unit: str | None = None
     histogram: Path | None = None
     notes: tuple[str, ...] = ()
@@ -92,30 +93,30 @@ class Settings:
 def read_settings(config: pytest.Config) -> Settings:
     """Read options and ini keys; raise a usage error if one has an invalid value."""
     worker = getattr(config, "workerinput", {})
-    folder = worker.get(WORKER_STORAGE) or value(config, "storage")
-    storage = Path(folder or config.rootpath / DEFAULT_STORAGE)
+    given = {option.name: value(config, option) for option in OPTIONS}
+    storage = Path(worker.get(WORKER_STORAGE) or given["storage"] or config.rootpath / STORAGE)
     if not str(storage).startswith(GIT):
         storage = storage.absolute()
     if CALLGRIND_CALLS in os.environ:
-        return Settings(None, None, storage, None, True, frozenset())
+        return Settings(storage=storage, disabled=True)
+    measuring = _measuring(given)
     if RESULT_FILE in os.environ:
         file = Path(os.environ[RESULT_FILE])
-        return Settings(None, None, storage, file, False, frozenset(), measuring=_measuring(config))
-    disabled = _is_disabled(config)
-    save = value(config, "save")
+        return Settings(storage=storage, json=file, measuring=measuring)
+    disabled = _is_disabled(given)
+    save = given["save"]
     # Only the controller saves, and only at the end: workers need no name.
-    if save is None and value(config, "autosave") and not worker and not disabled:
+    if save is None and given["autosave"] and not worker and not disabled:
         from gpuprof._pytest.json_file import name_of_commit
 
         save = name_of_commit(config.rootpath)
-    expressions = _expressions(value(config, "compare-fail") or "")
+    expressions = _expressions(given["compare-fail"] or "")
     # Those who name a figure mean that figure; a verdict fails besides if it is named, too.
     usual = () if expressions else FAIL_ON_BY_DEFAULT.split(",")
-    verdicts = frozenset(value(config, "fail-on") or usual) - {NEVER}
-    cpu_metric = value(config, "cpu-metric") or "time"
-    if cpu_metric != "time" and "slow" in verdicts:
+    verdicts = frozenset(given["fail-on"] or usual) - {NEVER}
+    if given["cpu-metric"] not in {None, "time"} and "slow" in verdicts:
         verdicts |= {"instructions"}
-    compare = value(config, "compare")
+    compare = given["compare"]
     notes: tuple[str, ...] = ()
     if compare == LATEST and not disabled:
         compare = worker[WORKER_COMPARE] if worker else _saved_last(storage)
@@ -125,36 +126,28 @@ def read_settings(config: pytest.Config) -> Settings:
         why = notes[0] if notes else "give --gpu-benchmark-compare, too"
         message = f"--gpu-benchmark-compare-fail needs something to compare with: {why}"
         raise pytest.UsageError(message)
-    unit, reruns = value(config, "time-unit"), value(config, "reruns")
-    only = value(config, "only")
+    plain = {name.replace("-", "_"): given[name] for name in _PLAIN if given[name] is not None}
     return Settings(
         save=save,
         compare=compare,
         storage=storage,
-        json=value(config, "json"),
         disabled=disabled,
         fail_on=verdicts if compare else frozenset(),
         fail_expressions=expressions,
-        only=only,
-        skip=value(config, "skip") and not only,
-        measuring=_measuring(config),
-        columns=value(config, "columns") or (),
-        sort=value(config, "sort"),
-        group_by=value(config, "group-by") or ("group",),
-        names=value(config, "name"),
-        unit=None if unit == AUTO else unit,
-        histogram=value(config, "histogram"),
+        skip=given["skip"] and not given["only"],
+        measuring=measuring,
+        unit=None if given["time-unit"] == AUTO else given["time-unit"],
+        histogram=given["histogram"],
         notes=notes,
-        cpu_metric=cpu_metric,
-        reruns=_RERUNS if reruns is None else reruns,
         verbose=config.getoption("verbose", 0) > 0,
+        **plain,
     )
 
 
-def _is_disabled(config: pytest.Config) -> bool:
+def _is_disabled(given: Mapping[str, Any]) -> bool:
     """Return whether nothing is measured; ``--gpu-benchmark-enable`` undoes the option only."""
-    disabled = value(config, "disable") and not value(config, "enable")
-    if disabled and value(config, "only"):
+    disabled = given["disable"] and not given["enable"]
+    if disabled and given["only"]:
         message = (
             "--gpu-benchmark-only and --gpu-benchmark-disable contradict each other; leave one "
             "out, or give --gpu-benchmark-enable where the ini file disables"
@@ -186,10 +179,10 @@ def _expressions(given: str) -> tuple[FailExpression, ...]:
         raise pytest.UsageError(str(error)) from error
 
 
-def _measuring(config: pytest.Config) -> dict[str, Any]:
+def _measuring(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the marker arguments that options and ini keys give to all tests."""
-    found = {each.argument: value(config, each.name) for each in OPTIONS if each.argument}
-    if value(config, "warmup") == "off":
+    found = {each.argument: given[each.name] for each in OPTIONS if each.argument}
+    if given["warmup"] == "off":
         found["warmup_s"] = 0.0
     return {name: each for name, each in found.items() if each is not None and each is not False}
 

@@ -112,7 +112,7 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _table(records: Sequence[Record], out: _Lines, view: Settings) -> None:
-    names = columns.names_of(records, view.names)
+    names = columns.names_of(records, view.name)
     lines = [
         {"benchmark": name, **columns.line(record, view, out.bars(record.result))}
         for name, record in zip(names, records, strict=True)
