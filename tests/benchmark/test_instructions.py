@@ -12,8 +12,8 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._benchmark import instructions
-from gpuprof._benchmark.instructions import MAX_READINGS, InstructionReadings
+from gpuprof._benchmark import readings as beside
+from gpuprof._benchmark.readings import MAX_READINGS, InstructionReadings
 from gpuprof._common.instructions import reason_of
 from tests.support.benchmark_results import QUICK
 
@@ -41,7 +41,7 @@ class FakeCounter:
 def counter(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeCounter]:
     def install(**options: Any) -> FakeCounter:
         made = FakeCounter(**options)
-        monkeypatch.setattr(instructions, "open_counter", lambda: made)
+        monkeypatch.setattr(beside, "open_counter", lambda: made)
         return made
 
     return install

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gpuprof
-from gpuprof._benchmark import launches
+from gpuprof._benchmark import device
 from gpuprof._frameworks import gpu_libraries
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import QUICK
@@ -116,7 +116,7 @@ def test_what_cannot_be_captured_is_collected_in_a_call(monkeypatch: pytest.Monk
         raise RuntimeError
 
     for capture in (fails, None):
-        found = launches.of_calls(work, capture, lambda: done.append("wait"))
+        found = device.of_calls(work, capture, lambda: done.append("wait"))
         assert found == gpuprof.results.Launches({"gemm": 1}, 1, 1, source="CUPTI")
     once = ["set up", "wait", "call"]
     assert done == ["set up", *once, *once, *once, *once]
@@ -128,7 +128,7 @@ def test_where_neither_works_it_is_said(
     def refused(_work: object, _synchronize: object) -> None:
         raise gpuprof.CudaUnavailableError("there is no CUPTI")
 
-    monkeypatch.setattr(launches, "_collected", refused)
+    monkeypatch.setattr(device, "_collected", refused)
 
     def strays() -> None:
         fake.kernel(stream, "step_k", US)

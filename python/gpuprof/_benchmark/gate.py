@@ -74,8 +74,7 @@ class HeldStream:
     def run(self, queue: Callable[[], object]) -> bool:
         """Run `queue`; return whether the GPU was held back until its end.
 
-        It was not if `queue` waited for the GPU, or filled the stream's queue, so that the watchdog
-        opened the gate after `limit_s`.
+        Where `queue` waits for the GPU, the watchdog opens the gate after `limit_s`.
         """
         if self._gate is None:
             queue()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from time import get_clock_info, perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gpuprof._core as _core
-from gpuprof._benchmark import launches as counting
+from gpuprof._benchmark import device as beside
 from gpuprof._benchmark import samplers
-from gpuprof._benchmark.device import memory_of_call
 from gpuprof._benchmark.gate import MAX_ENTRIES, WAITS, HeldStream
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
@@ -53,8 +53,7 @@ _LEGACY = {0, 1}  # the handles of the legacy default stream
 class Harness:
     """A function that is ready to be measured, in the mode of its `sampler`.
 
-    Close it, or use it as a context manager: it owns events and graphs, and restores the random
-    generators when it is closed.
+    It owns events and graphs, and restores the random generators when it is closed.
     """
 
     def __init__(
@@ -115,10 +114,9 @@ class Harness:
         return self.paused(self.sampler.sample)
 
     def choose_calls_again(self, median_ms: float) -> bool:
-        """Choose anew how many calls a sample has, if samples of this median are far from the aim.
+        """Return whether samples have another number of calls now: this median was far off.
 
-        It tells whether it did. Only on the CPU's clock, and if the caller has not chosen: slopes
-        cannot grow. The next step up or down is near enough: it would go to and fro.
+        Slopes cannot grow. The next step up or down is near enough: it would go to and fro.
         """
         if self.mode != "cpu" or self._calls or self.work.setup is not None:
             return False
@@ -149,25 +147,21 @@ class Harness:
         return samples
 
     def launches(self) -> Launches | None:
-        """Return what a call launches, as `BenchResult.launches`: to be asked after the samples.
-
-        Where no captured graph has told, and if the options ask for it, it is counted now.
-        """
+        """Return `BenchResult.launches`; to be asked after the samples, for it may count now."""
         if self._launches is None and self.options.launches and self._held is not None:
             where = self._capturable
             capture = None if where is None else lambda: self._captured(where, 1)[0]
             try:
-                self._launches = counting.of_calls(self.work, capture, self._held.synchronize)
+                self._launches = beside.of_calls(self.work, capture, self._held.synchronize)
             except Exception as error:  # of the function, of a profiler: the times are there
-                self.work.warn(f"{counting.NOT_COUNTED}: {first_line(error)}")
-        return counting.completed(self._launches, self.device)
+                self.work.warn(f"{beside.NOT_COUNTED}: {first_line(error)}")
+        return beside.completed(self._launches, self.device)
 
     def memory(self) -> dict[str, int]:
         """Return `BenchResult.memory`; to be asked after the samples, for it calls the function."""
-        return memory_of_call(self.work, self.options)
+        return beside.memory_of_call(self.work, self.options)
 
     def close(self) -> None:
-        """Release everything; idempotent."""
         self._held = None
         self._undo.close()
 
@@ -277,10 +271,13 @@ class Harness:
             once, on = self._first_captured(where)
             graphs.callback(once.close)
             held = HeldStream(on.handle, on.device)
-            once_ms = _launch_ms(self.work, once, held, probed)
+            once.launch(on.handle)  # the first one uploads it
+            held.synchronize()
+            launch = partial(once.launch, on.handle)
+            once_ns = reading_ns(self.work, held, probed.calibration, launch, _TRIES)
             in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(probed.host_ms, 1e-3)))
             most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
-            sizes = _whole_rounds(self._sizes(once_ms, most), self.work.clones)
+            sizes = _whole_rounds(self._sizes(max(once_ns * 1e-6, 1e-4), most), self.work.clones)
             sizes = self.ranks.decide("calls", sizes)
             if (clones := self.work.clones) > 1 and (calls := sum(sizes)) > most:
                 message = f"{clones} clones of the arguments take {calls:,} calls, too many for it"
@@ -288,7 +285,7 @@ class Harness:
             few = self._captured(where, sizes[0])[0]
             graphs.callback(few.close)
             if self.options.launches is not False:
-                self._launches = counting.of_graphs(once, few, sizes[0])
+                self._launches = beside.of_graphs(once, few, sizes[0])
             many = self._captured(where, sizes[1])[0]
             graphs.callback(many.close)
             sampler = samplers.GraphSampler(self.work, held, (few, many), sizes)
@@ -350,15 +347,7 @@ def l2_bytes(device: int) -> int:
     return int(found.get(device) or 64 << 20)
 
 
-def _launch_ms(work: Work, graph: CapturedGraph, held: HeldStream, probed: ProbeResult) -> float:
-    graph.launch(held.handle)  # the first one uploads it
-    held.synchronize()
-    reading = reading_ns(work, held, probed.calibration, lambda: graph.launch(held.handle), _TRIES)
-    return max(reading * 1e-6, 1e-4)
-
-
 def _cpu_calls(work: Work) -> int:
-    """Return how many calls a sample of the CPU's clock has, by the least of some tries."""
     calls = 1
     while True:
         spent_ms = min(_spent_ms(work, calls) for _ in range(_CPU_TRIES))
@@ -374,10 +363,7 @@ def _spent_ms(work: Work, calls: int) -> float:
 
 
 def _nearest_calls(calls: int, spent_ms: float) -> int:
-    """Return how many calls take about `CPU_SAMPLE_MS`, where so many took `spent_ms`.
-
-    A coarse step makes two runs choose the same number, with the same share of loop and clock cost.
-    """
+    # A coarse step makes two runs choose the same number, with the same cost of loop and clock.
     steps = round(math.log2(CPU_SAMPLE_MS / spent_ms))
     return max(1, round(calls * 2.0**steps))
 

@@ -101,7 +101,6 @@ class Clocks:
         return None
 
     def close(self) -> None:
-        """Shut NVML down; idempotent."""
         opened, self._nvml, self._handle = self._nvml, None, None
         if opened is not None:
             with suppress(Exception):
@@ -138,7 +137,6 @@ def are_enough(samples: list[float], rel_precision: float, *, extended: bool = F
 
 
 def next_check(count: int) -> int:
-    """Return after how many samples to look again."""
     return count + max(10, count // 5)
 
 

@@ -63,15 +63,13 @@ _CHECKS: dict[str, Check] = {
 def checked_options(**given: Any) -> Options:
     """Return the options; a wrong one raises a TypeError or ValueError that names it."""
     known = [each.name for each in fields(Options)]
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        message = f"there is no option {unknown[0]!r}; those of benchmark are {', '.join(known)}"
-        raise TypeError(message)
-    checked = {
-        name: _CHECKS[name](name, value) if name in _CHECKS else value
-        for name, value in given.items()
-    }
-    options = Options(**checked)
+    for name, value in given.items():
+        if name not in known:
+            message = f"there is no option {name!r}; those of benchmark are {', '.join(known)}"
+            raise TypeError(message)
+        if name in _CHECKS:
+            given[name] = _CHECKS[name](name, value)
+    options = Options(**given)
     if options.setup is not None and options.mode in {"graph", "batched"}:
         message = (
             f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "

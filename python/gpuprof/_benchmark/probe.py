@@ -147,9 +147,9 @@ def reading_ns(
     *,
     before: Callable[[], object] = lambda: None,
 ) -> float:
-    """Return how long `body` runs on the GPU: its least reading less that of an empty interval.
+    """Return the least reading less that of an empty interval; infinite if `body` waits.
 
-    It is infinite if `body` waited for the GPU. `before` is called before each try.
+    `before` is called before each try.
     """
     least = float("inf")
     with closing(Timer("cuda", held.handle)) as timer:

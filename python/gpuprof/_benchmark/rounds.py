@@ -55,7 +55,6 @@ class _HostRounds(samplers.CpuSampler):
         return end - begin, thread_time_ns() - on_cpu
 
     def decide(self, samples: list[float]) -> list[float]:
-        """Return the samples of the clock that counts."""
         return samples
 
 

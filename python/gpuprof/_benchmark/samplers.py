@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._benchmark.gate import HeldStream
-from gpuprof._benchmark.instructions import InstructionReadings
-from gpuprof._benchmark.noise import Noise
+from gpuprof._benchmark.readings import InstructionReadings, Noise
 from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._results.fields import CUSTOM
 from gpuprof._results.statistics import median

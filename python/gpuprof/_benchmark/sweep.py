@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, overload
 
 from gpuprof._benchmark.options import checked_options
@@ -20,7 +21,7 @@ from gpuprof._display.table import Table
 from gpuprof._results.export import figures_of, records_of
 from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 
-_MAX_ERROR = 500  # characters
+_cut = partial(cut, columns=500)
 
 
 @in_results
@@ -152,13 +153,8 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
         lines = []
         for point in self:
             shown = cells(point.result) if point.result else dict.fromkeys(figures, "")
-            lines.append(
-                [
-                    *map(str, point.params.values()),
-                    *shown.values(),
-                    cut(point.error or "", _MAX_ERROR),
-                ]
-            )
+            axes, error = map(str, point.params.values()), _cut(point.error or "")
+            lines.append([*axes, *shown.values(), error])
         headings = [*self.axes, *figures, "error"]
         return Table(headings, lines, LEFT, notes=self._notes(errors=False)).without_empty()
 
@@ -177,9 +173,7 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
     def _notes(self, *, errors: bool) -> list[str]:
         notes = [f"{len(self.failed):,} of {len(self):,} points failed"] if self.failed else []
         if errors:
-            notes += [
-                f"{_text(each.params)}: {cut(each.error or '', _MAX_ERROR)}" for each in self.failed
-            ]
+            notes += [f"{_text(point.params)}: {_cut(str(point.error))}" for point in self.failed]
         return notes + warnings_of(self.results)
 
     def _records(self, samples: bool = False) -> Records:

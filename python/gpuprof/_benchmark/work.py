@@ -35,10 +35,7 @@ _PLAIN = {int, float, complex, bool, str, bytes, type(None)}
 
 
 class Work:
-    """A function and its arguments. One thread uses it.
-
-    `setup` is called before each measured call, and may return ``(args, kwargs)`` for that call.
-    """
+    """A function and its arguments, or those that `setup` returns. One thread uses it."""
 
     def __init__(
         self,
@@ -64,7 +61,7 @@ class Work:
             self.warnings.append(text)
 
     def call(self) -> Any:
-        """Call the function once, with the next clones of its arguments; return its value."""
+        """Call the function once, with the next clones of its arguments."""
         args, kwargs = self._variants[self._next]
         self._next = (self._next + 1) % len(self._variants)
         return self.fn(*args, **kwargs)
@@ -84,20 +81,17 @@ class Work:
         return loop(self.fn, repeat(None, count), *args, *kwargs.values())
 
     def set_up(self, synchronize: Callable[[], object] = lambda: None) -> None:
-        """Run `setup`, if there is one, and use the arguments that it returns.
-
-        Its work on the GPU is not the call's: `synchronize` waits for it.
-        """
+        """Run `setup`, if there is one; `synchronize` waits for what it gives the GPU."""
         if self.setup is None:
             return
         given = self.setup()
-        if given is not None and not _is_call(given):
+        if is_call(given):
+            self._use(tuple(given[0]), dict(given[1]))
+        elif given is not None:
             message = (
                 f"setup: expected it to return None or (args, kwargs), got {type(given).__name__}"
             )
             raise TypeError(message)
-        if given is not None:
-            self._use(tuple(given[0]), dict(given[1]))
         synchronize()
 
     def first_call(self) -> None:
@@ -135,10 +129,7 @@ class Work:
         return len(self._variants)
 
     def rotate(self, l2_bytes: int) -> str | None:
-        """Let clones of the arguments take turns, so that none is in an L2 cache of that size.
-
-        Returns why that is not possible; None if it is done.
-        """
+        """Let clones take turns, so that none is in an L2 cache of that size; or return why not."""
         original = self._variants[0]
         size = gpu_bytes(original)
         if size == 0:
@@ -206,7 +197,6 @@ def _loop(positional: int, names: tuple[str, ...], before: str = "") -> Callable
 
 
 def _can_be_written(name: str) -> bool:
-    """Return whether source text can name this keyword argument as it is."""
     plain = str.isidentifier(name) and name.isascii()
     return plain and not iskeyword(name) and name != "__debug__"
 
@@ -219,7 +209,7 @@ def _only_begun(value: Any) -> str:
     return "an async generator" if inspect.isasyncgen(value) else ""
 
 
-def _is_call(given: Any) -> bool:
+def is_call(given: Any) -> bool:
     return (
         isinstance(given, tuple)
         and len(given) == 2
@@ -244,10 +234,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield (path, object) for `value` and what is in it, containers first; not for plain values.
-
-    The items of each container are visited once.
-    """
+    """Yield (path, object) for `value` and what is in it, but plain values; each container once."""
     seen: set[int] = set()
     rest = [iter([(path, value)])]
     while rest:
@@ -294,7 +281,7 @@ def shared(value: Any, other: Any, name: str) -> str | None:
 
 
 def _memory(array: Any) -> tuple[int, int]:
-    """Return the address and size of the memory of a GPU array; (0, 0) where it has none."""
+    """Return address and size; (0, 0) of what has no memory on a GPU."""
     if not _is_on_gpu(array):
         return 0, 0
     if _is_cupy(array):
@@ -394,10 +381,7 @@ def watch(value: Any, name: str) -> Callable[[], list[str]]:
 
 
 def _watch_one(value: Any, most: int) -> tuple[int, Callable[[], bool] | None]:
-    """Return the bytes it takes to watch `value`, and what tells whether it changed, if anything.
-
-    Nothing does if it took more than `most`.
-    """
+    """Return how many bytes are kept of `value`, at most `most`, and what tells if it changed."""
     if is_tensor(value):
         if getattr(value, "is_inference", bool)():  # such a tensor has no counter
             return 0, None

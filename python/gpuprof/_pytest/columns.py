@@ -43,10 +43,10 @@ def grouped(records: Sequence[Record], view: Settings) -> list[tuple[str | None,
         parts = [_part(record, label) for label in view.group_by]
         group = " ".join(part for part in parts if part) or None
         found.setdefault(group, []).append(record)
-    return [
-        (group, _in_order(members, view.sort))
-        for group, members in sorted(found.items(), key=lambda each: each[0] or "")
-    ]
+    if sort := view.sort:
+        for members in found.values():
+            members.sort(key=lambda record: _sort_key(record, sort))
+    return sorted(found.items(), key=lambda each: each[0] or "")
 
 
 def _part(record: Record, label: str) -> str | None:
@@ -63,12 +63,6 @@ def _part(record: Record, label: str) -> str | None:
     return None if found is None else str(found)
 
 
-def _in_order(records: list[Record], sort: str | None) -> list[Record]:
-    if sort is None:
-        return records
-    return sorted(records, key=lambda record: _sort_key(record, sort))
-
-
 def _sort_key(record: Record, sort: str) -> tuple[Any, str]:
     name = str(record.data["name"])
     if sort in {"name", "fullname"}:
@@ -79,7 +73,6 @@ def _sort_key(record: Record, sort: str) -> tuple[Any, str]:
 
 
 def names_of(records: Sequence[Record], names: str | None) -> list[str]:
-    """Return what a table calls each record."""
     if names == "long":
         return [str(record.data["key"]) for record in records]
     if names is not None:

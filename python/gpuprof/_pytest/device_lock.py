@@ -11,7 +11,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gpuprof._common import machine
@@ -34,30 +34,24 @@ def measuring(
 ) -> Iterator[Callable[[], None]]:
     """Hold the lock of the device that this process measures on; wait for it without a limit.
 
-    After two seconds of waiting it calls `say` once with a sentence. If the lock file cannot be
-    used, it calls `warn` with a sentence and locks nothing.
-
-    Gives a function to call when CUDA may have come into use: it changes to the GPU's lock then.
-    Never two locks are held, so that processes cannot deadlock.
+    `say` is told once after two seconds, and `warn` where nothing is locked. Gives a function to
+    call when CUDA may have come into use, which changes to the GPU's lock. Never two locks are
+    held, so that processes cannot deadlock.
     """
-    held: FileLock | None = None
-    name = place()
+    name = ""
+    with ExitStack() as held:
 
-    def change() -> None:
-        nonlocal held, name
-        now = place()
-        if now != name:
-            if held is not None:
-                held.release()
-            held, name = None, now
-            held = _acquire(name, warn, say)
+        def change() -> None:
+            nonlocal name
+            now = place()
+            if now != name:
+                held.close()
+                name = now
+                if lock := _acquire(name, warn, say):
+                    held.enter_context(lock)
 
-    try:
-        held = _acquire(name, warn, say)
+        change()
         yield change
-    finally:
-        if held is not None:
-            held.release()
 
 
 def lock_file(name: str) -> Path:

@@ -20,20 +20,11 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 
-def is_coroutine_function(fn: Any) -> bool:
-    """Return whether a call of `fn` only makes a coroutine; also for an object that is called."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
-        getattr(type(fn), "__call__", None)  # noqa: B004 (its type counts, not that it has one)
-    )
-
-
 @contextmanager
 def as_function(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Give `fn` itself, or for a coroutine function one that runs it to its end.
-
-    Raises InvalidStateError for a coroutine function where an event loop runs in this thread.
-    """
-    if not is_coroutine_function(fn):
+    """Give `fn` itself, or for a coroutine function one that runs it to its end."""
+    called = getattr(type(fn), "__call__", None)  # noqa: B004 (its type counts, not that it has one)
+    if not any(map(inspect.iscoroutinefunction, (fn, called))):
         yield fn
         return
     asyncio = sys.modules.get("asyncio")
@@ -57,7 +48,6 @@ def as_function(fn: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def run_test(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Run a test that is a coroutine function to its end."""
     with _own_loop() as loop:
         loop.run_until_complete(test(**arguments))
 

@@ -51,10 +51,7 @@ class FailExpression:
     def failure(
         self, base: Sequence[BenchResult], new: Sequence[BenchResult], name: str
     ) -> str | None:
-        """Say by how much all the new results are above the baseline; None if one of them is not.
-
-        `name` is what the baseline is called.
-        """
+        """Say by how much all new results are above the baseline; None if one of them is not."""
         old = statistics.median([figures(result)[self.field] for result in base])
         now = min(figures(result)[self.field] for result in new)
         if not self._excess(old, now) > self.limit:

@@ -21,8 +21,13 @@ from gpuprof._common import checks
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
 from gpuprof._graphs.graph import CapturedGraph
-from gpuprof._pytest import callgrind, device_lock, event_loop, profiles
-from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
+from gpuprof._pytest import device_lock, event_loop, profiles
+from gpuprof._pytest.fresh_process import (
+    FreshProcess,
+    NotMeasured,
+    count_under_callgrind,
+    with_callgrind,
+)
 from gpuprof._pytest.judge import Judge
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
@@ -84,6 +89,7 @@ class GpuBenchmark:
         self._group: str | None = arguments["group"]
         self._results: list[BenchResult] = []
         self._profile: list[dict[str, Any]] | None = None
+        self._stats: FixtureStats | None = None
 
     __reduce__ = checks.not_pickled(
         "gpu_benchmark belongs to one test and cannot be pickled or copied; its .result can"
@@ -133,11 +139,11 @@ class GpuBenchmark:
 
         ``stats["min"]`` and ``stats.stats.min`` are the same. None before anything is measured.
         """
-        if self.result is None:
-            return None
-        test: dict[str, Any] = {"name": self.name, "fullname": self._key, "param": self.param}
-        test |= {"params": self.params, "group": self._group, "extra_info": self._extra_info}
-        return FixtureStats(self.result, test)
+        if self.result is not None and self._stats is None:
+            test: dict[str, Any] = {"name": self.name, "fullname": self._key, "param": self.param}
+            test |= {"params": self.params, "group": self._group, "extra_info": self._extra_info}
+            self._stats = FixtureStats(self.result, test)
+        return self._stats
 
     @property
     def extra_info(self) -> dict[str, Any]:
@@ -331,7 +337,7 @@ class GpuBenchmark:
                 if CALLGRIND_CALLS in os.environ:
                     work = Work(function, args, kwargs, steps.step)
                     work.set_up()
-                    callgrind.count(work)
+                    count_under_callgrind(work)
                 steps.tear_down()
                 return value
             with self._device_lock() as place_may_have_changed:
@@ -375,7 +381,7 @@ class GpuBenchmark:
     def _counted(self, result: BenchResult) -> BenchResult:
         if self._settings.cpu_metric != "callgrind":
             return result
-        return callgrind.with_instructions(result, self._fresh_process(), self._results)
+        return with_callgrind(result, self._fresh_process(), self._results)
 
     def _fresh_process(self) -> FreshProcess:
         return FreshProcess(self._item.config, self._item, self._key)

@@ -41,7 +41,6 @@ class Record:
 
     @classmethod
     def from_report(cls, report: pytest.TestReport) -> Record:
-        """Parse what the fixture has put on the report."""
         data = getattr(report, REPORTED)
         decision = Decision.from_dict(data["decision"]) if data["decision"] else None
         return cls(data, BenchResult.from_dict(data["results"][-1]), decision, report.outcome)
@@ -50,7 +49,6 @@ class Record:
 def document(
     records: Sequence[Record], machine: Mapping[str, Any], commit: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the content of the file for what the tests reported."""
     return {
         "format": FORMAT,
         "format_version": VERSION,

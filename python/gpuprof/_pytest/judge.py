@@ -57,10 +57,7 @@ class Judge:
     max_ms: float | None = None
 
     def decide(self, results: Sequence[BenchResult], *, same_process: bool = False) -> Judgement:
-        """Decide on all measurements so far, the first of which was this process's.
-
-        With `same_process` the others were, too, and no further one would tell more.
-        """
+        """Decide on all measurements so far; of the `same_process`, no more of them would help."""
         decision = self._judge(results, same_process=same_process)
         again = self._may_be_slow(decision, results)
         if len(results) == 1:

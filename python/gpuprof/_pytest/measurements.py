@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark import api
-from gpuprof._benchmark import launches as counting
+from gpuprof._benchmark import device as beside
+from gpuprof._benchmark.work import is_call
 from gpuprof._common import checks
 from gpuprof._results.export import figures
 from gpuprof.errors import InvalidStateError
@@ -58,33 +59,21 @@ class Steps:
             )
             raise TypeError(message)
         if self._teardown is not None:
-            self._open = self._given if made is None else _as_arguments(made)
+            called_with = self._given if made is None else made
+            self._open = called_with if is_call(called_with) else None  # `Work` reports the rest
         return self._given if made is None else made
 
     def tear_down(self) -> None:
-        """Run the teardown of the round before, if there is one that has had none yet."""
         if self._open is None or self._teardown is None:
             return
         (args, kwargs), self._open = self._open, None
         self._teardown(*args, **kwargs)
 
 
-def _as_arguments(made: Any) -> _Arguments | None:
-    """Return what a set-up step returned; None if that is wrong, which `Work` then reports."""
-    try:
-        args, kwargs = made
-        return tuple(args), dict(kwargs)
-    except (TypeError, ValueError):
-        return None
-
-
 def checked_counts(
     rounds: Any, warmup_rounds: Any, iterations: Any, *, has_setup: bool
 ) -> tuple[int, int, int]:
-    """Return warm-up rounds, rounds and iterations as `pedantic` was given them.
-
-    Raises ValueError for what is no such number, and for several iterations with a set-up step.
-    """
+    """Return warm-up rounds, rounds and iterations; ValueError for what cannot be."""
     try:
         checks.whole("rounds", rounds)
         checks.whole("warmup_rounds", warmup_rounds, least=0)
@@ -115,10 +104,10 @@ def count_launches(
     with api.prepare(fn, args, kwargs, **options) as measurer:
         result = measurer.result([measurer.sample()])
     if graph is not None:
-        launches = counting.completed(counting.of_graph(graph), graph.device)
+        launches = beside.completed(beside.of_graph(graph), graph.device)
         result = replace(result, launches=launches)
     if result.launches is None:
-        why = [text for text in result.warnings if text.startswith(counting.NOT_COUNTED)]
+        why = [text for text in result.warnings if text.startswith(beside.NOT_COUNTED)]
         on_cpu = result.clock == "cpu"
         reason = why or ["it gives no GPU any work" if on_cpu else "its graph tells nothing"]
         message = f"check_launches: {reason[0]}"
@@ -127,10 +116,7 @@ def count_launches(
 
 
 def without_idle_gpu(result: BenchResult) -> BenchResult:
-    """Remove the GPU from the machine of a result on the CPU clock.
-
-    Whether the description has one depends on what else ran in the process.
-    """
+    """Remove the GPU from a result on the CPU clock: it depends on what else ran in the process."""
     if result.mode != "cpu" or result.machine.get("gpu") is None:
         return result
     return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})

@@ -55,7 +55,6 @@ REPORTED = "gpuprof_benchmark"
 
 
 def time_text() -> str:
-    """Return the time in UTC as part of a name."""
     return f"{datetime.now(timezone.utc):%Y%m%d_%H%M%S}"
 
 
@@ -142,16 +141,16 @@ def _profile_column(name: str, given: Any) -> None:
 class Declared:
     """An option with its ini key, an argument of the marker, or both.
 
-    `read` makes a value of an option's text: bool is that of a switch, and without one there is no
-    option. A value that has no `check` is checked where it is used. The `default` is the
-    argument's; None leaves it to the option, or to `gpuprof.benchmark`. `implied` is the text of an
-    option that is given without one, and `several` takes many.
+    `written` is an option's name and what stands for its value in the help. `read` makes a value of
+    its text: bool is that of a switch, and without one there is no option. A value that has no
+    `check` is checked where it is used. The `default` is the argument's; None leaves it to the
+    option, or to `gpuprof.benchmark`. `implied` is the text of an option that is given without one,
+    and `several` takes many.
     """
 
-    name: str
+    written: str
     read: Callable[[str], Any] | None = None
     help: str = ""
-    metavar: str | None = None
     check: Check | None = None
     argument: str | None = None
     default: Any = None
@@ -159,8 +158,11 @@ class Declared:
     several: bool = False
 
     @property
+    def name(self) -> str:
+        return self.written.partition(" ")[0]
+
+    @property
     def flag(self) -> str:
-        """The option as it is written."""
         return f"--gpu-benchmark-{self.name}"
 
     @property
@@ -169,14 +171,13 @@ class Declared:
         return f"gpu_benchmark_{self.name.replace('-', '_')}"
 
     def add(self, parser: pytest.Parser, group: pytest.OptionGroup) -> None:
-        """Declare the option and its ini key."""
         given: dict[str, Any] = {"help": self.help.replace("%", "%%"), "default": None}
         ini: dict[str, Any] = {"help": f"{self.help} (as {self.flag})", "default": None}
         if self.read is bool:
             given["action"] = "store_true"
             ini |= {"type": "bool", "default": False}
         else:
-            given["metavar"] = self.metavar
+            given["metavar"] = self.written.partition(" ")[2]
         if self.several:
             given |= {"action": "extend", "nargs": "+"}
         elif self.implied is not None:
@@ -190,64 +191,55 @@ def _argument(name: str, check: Check | None = None, default: Any = None) -> Dec
 
 
 DECLARED = (
-    Declared("save", str, "append this run's times to the stored baseline NAME", "NAME"),
+    Declared("save NAME", str, "append this run's times to the stored baseline NAME"),
     Declared("autosave", bool, "as save, in a baseline that is named after the commit"),
     Declared(
-        "compare",
+        "compare NAME",
         str,
         "compare with the stored baseline NAME, without a name with the one that was saved last; a "
         "test that got slower, takes more memory or launches more fails",
-        "NAME",
         implied=LATEST,
     ),
     Declared(
-        "compare-fail",
+        "compare-fail EXPR",
         str,
         "fail a test whose figure is above the baseline's by more than this, such as min:5% or "
         "median:0.001 for seconds; in place of the verdicts, unless fail-on names some",
-        "EXPR",
         several=True,
     ),
     Declared(
-        "storage",
+        "storage DIR",
         Path,
         "where baselines are kept: a folder, or a git ref such as git:refs/gpuprof; default: "
         f"{STORAGE} in the root folder",
-        "DIR",
     ),
+    Declared("json FILE", Path, "write everything that was measured, in pytest-benchmark's form"),
     Declared(
-        "json", Path, "write everything that was measured, in pytest-benchmark's form", "FILE"
-    ),
-    Declared(
-        "fail-on",
+        "fail-on VERDICTS",
         _small_words,
         f"which verdicts fail a test that is compared: {', '.join(FAIL_ON)}, separated by commas, "
         f"or {NEVER}; default: {FAIL_ON_BY_DEFAULT}",
-        "VERDICTS",
         _verdicts,
     ),
     Declared(
-        "threshold",
+        "threshold 5%",
         _percent,
         "the smallest change of a time to report; default: 5%, with fewer than 5 stored runs 10%",
-        "5%",
         _SHARE_ABOVE_0,
         "threshold",
     ),
     Declared(
-        "memory-threshold",
+        "memory-threshold 5%",
         _percent,
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
-        "5%",
         _growth,
         "memory_threshold",
     ),
     Declared(
-        "cpu-metric",
+        "cpu-metric METRIC",
         _small,
         "what decides on the CPU's clock: time (the default), or instructions where they were "
         "counted on both sides, by the CPU (instructions) or by valgrind (callgrind)",
-        "METRIC",
         _one_of("time", "instructions", "callgrind"),
     ),
     Declared(
@@ -259,43 +251,38 @@ DECLARED = (
     Declared("only", bool, "skip the tests that do not use gpu_benchmark; wins over skip"),
     Declared("skip", bool, "skip the tests that use gpu_benchmark"),
     Declared(
-        "min-rounds",
+        "min-rounds NUM",
         int,
         "samples to take at least, even if that takes longer than max-time",
-        "NUM",
         checks.whole,
         "min_rounds",
     ),
     Declared(
-        "max-time",
+        "max-time SECONDS",
         float,
         "seconds to take samples for at most; default: 10",
-        "SECONDS",
         partial(_ABOVE_0, most=checks.MOST_S),
         "max_time_s",
     ),
     Declared(
-        "precision",
+        "precision FRACTION",
         float,
         "stop when the median is known to this fraction; default: 0.01",
-        "FRACTION",
         _SHARE_ABOVE_0,
         "rel_precision",
     ),
     Declared(
-        "warmup",
+        "warmup KIND",
         _small,
         "whether to warm up: on, off or auto; default: on",
-        "KIND",
         _one_of(*WARM_UP),
         implied="on",
     ),
     Declared(
-        "reruns",
+        "reruns N",
         int,
         "how many processes of their own measure a test again, one after the other, before it "
         "fails; 0: this process does; default: 2",
-        "N",
         partial(checks.whole, least=0),
     ),
     Declared(
@@ -306,64 +293,53 @@ DECLARED = (
         argument="disable_gc",
     ),
     Declared(
-        "timer",
+        "timer FUNC",
         _from_module,
         "the function to time by, such as time.process_time, which returns seconds, in place of "
         "the CPU's or the GPU's clock",
-        "FUNC",
         _timer,
         "timer",
     ),
     Declared(
-        "cprofile",
+        "cprofile COLUMN",
         _small,
         f"call each function once more under cProfile, and show what took most by COLUMN: "
         f"{', '.join(PROFILE_COLUMNS)}",
-        "COLUMN",
         _profile_column,
         "cprofile",
     ),
     Declared(
-        "sort",
+        "sort COL",
         _small,
         "the column to sort the tables by; default: the order of the tests",
-        "COL",
         _one_of(*SORT),
     ),
     Declared(
-        "group-by",
+        "group-by LABEL",
         _words,
         "a table for each group, name, func, fullname, fullfunc, param or param:NAME, several "
         "separated by commas; default: group",
-        "LABEL",
         _some_of((*GROUPS, f"{PARAMETER}NAME"), PARAMETER),
     ),
     Declared(
-        "columns",
+        "columns LABELS",
         _small_words,
         "the columns of the tables, separated by commas",
-        "LABELS",
         _some_of(COLUMNS),
     ),
     Declared(
-        "name",
-        _small,
-        "how the tables name tests: short, normal or long",
-        "FORMAT",
-        _one_of(*NAMES),
+        "name FORMAT", _small, "how the tables name tests: short, normal or long", _one_of(*NAMES)
     ),
     Declared(
-        "time-unit",
+        "time-unit UNIT",
         _small,
         "the unit of the times in the tables: ns, us, ms, s or auto",
-        "UNIT",
         _one_of(*UNITS, AUTO),
     ),
     Declared(
-        "histogram",
+        "histogram PREFIX",
         Path,
         "draw the tests of each group into PREFIX-GROUP.svg; default: benchmark_TIME",
-        "PREFIX",
         implied=f"benchmark_{time_text()}",
     ),
     _argument("max_ms", _ABOVE_0),
@@ -387,7 +363,6 @@ ALIASES = {"max_time": "max_time_s", "warmup": "warmup_s", "precision": "rel_pre
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare all options."""
     group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
     for option in OPTIONS:
         option.add(parser, group)

@@ -49,17 +49,14 @@ COMPARISONS = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--gpu-benchmark-*`` and an ini key for each."""
     add_options(parser)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare the hooks of ``conftest.py`` files."""
     pluginmanager.add_hookspecs(hooks)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the settings; on the controller, listen to the tests' reports."""
     config.addinivalue_line("markers", _MARKER_HELP)
     config.stash[SETTINGS] = read_settings(config)
     if not hasattr(config, "workerinput"):
@@ -68,10 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Report a missing baseline, or one that cannot be written, before any test runs."""
-    config = session.config
-    settings = config.stash[SETTINGS]
+    settings = session.config.stash[SETTINGS]
     asked = settings.compare or settings.save or settings.json or settings.histogram
-    if asked and not settings.disabled and not hasattr(config, "workerinput"):
+    if asked and not settings.disabled and not hasattr(session.config, "workerinput"):
         from gpuprof._pytest.session import check
 
         check(settings)
@@ -96,12 +92,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the benchmarks or all other tests, if that is asked for."""
     settings = config.stash[SETTINGS]
     if not (settings.only or settings.skip):
         return
-    option = "only" if settings.only else "skip"
-    reason = f"--gpu-benchmark-{option} is given"
+    reason = f"--gpu-benchmark-{'only' if settings.only else 'skip'} is given"
     for item in items:
         if (KEY in item.stash) == settings.skip:
             item.add_marker(pytest.mark.skip(reason=reason))
@@ -114,10 +108,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:
     """Say in words what two signatures of graphs, or two counts of launches, differ in."""
-    kinds = {"GraphSignature", "Launches"}
-    if op != "==" or type(left) is not type(right) or type(left).__name__ not in kinds:
-        return None
-    if type(left).__module__ != "gpuprof.results":
+    kind = type(left)
+    kinds = {("gpuprof.results", name) for name in ("GraphSignature", "Launches")}
+    if op != "==" or type(right) is not kind or (kind.__module__, kind.__name__) not in kinds:
         return None
     return [f"{left} == {right}", f"the first, by the second: {right.diff(left)}"]
 
@@ -164,7 +157,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Fail the test that got slower or takes more memory, if its body has passed."""
     benchmark = item.stash.get(BENCHMARK, None)
     if benchmark is None:
         return
@@ -181,7 +173,6 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Put what was measured on the report of the test's call."""
     outcome = yield
     benchmark = item.stash.get(BENCHMARK, None)
     if call.when == "call" and benchmark is not None and benchmark.result is not None:

@@ -20,10 +20,8 @@ _COLUMNS = ("ncalls_recursion", "tottime", "tottime_per", "cumtime", "cumtime_pe
 def of(call: Callable[[Callable[..., Any]], object], column: Any) -> list[dict[str, Any]]:
     """Profile a call; return the functions that took most by a column, True for the usual one.
 
-    Times are seconds, and the keys those of pytest-benchmark.
-
-    `call` is given what runs the function with its arguments: set-up steps around that are not in
-    the profile.
+    Times are seconds, and the keys those of pytest-benchmark. `call` is given what runs the
+    function with its arguments: set-up steps around that are not in the profile.
     """
     import cProfile
     import pstats

@@ -110,10 +110,8 @@ class Results:
                 self.notes.append("nothing was saved: the run was cut short")
 
     def _hook(self, what: str, **given: Any) -> None:
-        """Let ``conftest.py`` files change what is written."""
-        getattr(self._config.hook, f"pytest_gpu_benchmark_update_{what}")(
-            config=self._config, **given
-        )
+        hook = getattr(self._config.hook, f"pytest_gpu_benchmark_update_{what}")
+        hook(config=self._config, **given)
 
     def _save(self, name: str, commit: str | None) -> None:
         passed = [record for record in self.records if record.outcome == "passed"]
@@ -121,8 +119,7 @@ class Results:
         for record in passed:
             results = by_machine.setdefault(machine.key(record.result.machine), {})
             results[record.data["key"]] = record.result
-        left_out = len(self.records) - len(passed)
-        if left_out:
+        if left_out := len(self.records) - len(passed):
             self.notes.append(f"not saved, because the test did not pass: {left_out}")
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         for results in by_machine.values():
@@ -137,9 +134,9 @@ class Results:
 
 
 def _shown(path: Path) -> str:
-    """Return a path relative to the working folder where it lies below it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    with suppress(ValueError):  # it lies elsewhere
+        path = path.relative_to(Path.cwd())
+    return str(path)
 
 
 def _can_be_written(folder: Path) -> bool:
@@ -152,7 +149,6 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON all or nothing; a link is followed."""
     path = Path(output_path(str(path)))
     outputs.refuse_foreign(path, outputs.SESSION)  # a test may have put a file there meanwhile
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -81,10 +81,7 @@ class Settings:
 
     @cached_property
     def baseline(self) -> dict[str, list[Run]]:
-        """The runs to compare with, by the kind of machine; read when first used.
-
-        Raises BaselineError if there is no such baseline, or a file of it is damaged.
-        """
+        """The runs to compare with, by the kind of machine; reading them may be a BaselineError."""
         from gpuprof._results.git_store import opened
 
         return opened(self.storage).runs(self.compare) if self.compare else {}
@@ -180,7 +177,6 @@ def _expressions(given: str) -> tuple[FailExpression, ...]:
 
 
 def _measuring(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the marker arguments that options and ini keys give to all tests."""
     found = {each.argument: given[each.name] for each in OPTIONS if each.argument}
     if given["warmup"] == "off":
         found["warmup_s"] = 0.0
@@ -199,8 +195,7 @@ def marker_arguments(item: pytest.Item) -> dict[str, Any]:
     closer = [marker for marker in of_parameters if marker.name == FIXTURE]
     for marker in (*reversed(list(item.iter_markers(FIXTURE))), *closer):
         if marker.args:
-            problem = f"has the positional argument {marker.args[0]!r}"
-            raise _marker_error(item, problem)
+            raise _marker_error(item, f"has the positional argument {marker.args[0]!r}")
         given.update(_own_names(item, marker.kwargs))
     return {**MARKER_ARGUMENTS, **given}
 

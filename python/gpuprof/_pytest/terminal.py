@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuprof._common.text import encodable, shown_text
+from gpuprof._common.text import encodable, plural, shown_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
@@ -29,16 +29,13 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"
 _BINS = 10
 _LEFT = frozenset({"benchmark", "mode", "L2", "verdict", "distribution"})
-_MARKUP = {
-    Verdict.SLOW: {"red": True, "bold": True},
-    Verdict.MEMORY: {"red": True, "bold": True},
-    Verdict.LAUNCHES: {"red": True, "bold": True},
-    Verdict.INSTRUCTIONS: {"red": True, "bold": True},
-    Verdict.FAST: {"green": True},
-    Verdict.AMBIGUOUS: {"yellow": True},
-    Verdict.INCOMPARABLE: {"yellow": True},
-}
+_WORSE = (Verdict.SLOW, Verdict.MEMORY, Verdict.LAUNCHES, Verdict.INSTRUCTIONS)
 _UNDECIDED = {Verdict.AMBIGUOUS, Verdict.INCOMPARABLE}
+_MARKUP = {
+    **{verdict: {"red": True, "bold": True} for verdict in _WORSE},
+    Verdict.FAST: {"green": True},
+    **{verdict: {"yellow": True} for verdict in _UNDECIDED},
+}
 _MAX_WARNINGS = 20
 
 
@@ -57,12 +54,8 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
     _profiles(records, out)
     measured = [record.result for record in records]
     judged = [(record.data["key"], record.decision) for record in records if record.decision]
-    notes = [f"note: {text}" for text in remarks_of(judged)]
-    warnings = [
-        *reasons_of(judged, _UNDECIDED, results.settings.compare),
-        *warnings_of(measured),
-        *notes,
-    ]
+    warnings = reasons_of(judged, _UNDECIDED, results.settings.compare) + warnings_of(measured)
+    warnings += [f"note: {text}" for text in remarks_of(judged)]
     for text in warnings[:_MAX_WARNINGS]:
         out.line(shown_text(text))
     if len(warnings) > _MAX_WARNINGS:
@@ -96,13 +89,12 @@ def _title(records: Sequence[Record]) -> str:
     measured = [record.result for record in records]
     if not measured:
         return "gpu_benchmark: nothing was measured"
-    places = ", ".join(dict.fromkeys(place(result) for result in measured))
-    count = f"{len(measured)} benchmark{'s' * (len(measured) != 1)}"
+    places = ", ".join(dict.fromkeys(map(place, measured)))
     on_cpu = sum(result.clock == "cpu" for result in measured)
+    clock = f", {on_cpu} of them on the CPU clock" if on_cpu else ""
     if on_cpu == len(measured):
-        return f"gpu_benchmark: {count} on the CPU clock, no GPU time: {places}"
-    some = f", {on_cpu} of them on the CPU clock" if on_cpu else ""
-    return f"gpu_benchmark: {count}{some}: {places}"
+        clock = " on the CPU clock, no GPU time"
+    return f"gpu_benchmark: {plural(len(measured), 'benchmark')}{clock}: {places}"
 
 
 def _counts(records: Sequence[Record]) -> str:
