@@ -49,6 +49,10 @@ class TraceBlock(ShownAsCode):
         """Whether `close` was called, and it was not begun again."""
         return self._closed
 
+    @property
+    def _state(self) -> str:
+        return "closed" if self._closed else "not begun"
+
     def __enter__(self) -> Self:
         if not self._open:
             self.start()

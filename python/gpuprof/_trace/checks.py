@@ -22,7 +22,7 @@ _MAX_TID = 2**28 - 1  # from there on they are the GPU's tracks
 _MOST_NS = 2**62 - 1
 
 
-def checked_category(cat: object) -> str | None:
+def _checked_category(cat: object) -> str | None:
     return None if cat is None or cat == "" else checks.text("cat", cat)
 
 
@@ -42,15 +42,19 @@ def checked_buffer(buffer_mib: object) -> int:
     return _BUFFER_MIB
 
 
-def moment(at_ns: object) -> int:
-    return _core._host_now() if at_ns is None else _nanoseconds("at_ns", at_ns)
+def checked_moment(
+    name: object, cat: object, tid: object, at_ns: object
+) -> tuple[str, str | None, int, int]:
+    """Return a moment's name, category, time and track."""
+    at = _core._host_now() if at_ns is None else _nanoseconds("at_ns", at_ns)
+    return checks.text("name", name, empty=False), _checked_category(cat), at, _checked_tid(tid)
 
 
 def _nanoseconds(name: str, value: object) -> int:
     return checks.whole(name, value, 0, _MOST_NS, unit="nanoseconds")
 
 
-def checked_tid(tid: object) -> int:
+def _checked_tid(tid: object) -> int:
     if tid is None:
         return 0
     number = checks.whole("tid", tid, 0)
@@ -114,4 +118,4 @@ def checked_span(
     now = _core._host_now()
     begin = now - duration if begin_ns is None else _nanoseconds("begin_ns", begin_ns)
     text = checks.text("name", name, empty=False)
-    return text, checked_category(cat), begin, begin + duration, checked_tid(tid)
+    return text, _checked_category(cat), begin, begin + duration, _checked_tid(tid)

@@ -97,16 +97,15 @@ def flight_recorder(
     ['last.1.json']
     >>> folder.cleanup()
     """
-    return FlightRecorder(
-        path,
-        keep_last=keep_last,
-        keep_bytes=keep_bytes,
-        dump_on=dump_on,
-        when=when,
-        max_dumps=max_dumps,
-        args=args,
-        buffer_mib=buffer_mib,
-    )
+    ring = {
+        "keep": settings.checked_length(keep_last),
+        "keep_bytes": checks.whole(
+            "keep_bytes", keep_bytes, _LEAST_BYTES, _MOST_BYTES, unit="bytes"
+        ),
+        "signals": settings.checked_signals(dump_on),
+        "max_dumps": checks.whole("max_dumps", max_dumps, 1, 2**31 - 1),
+    }
+    return FlightRecorder(path, ring, settings.checked_limits(when), args, buffer_mib)
 
 
 @in_results
@@ -118,22 +117,12 @@ class FlightRecorder(TraceWriter):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        *,
-        keep_last: str | float | None,
-        keep_bytes: int,
-        dump_on: int | Iterable[int] | None,
-        when: Mapping[str, float] | None,
-        max_dumps: int,
+        ring: dict[str, Any],
+        limits: dict[str, float],
         args: Mapping[str, object] | None,
         buffer_mib: int | None,
     ) -> None:
-        self._keep = settings.checked_length(keep_last)
-        self._keep_bytes = checks.whole(
-            "keep_bytes", keep_bytes, _LEAST_BYTES, _MOST_BYTES, unit="bytes"
-        )
-        self._signals = settings.checked_signals(dump_on)
-        self._limits = settings.checked_limits(when)
-        self._max_dumps = checks.whole("max_dumps", max_dumps, 1, 2**31 - 1)
+        self._ring, self._limits = ring, limits
         super().__init__(path, collect=True, args=args, buffer_mib=buffer_mib)
 
     def _checked_pattern(self, path: str | os.PathLike[str]) -> str:
@@ -159,18 +148,10 @@ class FlightRecorder(TraceWriter):
             self._warn_of(f"there is no folder {folder} that can be written to; dumps will fail")
         try:
             self._number = _core._trace_open_recorder(
-                from_start=self._from_start,
-                process=trace_path.process_name(),
-                rank=trace_path.rank(),
-                world_size=trace_path.world_size(),
-                args=self._args,
-                buffer_mib=self._buffer_mib,
-                keep=self._keep,
-                keep_bytes=self._keep_bytes,
+                **self._facts(),
+                **self._ring,
                 before=os.fsencode(before),
                 after=os.fsencode(after),
-                max_dumps=self._max_dumps,
-                signals=self._signals,
             )
         except RuntimeError as error:
             message = f"the flight recorder {self._path} cannot start: {error}"
@@ -209,30 +190,23 @@ class FlightRecorder(TraceWriter):
         if path is None:
             made: bytes | None = _core._trace_dump(number, reason, -1, b"")["path"]
             return None if made is None else os.fsdecode(made)
+        part = None
         with held_back():  # else a part of a file would stay
-            return self._dump_to(number, reason, path)
-
-    def _dump_to(self, number: int, reason: str, path: str) -> str | None:
-        try:
-            descriptor, path = trace_path.claim(path)
-        except OSError as error:
-            self._warn_of(f"cannot write {path}: {error.strerror or error}")
-            return None
-        identity = trace_path.identity(descriptor)
-        try:
-            done = _core._trace_dump(number, reason, descriptor, os.fsencode(path))
-            if done["path"] is None:  # the warning came with the failure
-                trace_path.discard(descriptor, f"{path}.part")
-                return None
-            trace_path.complete(descriptor, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                trace_path.discard(descriptor, f"{path}.part")
-            self._warn_of(f"cannot write {path}: {error.strerror or error}")
-            return None
-        finally:
-            trace_path.release(descriptor, identity)
-        return path
+            try:
+                part = trace_path.claim(path)
+                path = part.path
+                done = _core._trace_dump(number, reason, part.descriptor, os.fsencode(path))
+                if done["path"] is not None:  # else the warning came with the failure
+                    part.complete()
+                    return path
+            except OSError as error:
+                self._warn_of(f"cannot write {path}: {error.strerror or error}")
+            finally:
+                if part is not None:
+                    with contextlib.suppress(OSError):
+                        part.discard()  # after a failure
+                    part.release()
+        return None
 
     def _warn_of(self, what: str) -> None:
         checks.warn_outside(f"gpuprof: the flight recorder: {what}")
@@ -251,13 +225,7 @@ class FlightRecorder(TraceWriter):
     def _finish(self) -> None:
         if self._limits:
             _core._trace_set_limits(self._number, {})
-        super()._finish()
-
-    def _complete(self, state: dict[str, Any]) -> None:
-        """Nothing is to be put in its place."""
-
-    def _release(self) -> None:
-        """Nor is a file open."""
+        self._close_core()  # no file is open
 
     __call__ = TraceBlock.__call__
 
@@ -274,7 +242,7 @@ class FlightRecorder(TraceWriter):
             super().__exit__(*exception)
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "not begun"
+        state = self._state
         if self._open:
             stats = self.stats()
             state = f"{stats['held']} events, {stats['dumps']} dumps"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import os
 import re
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from gpuprof._common import checks
 from gpuprof._common.files import replacing
 from gpuprof._common.outputs import TRACE, refuse_foreign
 from gpuprof.errors import TraceError
@@ -72,9 +75,7 @@ def expand(pattern: str) -> str:
         if letter == "p":
             return str(os.getpid())
         if letter == "h":
-            import socket
-
-            return socket.gethostname()
+            return os.uname().nodename
         if letter == "r":
             return str(rank())
         if letter == "%":
@@ -86,8 +87,7 @@ def expand(pattern: str) -> str:
         raise ValueError(message)
 
     if not pattern or "\0" in pattern:
-        message = f"path: expected a file's name, got {pattern!r}"
-        raise ValueError(message)
+        raise checks.value_error(pattern, "path", "a file's name")
     return absolute(_PATTERN.sub(value, pattern))
 
 
@@ -98,7 +98,7 @@ def of_ranks(pattern: str) -> tuple[str, str]:
     in the others; with it the file of all has ``all`` in its place.
     """
     if all(found.group(1) != "r" for found in _PATTERN.finditer(pattern)):
-        return _insert(pattern, ".rank%r"), pattern
+        return insert(pattern, ".rank%r"), pattern
     return pattern, _PATTERN.sub(
         lambda found: "all" if found.group(1) == "r" else found.group(0), pattern
     )
@@ -114,7 +114,7 @@ def with_number(pattern: str, number: object) -> str:
         return str(number) if match.group(1) == "n" else match.group(0)
 
     numbered = _PATTERN.sub(value, pattern)
-    return numbered if numbered != pattern else _insert(pattern, f".{number}")
+    return numbered if numbered != pattern else insert(pattern, f".{number}")
 
 
 def around_number(path: str) -> tuple[str, str]:
@@ -137,67 +137,47 @@ def absolute(path: str) -> str:
         raise TraceError(message) from None
 
 
-def with_use(path: str, use: int) -> str:
-    """Return the path for a writer's n-th use: from the second on with that number in it."""
-    return path if use == 1 else _insert(path, f".{use}")
+def with_process(path: str, count: int = 1) -> str:
+    """Return the path with this process's number before its suffix, and a count from 2 on."""
+    return insert(path, f".{os.getpid()}" if count == 1 else f".{os.getpid()}.{count}")
 
 
-def with_process(path: str) -> str:
-    """Return the path with this process's number before its suffix."""
-    return _insert(path, _process_mark(1))
+def insert(path: str, mark: str) -> str:
+    """Return the path with `mark` before its suffix."""
+    for suffix in _SUFFIXES:
+        if path.endswith(suffix):
+            return path[: -len(suffix)] + mark + suffix
+    return path + mark
 
 
-def claim(path: str) -> tuple[int, str]:
-    """Open the file that a trace is while it is open: ``RESULT.part``, empty and locked.
-
-    Returns its descriptor and RESULT, which is `path` unless that is another's, be it an open trace
-    of this process or another, or anything that somebody else has put there: then it gets the
-    process's number, and a count where that is taken too. What a killed process left is moved to
-    ``PATH.part.old``. A link is followed.
-    """
-    path = output_path(path)
-    for count in range(_MOST_TRIES):
-        wanted = path if count == 0 else _insert(path, _process_mark(count))
-        _check_kind(wanted)
-        refuse_foreign(wanted, TRACE)
-        descriptor = _open_part(f"{wanted}.part")
-        if descriptor is not None:
-            return descriptor, wanted
-    raise OSError(errno.EEXIST, "too many traces of this path are open", path)
-
-
-def output_path(path: str, *, special: bool = False) -> str:
+def output_path(path: str) -> str:
     """Return the path at which a file for `path` is to be put: a link is followed, not replaced.
 
-    With `special` FIFOs and devices will do, which take bytes as they come. An `OSError` otherwise,
-    and for a directory, a circle of links, a link that somebody else has put into a folder that all
-    may write to, or a name of an open file, like ``/dev/stdout``, because whoever opened it would
-    not see the new one.
+    An `OSError` for what is no regular file, a circle of links, a link that somebody else has put
+    into a folder that all may write to, or a name of an open file, like ``/dev/stdout``, because
+    whoever opened it would not see the new one.
     """
     found = path
     for _ in range(_MOST_LINKS):
         if not os.path.islink(found):  # noqa: PTH114 (a str, as all here)
-            _check_kind(found, special=special)
+            _check_kind(found)
             return found
         folder = os.path.realpath(os.path.dirname(found) or ".")  # noqa: PTH120
         if _DESCRIPTORS.fullmatch(folder):
-            if special and not Path(path).is_file():
-                _check_kind(path, special=special)
-                return path
             raise OSError(errno.EINVAL, "stands for an open file; name the file itself", path)
         _check_link(found, folder)
         found = os.path.join(folder, os.readlink(found))  # noqa: PTH115, PTH118
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
-def _check_kind(path: str, *, special: bool = False) -> None:
+def _check_kind(path: str) -> None:
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except FileNotFoundError:
         return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not (special or stat.S_ISREG(mode)):
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "is not a regular file", path)
 
 
@@ -211,15 +191,64 @@ def _check_link(link: str, folder: str) -> None:
         raise PermissionError(errno.EACCES, message, link)
 
 
-def _process_mark(count: int) -> str:
-    return f".{os.getpid()}" if count == 1 else f".{os.getpid()}.{count}"
+class Part:
+    """The file that a trace is while it is open: ``PATH.part``, locked; `path` is PATH.
+
+    A program may close its descriptor and open another file, which reuses the number.
+    """
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor, self.path, self.name = descriptor, path, f"{path}.part"
+        self._status = os.fstat(descriptor)
+
+    def complete(self) -> None:
+        """Put the finished file in its place, compressed if the path ends in ``.gz``.
+
+        After an `OSError` the file at `path` is what it was, and the part is still there, unless
+        somebody has put another file in its place.
+        """
+        refuse_foreign(self.path, TRACE)  # the program may have put a file there meanwhile
+        self._check_at(self.name)
+        if self.path.endswith(".gz"):
+            _compress(self.descriptor, self.path)
+            self.discard()
+        else:
+            Path(self.name).replace(self.path)
+            self._check_at(self.path)
+
+    def _check_at(self, path: str) -> None:
+        os.stat(path, follow_symlinks=False)  # noqa: PTH116 (it says why it is not there)
+        if not _is_at(os.fstat(self.descriptor), path):
+            raise OSError(errno.EBUSY, "another file was put in the place of this trace's", path)
+
+    def discard(self) -> None:
+        """Remove it, unless another file is in its place."""
+        if _is_at(os.fstat(self.descriptor), self.name):
+            Path(self.name).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Close it, unless the program did, and its descriptor is another file's now."""
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self.descriptor), self._status):
+                os.close(self.descriptor)
 
 
-def _insert(path: str, mark: str) -> str:
-    for suffix in _SUFFIXES:
-        if path.endswith(suffix):
-            return path[: -len(suffix)] + mark + suffix
-    return path + mark
+def claim(path: str) -> Part:
+    """Open the file for a trace that is to be at `path`.
+
+    If that is another's, be it an open trace of this process or another, or anything that somebody
+    else has put there, it gets the process's number, and a count where that is taken too. What a
+    killed process left is moved to ``PATH.part.old``. A link is followed.
+    """
+    path = output_path(path)
+    for count in range(_MOST_TRIES):
+        wanted = with_process(path, count) if count else path
+        _check_kind(wanted)
+        refuse_foreign(wanted, TRACE)
+        descriptor = _open_part(f"{wanted}.part")
+        if descriptor is not None:
+            return Part(descriptor, wanted)
+    raise OSError(errno.EEXIST, "too many traces of this path are open", path)
 
 
 def _open_part(part: str) -> int | None:
@@ -237,30 +266,27 @@ def _open_part(part: str) -> int | None:
             except PermissionError:
                 return None
             is_new = False
+        found = None
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "is not a regular file", part)
             is_ours = is_new or (status.st_uid == os.geteuid() and status.st_nlink <= 1)
             if not (is_ours and _lock(descriptor)):
-                os.close(descriptor)
                 return None
             if not _is_at(status, part):  # moved or removed since it was opened
-                os.close(descriptor)
                 continue
             if os.fstat(descriptor).st_size == 0:
-                return descriptor
+                found = descriptor
+                return found
             Path(part).replace(f"{part}.old")
-            os.close(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            raise
+        finally:
+            if found is None:
+                os.close(descriptor)
     raise OSError(errno.EBUSY, "the file keeps changing", part)
 
 
 def _lock(descriptor: int) -> bool:
-    import fcntl
-
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:  # others come from a file system without locks
@@ -269,55 +295,9 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_at(status: os.stat_result, path: str) -> bool:
-    try:
-        now = os.stat(path, follow_symlinks=False)  # noqa: PTH116
-    except FileNotFoundError:
-        return False
-    return (now.st_dev, now.st_ino) == (status.st_dev, status.st_ino)
-
-
-def complete(descriptor: int, path: str) -> None:
-    """Put a finished ``.part`` file in its place, compressed if the path ends in ``.gz``.
-
-    After an `OSError` the file at `path` is what it was, and the part is still there, unless
-    somebody has put another file in its place.
-    """
-    part = f"{path}.part"
-    refuse_foreign(path, TRACE)  # the program may have put a file there meanwhile
-    _check_at(descriptor, part)
-    if path.endswith(".gz"):
-        _compress(descriptor, path)
-        discard(descriptor, part)
-    else:
-        Path(part).replace(path)
-        _check_at(descriptor, path)
-
-
-def discard(descriptor: int, part: str) -> None:
-    """Remove a ``.part`` file, unless another one is in its place."""
-    if _is_at(os.fstat(descriptor), part):
-        Path(part).unlink(missing_ok=True)
-
-
-def identity(descriptor: int) -> tuple[int, int]:
-    """Return what tells an open file from every other one."""
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino
-
-
-def release(descriptor: int, expected: tuple[int, int]) -> None:
-    """Close a file, unless the program did, and its descriptor is another file's now."""
-    try:
-        if identity(descriptor) == expected:
-            os.close(descriptor)
-    except OSError:
-        return
-
-
-def _check_at(descriptor: int, path: str) -> None:
-    os.stat(path, follow_symlinks=False)  # noqa: PTH116 (it says why it is not there)
-    if not _is_at(os.fstat(descriptor), path):
-        raise OSError(errno.EBUSY, "another file was put in the place of this trace's", path)
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path, follow_symlinks=False), status)  # noqa: PTH116
+    return False
 
 
 def _compress(descriptor: int, path: str) -> None:

@@ -74,10 +74,8 @@ def _close_at_exit() -> None:
 
 
 def _close_all() -> None:
-    with (
-        held_back(),
-        ExitStack() as each,
-    ):  # one that fails, as by a warning made an error, is not the last
+    # One that fails, as by a warning made an error, is not the last.
+    with held_back(), ExitStack() as each:
         for writer in list(_writers.values()):
             each.callback(writer.close)
 

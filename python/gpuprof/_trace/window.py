@@ -35,11 +35,7 @@ class WarmUp:
         _core._trace_wanted(True)
         registry.name_threads()
 
-    def end(self) -> None:
-        """Nothing is written."""
-
     def close(self) -> None:
-        """Forget what was recorded."""
         registry.forget(self)
         if self._process != os.getpid():
             return
@@ -55,10 +51,11 @@ class WarmUp:
 class Window(TraceWriter):
     """The trace of one window."""
 
-    def end(self) -> None:
-        """Let what ends from now on not belong to it; `close` then takes what the GPU still has."""
+    def close(self) -> None:
+        """Let what ends from now on not belong to it, and close it once the GPU is done."""
         if self._process == os.getpid() and self._number:
             _core._trace_end(self._number)
+        super().close()
 
 
 def trace_windows(
@@ -180,20 +177,17 @@ class TraceWindows(TraceBlock):
         """
         with self._alone("step()"):
             if not self._open:
-                state = "closed" if self._closed else "not begun"
                 message = (
-                    f"the windows of {self._pattern} are {state}: call step() inside their with "
-                    "block, or after start()"
+                    f"the windows of {self._pattern} are {self._state}: call step() inside their "
+                    "with block, or after start()"
                 )
                 raise InvalidStateError(message)
-            before = self.phase_of(self._step)
-            after = self.phase_of(self._step + 1)
-            if before == after and not (
-                after == "active" and self._schedule.begins_cycle(self._step + 1)
-            ):
-                self._step += 1
-                return
-            self._change_to(after)
+            step = self._step + 1
+            after = self.phase_of(step)
+            if after != self.phase or (after == "active" and self._schedule.begins_cycle(step)):
+                self._change_to(after)
+            else:
+                self._step = step
 
     def _change_to(self, phase: str) -> None:
         with held_back():  # a Ctrl-C is raised once the file is there
@@ -208,7 +202,6 @@ class TraceWindows(TraceBlock):
                 )
             finally:
                 if old is not None:
-                    old.end()
                     old.close()
 
     def _recorder_of(self, phase: str) -> Window | WarmUp | None:
@@ -251,7 +244,6 @@ class TraceWindows(TraceBlock):
             was_open, self._open, self._closed = self._open, False, True
             recording, self._recording = self._recording, None
             if was_open and recording is not None:
-                recording.end()
                 recording.close()
 
     def phase_of(self, step: int) -> str:
@@ -261,9 +253,7 @@ class TraceWindows(TraceBlock):
     @property
     def phase(self) -> str:
         """What the current step is, or "not begun" or "closed"."""
-        if self._open:
-            return self.phase_of(self._step)
-        return "closed" if self._closed else "not begun"
+        return self.phase_of(self._step) if self._open else self._state
 
     @property
     def path(self) -> str | None:

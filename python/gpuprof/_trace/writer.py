@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gpuprof._core as _core
@@ -14,13 +15,7 @@ from gpuprof._common.wrapping import around_calls
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
 from gpuprof._trace.base import TraceBlock
-from gpuprof._trace.checks import (
-    checked_args,
-    checked_category,
-    checked_tid,
-    moment,
-    series,
-)
+from gpuprof._trace.checks import checked_args, checked_moment, series
 from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
@@ -188,7 +183,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         return trace_path.expand(self._pattern)
 
     def _path_of_use(self, path: str, use: int) -> str:
-        return trace_path.with_use(path, use)
+        return path if use == 1 else trace_path.insert(path, f".{use}")
 
     def _begin(self, path: str) -> None:
         self._process = os.getpid()
@@ -196,7 +191,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         if self._collect and not self._from_start:
             open_as_wanted()  # or the first event would find this one open
         self._open_core(path)
-        if self._number == 0:
+        if not self._number:
             return
         self._set_number(self._number)
         registry.remember(self, self._number)
@@ -207,31 +202,35 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
     def _open_core(self, path: str) -> None:
         """Have C++ open the trace; a number of 0 says that it has failed, with a warning."""
         try:
-            descriptor, self._path = trace_path.claim(path)
+            self._part = trace_path.claim(path)
         except OSError as error:
             self._fail(error.strerror or str(error))
             return
-        self._descriptor = descriptor
-        self._identity = trace_path.identity(descriptor)
+        self._path = self._part.path
         try:
             self._number = _core._trace_open(
-                descriptor,
-                where=f"{self._path}.part",
+                self._part.descriptor,
+                where=self._part.name,
                 collects=self._collect,
-                from_start=self._from_start,
-                process=trace_path.process_name(),
-                rank=trace_path.rank(),
-                world_size=trace_path.world_size(),
-                args=self._args,
-                buffer_mib=self._buffer_mib,
+                **self._facts(),
             )
         except BaseException as error:
-            trace_path.discard(descriptor, f"{self._path}.part")
-            os.close(descriptor)
+            self._part.discard()
+            self._part.release()
             if isinstance(error, RuntimeError):
                 message = f"the trace {self._path} cannot be written: no thread can start: {error}"
                 raise TraceError(message) from error
             raise
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "from_start": self._from_start,
+            "process": trace_path.process_name(),
+            "rank": trace_path.rank(),
+            "world_size": trace_path.world_size(),
+            "args": self._args,
+            "buffer_mib": self._buffer_mib,
+        }
 
     def _fail(self, why: str) -> None:
         self._number = 0
@@ -262,9 +261,9 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         self._reopen_in_child()
         if not self._open:
             if self._closed or self._collect:
-                state = "closed" if self._closed else "not begun"
                 message = (
-                    f"the trace {self._path} is {state}; use it in a with statement, or start()"
+                    f"the trace {self._path} is {self._state}; use it in a with statement, or "
+                    "start()"
                 )
                 raise InvalidStateError(message)
             self.start()
@@ -305,8 +304,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         args: Mapping[str, object] | None = None,
     ) -> None:
         """Write a moment; parameters as for `span`, and `at_ns` None is now."""
-        text = checks.text("name", name, empty=False)
-        event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
+        event = checked_moment(name, cat, tid, at_ns)
         if number := self._current():
             _core._trace_moment("instant", number, *event, checked_args(args))
 
@@ -317,10 +315,8 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
 
         A value that is not finite leaves a gap.
         """
-        event = (checks.text("name", name, empty=False), None, moment(at_ns), 0)
-        finite = series(values)
-        number = self._current()
-        if number and finite:
+        event, finite = checked_moment(name, None, None, at_ns), series(values)
+        if (number := self._current()) and finite:
             _core._trace_moment("counter", number, *event, finite)
 
     def flow(
@@ -346,8 +342,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         """
         checks.choice("phase", phase, ("start", "step", "end"))
         checks.whole("id", id, 0, 2**40 - 1)
-        text = checks.text("name", name, empty=False)
-        event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
+        event = checked_moment(name, cat, tid, at_ns)
         if number := self._current():
             _core._trace_moment(phase, number, *event, None, id)
 
@@ -372,17 +367,18 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             finally:
                 was_open, self._open, self._closed = self._open, False, True
                 if was_open:
-                    self._close_open(is_own)
-
-    def _close_open(self, is_own: bool) -> None:
-        registry.forget(self)
-        if is_own and self._number != 0:
-            try:
-                self._finish()
-            finally:
-                self._release()
+                    registry.forget(self)
+                    if is_own and self._number:
+                        self._finish()
 
     def _finish(self) -> None:
+        try:
+            if self._close_core()["error"] is None:  # else the warning came with the failure
+                self._complete()
+        finally:  # until the file is in its place, nobody else may take it for one left behind
+            self._part.release()
+
+    def _close_core(self) -> dict[str, Any]:
         number, self._number = self._number, 0
         self._set_number(0)
         self._last_state = state = dict(_core._trace_close(number))
@@ -393,22 +389,17 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
                 f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
                 "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
             )
-        if state["error"] is None:  # else the warning came with the failure
-            self._complete(state)
+        return state
 
-    def _release(self) -> None:
-        # Until the file is in its place, nobody else may take it for one left behind.
-        trace_path.release(self._descriptor, self._identity)
-
-    def _complete(self, state: dict[str, Any]) -> None:
-        """Put the finished file in its place."""
+    def _complete(self) -> None:
         try:
-            trace_path.complete(self._descriptor, self._path)
+            self._part.complete()
         except OSError as error:
-            state["error"] = error.strerror or str(error)
+            why = error.strerror or str(error)
+            self._last_state = {**self.stats(), "error": why}
             checks.warn_outside(
-                f"gpuprof: cannot write the trace {self._path}: {state['error']}; "
-                f"what there is stays in {self._path}.part"
+                f"gpuprof: cannot write the trace {self._path}: {why}; "
+                f"what there is stays in {self._part.name}"
             )
 
     def __enter__(self) -> Self:
@@ -446,17 +437,13 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         return fresh
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "not begun"
-        if self._open:
-            state = f"{self.stats()['events']} events"
+        state = f"{self.stats()['events']} events" if self._open else self._state
         return f"<gpuprof.TraceWriter {self._path!r}, {state}>"
 
 
 def _flush_scopes() -> None:
-    try:
+    with suppress(GpuprofError):  # a driver that is gone: the host's part of the trace is good
         _core.flush()
-    except GpuprofError:  # a driver that is gone: the host's part of the trace is still good
-        return
 
 
 _environment_read = False
