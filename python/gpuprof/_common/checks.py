@@ -58,12 +58,10 @@ def _is_plain(value: object, depth: int = 3) -> bool:
 
 
 def type_error(value: object, name: str, expected: str) -> TypeError:
-    """Return the error for a value of a wrong type."""
     return TypeError(f"{name}: expected {expected}, got {shortened(value)}")
 
 
 def value_error(value: object, name: str, expected: str) -> ValueError:
-    """Return the error for a wrong value of the right type."""
     return ValueError(f"{name}: expected {expected}, got {shortened(value)}")
 
 
@@ -90,7 +88,6 @@ def choice(name: str, value: object, known: Collection[str]) -> str:
 
 
 def flag(name: str, value: object) -> bool:
-    """Return `value` if it is True or False."""
     if not isinstance(value, bool):
         raise type_error(value, name, "True or False")
     return value
@@ -170,7 +167,6 @@ def path(name: str, value: object) -> str:
 
 
 def function(name: str, value: object) -> Callable[..., Any]:
-    """Return `value` if it can be called."""
     if not callable(value):
         raise type_error(value, name, "a callable")
     return value

@@ -65,7 +65,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file with `data`, all or nothing, as `replacing` does."""
     with replacing(path) as file:
         file.write(data)
 
@@ -97,7 +96,6 @@ class FileLock:
                 return True
 
     def release(self) -> None:
-        """Let go, and close the file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # Unlock explicitly: a child forked meanwhile would keep the lock of a closed file.

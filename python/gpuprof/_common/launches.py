@@ -120,13 +120,8 @@ class Launches(Record):
         return ", ".join([*words, _totals(self, other)])
 
     def __str__(self) -> str:
-        parts = [_count(self.num_kernels, "kernel")]
-        parts += [
-            _count(count, what)
-            for what, count in ((COPY, self.copies), (MEMSET, self.memsets))
-            if count
-        ]
-        return ", ".join(parts)
+        kinds = self._by_kind().items()
+        return ", ".join(_count(count, what) for what, count in kinds if count or what == "kernel")
 
     def __repr__(self) -> str:
         shown = _telling(self._counts())
@@ -134,13 +129,13 @@ class Launches(Record):
         lines = [f"{count:>6,}  {shown[key]}" for key, count in most]
         return "\n".join([f"<gpuprof.results.Launches: {self}>", *lines])
 
+    def _by_kind(self) -> dict[str, int]:
+        return {"kernel": self.num_kernels, COPY: self.copies, MEMSET: self.memsets}
+
     def _counts(self) -> dict[Key, int]:
         counts: dict[Key, int] = {("kernel", name): count for name, count in self.kernels.items()}
-        return counts | {
-            (what, what): count
-            for what, count in ((COPY, self.copies), (MEMSET, self.memsets))
-            if count
-        }
+        others = {COPY: self.copies, MEMSET: self.memsets}
+        return counts | {(what, what): count for what, count in others.items() if count}
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
@@ -165,16 +160,10 @@ def _count(count: int, what: str) -> str:
 
 def _totals(base: Launches, new: Launches) -> str:
     """Say how many there were and are, of each kind whose number changed; at least of kernels."""
-    pairs = [
-        ("kernel", base.num_kernels, new.num_kernels),
-        (COPY, base.copies, new.copies),
-        (MEMSET, base.memsets, new.memsets),
-    ]
-    changed = [pair for pair in pairs if pair[1] != pair[2]] or pairs[:1]
-    return ", ".join(
-        _count(now, what) if before == now else f"{before:,} -> {now:,} {_PLURALS[what]}"
-        for what, before, now in changed
-    )
+    before, now = base._by_kind(), new._by_kind()
+    changed = [what for what in now if before[what] != now[what]]
+    words = [f"{before[what]:,} -> {now[what]:,} {_PLURALS[what]}" for what in changed]
+    return ", ".join(words or [_count(now["kernel"], "kernel")])
 
 
 def _telling(keys: Iterable[Key]) -> dict[Key, str]:

@@ -77,7 +77,6 @@ def ask(nvml: Any, handle: Any, *names: str, arguments: tuple[Any, ...] = ()) ->
 
 
 def sm_mhz(nvml: Any, handle: Any) -> int | None:
-    """Return the SM clock now, in MHz."""
     mhz: int | None = ask(
         nvml, handle, "nvmlDeviceGetClockInfo", arguments=(getattr(nvml, "NVML_CLOCK_SM", 1),)
     )

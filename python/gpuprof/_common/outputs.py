@@ -124,7 +124,6 @@ def refuse_foreign(path: str | Path, kind: Kind) -> None:
 
 
 def may_replace(path: str | Path, kind: Kind) -> bool:
-    """Whether `refuse_foreign` has nothing against it."""
     try:
         refuse_foreign(path, kind)
     except FileExistsError:

@@ -1,9 +1,10 @@
 """Plain forms: `to_dict`, `from_dict` and JSON of dataclasses follow from their fields.
 
 A plain form holds dicts, lists, text, finite numbers and None, and is ready for JSON: a tuple is a
-list, an enum its value, a record within a record its own plain form, and None stands for a number
-that is not finite. What is read may come from anywhere: all that is wrong with it is a ValueError
-that names the member, as in ``History.series[0].points[3].value: expected a number, got 'x'``.
+list, an enum its value (one of integers its name), a record within a record its own plain form, and
+None stands for a number that is not finite. What is read may come from anywhere: all that is wrong
+with it is a ValueError that names the member, as in ``History.series[0].points[3].value: expected a
+number, got 'x'``.
 """
 
 from __future__ import annotations
@@ -184,7 +185,6 @@ def head(form: str, version: int = 1, **more: str) -> Mapping[str, Any]:
 
 
 def format_of(kind: type[Record]) -> str:
-    """Return the name of a document's format."""
     return str(kind._HEAD["format"])
 
 
@@ -194,7 +194,6 @@ def check_of(kind: type[Record]) -> Check:
 
 
 def or_none(check: Check) -> Check:
-    """Return the check that lets None pass, too."""
     return lambda name, value: None if value is None else check(name, value)
 
 
@@ -278,7 +277,7 @@ def _plain(value: Any) -> Any:
     if kind is tuple and {*map(type, value)} <= {str}:
         return [*map(output_text, value)]
     if isinstance(value, Enum):
-        return value.value
+        return value.name.lower() if isinstance(value, int) else value.value
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], Plain):
         return [each._member() for each in value]
     if isinstance(value, Mapping) and value and isinstance(next(iter(value.values())), Plain):

@@ -40,7 +40,6 @@ class Exchange:
         self.ahead: dict[int, int] = {}  # ranks that have deleted their value, and their number
 
     def key(self, rank: int, number: int | None = None) -> str:
-        """Return the key of a rank's value."""
         return f"{self.folder}/{self.number if number is None else number}/{rank}"
 
     def is_closed(self) -> bool:
@@ -102,7 +101,6 @@ class Exchange:
         return True
 
     def _present(self, ranks: list[int]) -> Iterator[int]:
-        """Yield the ranks that have a value now."""
         if self.connection.has([self.key(rank) for rank in ranks]):
             yield from ranks
             return

@@ -42,12 +42,10 @@ class FileState(Document):
 
     @classmethod
     def of(cls, writer: TraceWriter, *, is_closed: bool) -> FileState:
-        """Return the state of this rank's file."""
         size, check = _mark(Path(writer.path)) if is_closed else (-1, 0)
         return cls(writer.path, socket.gethostname(), is_closed, size, check, writer.error)
 
     def to_bytes(self) -> bytes:
-        """Return it as another rank can read it."""
         return json.dumps(asdict(self)).encode()  # the path as it is, also where it is no text
 
     @classmethod
@@ -143,7 +141,6 @@ class RankMerge:
 
 
 def merge_files(states: Mapping[int, FileState], members: Sequence[int], output: str) -> RankMerge:
-    """Merge the files of the ranks that can be read here."""
     missing = {rank: "it said nothing of its file" for rank in members if rank not in states}
     cut: dict[int, str] = {}
     usable: dict[int, Path] = {}

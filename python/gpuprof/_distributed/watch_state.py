@@ -65,7 +65,6 @@ class BackwardPaths:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """A block in which this thread runs a backward pass."""
         with _core.timer(None, backend="cpu") as sample:  # unnamed: only its path is used
             names = sample.names
         entry = threading.get_ident(), names

@@ -51,7 +51,6 @@ class Packed(NamedTuple):
 
 
 def pack(stats: Stats) -> bytes:
-    """Return the statistics as bytes."""
     data = stats.to_dict()
     rows = [
         [row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)]

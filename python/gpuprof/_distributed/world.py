@@ -54,27 +54,22 @@ class Connection:
             return self.counts[kind]
 
     def has(self, keys: Sequence[str]) -> bool:
-        """Whether all of the keys are there now."""
         with _store_errors():
             return bool(self.store.check(list(keys)))
 
     def get(self, key: str) -> bytes:
-        """Return a value that is there."""
         with _store_errors():
             return bytes(self.store.get(key))
 
     def wait(self, key: str, seconds: float) -> None:
-        """Wait until a key is there."""
         with _store_errors():
             self.store.wait([key], timedelta(seconds=seconds))
 
     def set(self, key: str, value: bytes) -> None:
-        """Write a value."""
         with _store_errors():
             self.store.set(key, value)
 
     def delete(self, key: str) -> None:
-        """Delete a key, if it is there."""
         with _store_errors():
             self.store.delete_key(key)
 
@@ -95,7 +90,6 @@ class World:
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
         return len(self.members)
 
     @property
@@ -116,7 +110,6 @@ def distributed() -> Any:
 
 
 def timeout_s() -> float:
-    """Return the timeout of the process group's store in seconds."""
     return float(distributed().distributed_c10d._get_default_store().timeout.total_seconds())
 
 

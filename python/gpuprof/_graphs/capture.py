@@ -374,7 +374,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             self._guard.abort()
 
     def _finish(self, guard: GraphCaptureGuard) -> None:
-        outside = self._outside()
+        outside = None if self._watch is None else self._watch.report_outside()
         if guard.is_open:  # else the block has finished or aborted it itself
             try:
                 guard.finish()
@@ -387,10 +387,6 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             import warnings
 
             warnings.warn(outside, RuntimeWarning, stacklevel=3)
-
-    def _outside(self) -> str | None:
-        """Return a sentence on work that ran outside the capture, or None."""
-        return self._watch.report_outside() if self._watch is not None else None
 
 
 def _note(error: BaseException, guard: GraphCaptureGuard) -> None:

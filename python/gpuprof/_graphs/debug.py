@@ -58,11 +58,9 @@ class CaptureWatch:
     outside: list[tuple[str, str]] = field(default_factory=list)
 
     def is_broken(self) -> bool:
-        """Return whether the capture has been broken."""
         return _core._capture_status(self._stream) == CaptureStatus.INVALIDATED
 
     def error(self, op: str | None, where: str) -> CaptureError:
-        """Return the error that names what broke the capture."""
         self._raised = True
         return explain(refused(901, "cuStreamIsCapturing"), self._facts().at(op, where))
 

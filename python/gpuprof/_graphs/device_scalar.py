@@ -12,38 +12,30 @@ from gpuprof._common.text import type_name
 
 # Other names of each dtype: short ones, of which NumPy reads 'f16' as 16 bytes and the rest not at
 # all, and those of NumPy that are not a dtype's, on the 64-bit systems that there are drivers for.
+# Behind the bar are NumPy's codes, before which it takes a byte order.
 _NAMES_OF = {
-    "bool": "bool_",
-    "int8": "byte",
-    "int16": "i16 short",
-    "int32": "i32 intc",
-    "int64": "i64 int int_ intp long longlong",
-    "uint8": "ubyte",
-    "uint16": "u16 ushort",
-    "uint32": "u32 uintc",
-    "uint64": "u64 uint uintp ulong ulonglong",
-    "float16": "f16 half",
-    "bfloat16": "bf16",
-    "float32": "f32 single",
-    "float64": "f64 float double",
+    "bool": "bool_ | ? b1",
+    "int8": "byte | b i1",
+    "int16": "i16 short | h i2",
+    "int32": "i32 intc | i i4",
+    "int64": "i64 int int_ intp long longlong | l q p",
+    "uint8": "ubyte | B u1",
+    "uint16": "u16 ushort | H u2",
+    "uint32": "u32 uintc | I u4",
+    "uint64": "u64 uint uintp ulong ulonglong | L Q P",
+    "float16": "f16 half | e f2",
+    "bfloat16": "bf16 |",
+    "float32": "f32 single | f f4",
+    "float64": "f64 float double | d f8",
 }
-# NumPy's codes, before which it takes a byte order.
-_CODES_OF = {
-    "bool": "? b1",
-    "int8": "b i1",
-    "int16": "h i2",
-    "int32": "i i4",
-    "int64": "l q p",
-    "uint8": "B u1",
-    "uint16": "H u2",
-    "uint32": "I u4",
-    "uint64": "L Q P",
-    "float16": "e f2",
-    "float32": "f f4",
-    "float64": "d f8",
-}
-_ALIASES = {alias: name for name, aliases in _NAMES_OF.items() for alias in aliases.split()}
-_NUMPY_CODES = {code: name for name, codes in _CODES_OF.items() for code in codes.split()}
+
+
+def _by_alias(part: int) -> dict[str, str]:
+    listed = ((name, names.split("|")[part]) for name, names in _NAMES_OF.items())
+    return {alias: name for name, aliases in listed for alias in aliases.split()}
+
+
+_ALIASES, _NUMPY_CODES = _by_alias(0), _by_alias(1)
 _PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int64", float: "float64"}
 _BYTE_ORDERS = frozenset("<>=|")
 _FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first

@@ -195,17 +195,11 @@ def _described(node: GraphNode) -> str:
     return ", ".join([node._title, *kind, *node._details, *scope])
 
 
-def _changed_fields(node: GraphNode, other: GraphNode) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two nodes differ, kernels by the names that tell them apart."""
-    pairs = {name: (getattr(node, name), getattr(other, name)) for name in FIELDS}
-    found = {name: (own, others) for name, (own, others) in pairs.items() if own != others}
-    if "symbol" in found:
-        found["symbol"] = node._telling_names(other)
-    return found
-
-
 def _node_change(node: GraphNode, other: GraphNode, scopes: bool) -> NodeChange | None:
-    fields = _changed_fields(node, other)
+    pairs = {name: (getattr(node, name), getattr(other, name)) for name in FIELDS}
+    fields = {name: (own, others) for name, (own, others) in pairs.items() if own != others}
+    if "symbol" in fields:
+        fields["symbol"] = node._telling_names(other)  # kernels by what tells them apart
     if scopes and node.scope_names != other.scope_names:
         fields["scope"] = (node.scope or NO_SCOPE, other.scope or NO_SCOPE)
     inside = None

@@ -69,7 +69,6 @@ class CapturedGraph(_core.GraphBase):
         return self
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:
-        """Keep a pool and objects until the last replay is done."""
         self._keep_alive = (*keep, pool) if pool is not None else tuple(keep)
         self._retain(self._keep_alive)
         self._read_scalars(self._keep_alive)

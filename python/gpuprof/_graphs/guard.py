@@ -345,7 +345,6 @@ class GraphCaptureGuard:
         return CaptureStatus(self._core.status())
 
     def _capture_facts(self) -> CaptureFacts:
-        """Return what is known of the capture, for an error."""
         from gpuprof._graphs import diagnosis
 
         facts = self._core.facts()

@@ -39,7 +39,6 @@ class GraphSignature(str):
     launches: Launches
 
     def __new__(cls, text: str, launches: Launches) -> Self:
-        """Make one of the digits and the launches."""
         made = super().__new__(cls, text)
         made.launches = launches
         return made

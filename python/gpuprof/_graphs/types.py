@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from gpuprof._common import checks
 from gpuprof._common.records import Plain, in_results
@@ -57,7 +57,7 @@ _MODES = {mode.name.lower(): mode for mode in CaptureMode}
 
 @in_results
 @dataclass(frozen=True)
-class OpenCapture(ShownAsCode):
+class OpenCapture(Plain, ShownAsCode):
     """One open capture of this process that gpuprof began.
 
     Attributes
@@ -78,14 +78,10 @@ class OpenCapture(ShownAsCode):
     thread: int
     num_nodes: int | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return asdict(self) | {"mode": self.mode.name.lower()}
-
 
 @in_results
 @dataclass(frozen=True)
-class CaptureInfo(ShownAsCode):
+class CaptureInfo(Plain, ShownAsCode):
     """What `capture_info` knows of a stream.
 
     Attributes
@@ -103,15 +99,6 @@ class CaptureInfo(ShownAsCode):
     id: int | None
     num_nodes: int | None
     open_captures: tuple[OpenCapture, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return {
-            "status": self.status.name.lower(),
-            "id": self.id,
-            "num_nodes": self.num_nodes,
-            "open_captures": [capture.to_dict() for capture in self.open_captures],
-        }
 
 
 @in_results
@@ -143,7 +130,6 @@ class GraphMemory(Plain, ShownAsCode):
 
 
 def capture_mode(mode: object) -> CaptureMode:
-    """Check a ``mode=`` argument."""
     if isinstance(mode, CaptureMode):
         return mode
     found = _MODES.get(mode.lower()) if isinstance(mode, str) else None

@@ -93,7 +93,6 @@ class Collected:
     notes: list[str] = field(default_factory=list)
 
     def sort(self) -> None:
-        """Put the records in the order in which they began."""
         self.work.sort()
         self.launches.sort()
 

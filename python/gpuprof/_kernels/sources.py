@@ -64,14 +64,11 @@ NotedLaunch = tuple[int, int, int, int]  # begin and end in ns, thread, executab
 
 
 class TorchSource:
-    """torch's profiler."""
-
-    def __init__(self, max_records: int, *, gpu: bool = True) -> None:
+    def __init__(self, max_records: int) -> None:
         self.name = f"torch.profiler {loaded.torch().__version__}"
         self._max_records = max_records
         self._collection: Any = None
         self._offsets: list[tuple[int, int]] = []
-        self._gpu = gpu
         self._noted: list[NotedLaunch] = []
 
     def start(self) -> None:
@@ -84,19 +81,17 @@ class TorchSource:
             )
             raise InvalidStateError(message)
         self._offsets = [wall_clock_offset()]
-        collection = torch_profiler.Collection(gpu=self._gpu)
+        collection = torch_profiler.Collection()
         collection.start()
         self._collection = collection
         _core._note_graph_launches(self._max_records)
 
     def stop(self) -> None:
-        """Wait for the GPU and end the collection."""
         self._noted = _core._noted_graph_launches()
         self._collection.stop()
         self._offsets.append(wall_clock_offset())
 
     def collected(self) -> Collected:
-        """Return the records on gpuprof's clock."""
         collection = self._collection
         names = Names()
         found = Collected(self.name, [])
@@ -276,7 +271,6 @@ class CuptiSource:
             source._notes.append(f"the collection failed: {error}")
 
     def collected(self) -> Collected:
-        """Return the records."""
         raw = self._found
         if not raw:
             return Collected(self.name, [], notes=self._notes)
@@ -316,7 +310,6 @@ def is_launch(name: str) -> bool:
 
 
 def is_graph_launch(name: str) -> bool:
-    """Return whether a function of CUDA's launches a graph."""
     return "GraphLaunch" in name
 
 

@@ -201,7 +201,6 @@ class Evaluated:
         return notes
 
     def record(self, number: int) -> KernelRecord:
-        """Return one record."""
         found, work, by = self.found, self.found.work, self.attribution
         launch, launches = by.launch[number], self.found.launches
         has_call = launch >= 0

@@ -163,7 +163,6 @@ class _Chains:
         self._of_span: dict[int, list[tuple[Key, str]]] = {}
 
     def of(self, record: int) -> list[tuple[Key, str]]:
-        """Return the chain of one record."""
         span = self._by.span[record]
         path = self._by.paths[self._by.path[record]]
         chain = self._chain(span)

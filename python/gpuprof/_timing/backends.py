@@ -90,7 +90,12 @@ def resolve(backend: object) -> str | SyncBackend:
     if backend == "cuda":
         _core.require_cuda()
     if backend == "metal":
-        return _metal()
+        if reason := _metal_reason():
+            message = f"backend 'metal' is not available: {reason}"
+            raise GpuprofError(message)
+        import torch
+
+        return SyncBackend("metal", torch.mps.synchronize)
     if backend not in NAMES:
         other = _OTHER_WORDS.get(backend.lower())
         near = [other] if other else difflib.get_close_matches(backend, NAMES, n=1)
@@ -115,16 +120,6 @@ def _metal_reason() -> str:
     if available is not True:
         return "torch.backends.mps.is_available() is False"
     return ""
-
-
-def _metal() -> SyncBackend:
-    reason = _metal_reason()
-    if reason:
-        message = f"backend 'metal' is not available: {reason}"
-        raise GpuprofError(message)
-    import torch
-
-    return SyncBackend("metal", torch.mps.synchronize)
 
 
 def backends() -> Mapping[str, Backend]:

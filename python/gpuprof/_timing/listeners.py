@@ -6,14 +6,13 @@ import atexit
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import gpuprof._core as _core
+from gpuprof._common.checks import not_pickled
 from gpuprof._common.text import clean_text
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 Samples: TypeAlias = "list[_core.Sample]"
@@ -73,17 +72,10 @@ class Listener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        message = "a Listener cannot be pickled or copied: it listens in this process"
-        raise TypeError(message)
+    __reduce__ = not_pickled("a Listener cannot be pickled or copied: it listens in this process")
 
     def __repr__(self) -> str:
         state = "failed" if self.error else "closed" if self._closed else "listening"

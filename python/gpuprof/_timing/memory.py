@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuprof._common.records import Record, in_results
-from gpuprof._frameworks import memory as allocators
+from gpuprof._frameworks.memory import Reading, begin
+
+__all__ = ["begin", "end"]  # which C++ calls at the entry and the exit of a scope
+
+end = Reading.end
 
 # By `MemoryNote` of src/timing/work.hpp.
 _NOTES = (
@@ -62,16 +66,6 @@ def use_of_sample(peak: float, absolute: float, change: float, note: int) -> Mem
     """Return what a sample shows."""
     read = 0 if math.isnan(change) else 1
     return MemoryUse(read, _whole(peak), _whole(absolute), _whole(change), _NOTES[note])
-
-
-def begin(stream: object) -> allocators.Reading:
-    """Begin to watch the allocators for an entry of a scope."""
-    return allocators.begin(stream)
-
-
-def end(reading: allocators.Reading) -> tuple[float, float, float, int]:
-    """Return what they did since."""
-    return reading.end()
 
 
 def _whole(value: float) -> float:

@@ -37,22 +37,14 @@ def make_scope(
         hint = "; a scope never waits, reading sample.ms does" if "sync" in option.lower() else ""
         message = f"timer() got an unexpected keyword argument {option!r}{hint}"
         raise TypeError(message)
-    if callable(name) or isinstance(name, (staticmethod, classmethod)):
-        scope = _core.timer(
-            name_of(name),
-            stream=stream,
-            backend=backend,
-            enabled=enabled,
-            verify_stream=verify_stream,
-            in_capture=in_capture,
-            memory=memory,
-            flops=flops,
-            nbytes=nbytes,
-        )
-        return decorate(scope, name)
-    text = _clean_name(name)
-    _check_options(enabled, verify_stream, in_capture, memory)
-    return _core.Scope(
+    decorates = callable(name) or isinstance(name, (staticmethod, classmethod))
+    text = _clean_name(name_of(name) if decorates else name)
+    if enabled is not None and not isinstance(enabled, bool):
+        raise checks.type_error(enabled, "enabled", "True, False or None")
+    checks.flag("verify_stream", verify_stream)
+    checks.flag("memory", memory)
+    checks.choice("in_capture", in_capture, _IN_CAPTURE)
+    scope = _core.Scope(
         text,
         stream=stream,
         backend=backends.resolve(backend),
@@ -63,6 +55,7 @@ def make_scope(
         flops=flops,
         nbytes=nbytes,
     )
+    return decorate(scope, name) if decorates else scope
 
 
 make_scope.__qualname__ = "timer"  # what a TypeError of its call says
@@ -87,16 +80,6 @@ def _clean_name(name: object) -> str | None:
         message = "name: expected a non-empty str, got ''; leave it out for an unnamed scope"
         raise ValueError(message)
     return clean_text(name)
-
-
-def _check_options(
-    enabled: object, verify_stream: object, in_capture: object, memory: object
-) -> None:
-    if enabled is not None and not isinstance(enabled, bool):
-        raise checks.type_error(enabled, "enabled", "True, False or None")
-    checks.flag("verify_stream", verify_stream)
-    checks.flag("memory", memory)
-    checks.choice("in_capture", in_capture, _IN_CAPTURE)
 
 
 def stats(wait: bool = True, *, bins: bool = False) -> Stats:

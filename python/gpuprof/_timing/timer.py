@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
+from gpuprof._common.checks import not_pickled
 from gpuprof._display.shown import ShownAsCode
 from gpuprof._timing import backends
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from gpuprof._timing.backends import BackendLike
@@ -141,12 +140,7 @@ class Timer(ShownAsCode):
         self.record_start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         try:
             self.record_end()
         except Exception:
@@ -156,6 +150,6 @@ class Timer(ShownAsCode):
     def __repr__(self) -> str:
         return repr(self._timer)
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        message = "a Timer holds CUDA events and cannot be pickled or copied; make a new one"
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a Timer holds CUDA events and cannot be pickled or copied; make a new one"
+    )
