@@ -23,10 +23,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def shortened(value: object) -> str:
-    """Write a value for the text of an error: a plain one as it is, another one as its type.
-
-    The `repr` of an array may wait for a GPU, and that of a user's class may raise.
-    """
+    """Write a plain value for an error's text, or a type: the `repr` of an array may wait."""
     if isinstance(value, type):
         return f"the class {_name_of(value)}"
     if not _is_plain(value):
@@ -67,24 +64,18 @@ def value_error(value: object, name: str, expected: str) -> ValueError:
 
 def text(name: str, value: object, *, empty: bool = True) -> str:
     """Return `value` if it is text; without `empty` only if there is something in it."""
-    expected = "a str" if empty else "a non-empty str"
-    if not isinstance(value, str):
-        raise type_error(value, name, expected)
-    if not value and not empty:
-        raise value_error(value, name, expected)
-    return value
+    if isinstance(value, str) and (value or empty):
+        return value
+    wrong = value_error if isinstance(value, str) else type_error
+    raise wrong(value, name, "a str" if empty else "a non-empty str")
 
 
 def choice(name: str, value: object, known: Collection[str]) -> str:
     """Return `value` if it is one of the known texts."""
-    if type(value) is str and value in known:
+    if isinstance(value, str) and value in known:
         return value
-    expected = f"one of {', '.join(map(repr, known))}"
-    if not isinstance(value, str):
-        raise type_error(value, name, expected)
-    if value not in known:
-        raise value_error(value, name, expected)
-    return value
+    wrong = value_error if isinstance(value, str) else type_error
+    raise wrong(value, name, f"one of {', '.join(map(repr, known))}")
 
 
 def flag(name: str, value: object) -> bool:
@@ -121,10 +112,9 @@ def number(
     above: bool = False,
     unit: str = "",
 ) -> float:
-    """Return `value` as a float if it is a finite number from `least` to `most`.
+    """Return `value` as a float if it is a finite number from `least`, or `above` it, to `most`.
 
-    With `above` the least itself is refused. Scalars of other libraries are numbers too; bools are
-    not.
+    Scalars of other libraries are numbers too; bools are not.
     """
     if type(value) is float and least < value < most:
         return value

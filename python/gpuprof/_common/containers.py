@@ -19,26 +19,17 @@ Make = Callable[[Sequence[Any]], Any]
 
 
 class ContainerParts(NamedTuple):
-    """A container, taken apart.
-
-    `kind` is "tuple", "list" or "dict" for exactly these types, "mapping" for a subclass of dict
-    and "object" for what has attributes. `names` are the keys or the attributes' names, `steps`
-    what a path to each of the `parts` ends with, and `make` makes another "mapping" or "object"
-    around other parts.
-    """
-
-    kind: str
-    names: tuple[Any, ...]
-    steps: tuple[str, ...]
+    kind: str  # "tuple", "list" or "dict"; "mapping", a subclass of dict; "object", the rest
+    names: tuple[Any, ...]  # the keys, or the attributes' names
+    steps: tuple[str, ...]  # what a path to each of the parts ends with
     parts: tuple[Any, ...]
-    make: Make | None = None
+    make: Make | None = None  # makes another "mapping" or "object" around other parts
 
 
 def parts_of(value: Any, path: str, *, whole: bool) -> ContainerParts | None:
     """Take a container apart; None of what is none.
 
-    `whole` says that all that it has must be among its names, as for arguments, where a later one
-    must be comparable with it; else TypeError.
+    With `whole`, as for arguments, it is a TypeError if something of it is not among its names.
     """
     kind = type(value)
     if kind is tuple or kind is list:

@@ -22,10 +22,7 @@ _BUFFER = 1 << 20  # traces are written an event at a time
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-    """Open a regular file and return its descriptor.
-
-    Anything else is an OSError. A FIFO is not waited for.
-    """
+    """Open a regular file; anything else is an OSError, and a FIFO is not waited for."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -70,10 +67,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 class FileLock:
-    """An exclusive `flock` among processes and threads, on a file that is made if needed.
-
-    The kernel frees the lock of a process that dies. As a context manager it lets go in the end.
-    """
+    """An exclusive `flock` among processes and threads, on a file that is made if needed."""
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
         flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW
@@ -81,19 +75,15 @@ class FileLock:
 
     def acquire(self, seconds: float | None = None) -> bool:
         """Wait for the lock, None without a limit; return whether it is held now."""
-        if seconds is None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            return True
-        until = monotonic() + seconds
+        flags = fcntl.LOCK_EX if seconds is None else fcntl.LOCK_EX | fcntl.LOCK_NB
+        until = monotonic() + (seconds or 0.0)
         while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if monotonic() >= until:
-                    return False
-                sleep(_POLL_S)
-            else:
+            with suppress(BlockingIOError):
+                fcntl.flock(self._descriptor, flags)
                 return True
+            if monotonic() >= until:
+                return False
+            sleep(_POLL_S)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -21,13 +21,9 @@ _served: set[str] = set()
 
 
 def need(module: str, what: str, install: str = "") -> Any:
-    """Import a module of a package that the user installs, as `install` or by its own name.
+    """Import a module of the user's; a ModuleNotFoundError says `what` needs it, and how to get it.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If the package is not installed; the text says `what` needs it, and how to install it. One
-        that it needs itself is named by the import system's own text.
+    A package that it needs itself is named by the import system's own text.
     """
     try:
         return importlib.import_module(module)

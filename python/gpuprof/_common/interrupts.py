@@ -56,11 +56,7 @@ class held_back:
 
 
 def wait(call: Callable[[], _Result]) -> _Result | None:
-    """Return what `call` does, which may take long.
-
-    In a block of `held_back` a Ctrl-C ends it, or has it left out if it came before, and None is
-    returned.
-    """
+    """Return what a long `call` does; None where a Ctrl-C in a block of `held_back` ends it."""
     on_main = threading.current_thread() is threading.main_thread()
     if not on_main or signal.getsignal(signal.SIGINT) is not _note:
         return call()

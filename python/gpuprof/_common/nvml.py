@@ -32,12 +32,7 @@ class NvmlUnavailable(Exception):
 
 
 def opened() -> Any:
-    """Import and initialise ``pynvml`` and return it; each call needs its own ``nvmlShutdown()``.
-
-    Raises
-    ------
-    NvmlUnavailable
-    """
+    """Return ``pynvml``, initialised, or raise `NvmlUnavailable`; needs an ``nvmlShutdown()``."""
     try:
         with warnings.catch_warnings():
             # An old package of the same import name warns that it is not nvidia-ml-py.
@@ -64,10 +59,7 @@ def handle_of(nvml: Any, uuid: str) -> Any:
 
 
 def ask(nvml: Any, handle: Any, *names: str, arguments: tuple[Any, ...] = ()) -> Any:
-    """Call the functions `names` until one works; None if none does.
-
-    Older modules and some devices lack some of them.
-    """
+    """Call functions until one works, for modules and devices lack some; None if none does."""
     for name in names:
         try:
             return getattr(nvml, name)(handle, *arguments)

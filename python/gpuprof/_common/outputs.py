@@ -78,10 +78,7 @@ def descriptor_of(path: str | Path) -> int | None:
 
 
 def complaint(outputs: Sequence[Output], inputs: Iterable[tuple[str, str]] = ()) -> str | None:
-    """Return why one of the outputs cannot be written, or would replace what is not gpuprof's.
-
-    `inputs` are files that are read, with what they are.
-    """
+    """Return why an output cannot be written, or would replace an input or what is foreign."""
     taken: dict[object, str] = {}
     for what, path in inputs:
         taken |= dict.fromkeys(_identities(path), what)
@@ -142,11 +139,10 @@ def _identities(path: str) -> list[object]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write, which appears whole under its name if the block ends well.
+    """Give a file to write, which appears whole if the block ends well; ``.gz`` is compressed.
 
-    Compressed where the name ends in ``.gz``. An existing file is replaced, one that a link leads
-    to as well. Into a FIFO, a device, or one of our own descriptors (``-`` or ``/dev/stdout``) the
-    bytes go as they come.
+    An existing file is replaced, one that a link leads to as well. Into a FIFO, a device, or one of
+    our own descriptors (``-`` or ``/dev/stdout``) the bytes go as they come.
     """
     with _opened(path) as file:
         if path.suffix == ".gz":
@@ -157,10 +153,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all.
-
-    Raises OSError that names `path`, TypeError and ValueError for what is no name of a file.
-    """
+    """Write `text` as UTF-8 to `path`, whole or not at all; an OSError names `path`."""
     name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str):
         message = f"path: expected a str or os.PathLike of str, got {name!r}"

@@ -176,7 +176,8 @@ def peaks_of(described: Mapping[str, Any]) -> Peaks | None:
             _warned.add(path)
             warnings.warn(
                 f"gpuprof: {path} cannot be used, so no share of the device's peak is shown: "
-                f"{_reason(error)}; remove it and run `gpuprof info --peaks`",
+                f"{shown_text(getattr(error, 'strerror', None) or str(error))}; remove it and run "
+                "`gpuprof info --peaks`",
                 RuntimeWarning,
                 stacklevel=checks.level_outside(),
             )
@@ -202,10 +203,7 @@ def store_path() -> Path | None:
 
 
 def store(peaks: Peaks) -> Path:
-    """Add measured peaks to the file, in place of older ones of the same key; return its path.
-
-    A damaged or foreign file stays as it is: ValueError. One that cannot be written is an OSError.
-    """
+    """Add measured peaks to the file and return its path; a foreign file stays: ValueError."""
     path = store_path()
     if path is None:
         message = "there is no home folder to store the peaks in: set XDG_CACHE_HOME"
@@ -223,10 +221,7 @@ def store(peaks: Peaks) -> Path:
 
 
 def dtype_name(dtype: object) -> str:
-    """Return the name of a data type, such as ``torch.bfloat16``, a NumPy type or text.
-
-    ValueError if it is no name of one.
-    """
+    """Return the name of a data type: of ``torch.bfloat16``, a NumPy type or text."""
     name = str(getattr(dtype, "__name__", dtype)) if isinstance(dtype, type) else str(dtype)
     name = name.removeprefix("torch.").lower()
     if not _DTYPE.fullmatch(name):
@@ -259,7 +254,3 @@ def _load(path: Path) -> dict[str, Peaks]:
         message = "it holds no peaks of gpuprof"
         raise ValueError(message)
     return dict(_File._read("the file", data).peaks)
-
-
-def _reason(error: Exception) -> str:
-    return shown_text(getattr(error, "strerror", None) or str(error))

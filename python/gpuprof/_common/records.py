@@ -44,10 +44,7 @@ Check: TypeAlias = "Callable[[str, Any], Any]"  # takes a name and a value; retu
 
 
 def in_results(kind: _Kind) -> _Kind:
-    """Show a class as one of `gpuprof.results`, in tracebacks and in pickles.
-
-    A decorator: while a dataclass is made, its module must have been imported.
-    """
+    """Show a class as one of `gpuprof.results`, in tracebacks and in pickles, once it is made."""
     kind.__module__ = "gpuprof.results"
     return kind
 

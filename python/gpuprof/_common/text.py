@@ -50,10 +50,7 @@ def shown_text(text: str) -> str:
 
 
 def cut(text: str, columns: int = MAX_NAME_COLUMNS, *, middle: bool = False) -> str:
-    """Return what of `text` fits into so many columns, with an ellipsis where it is longer.
-
-    That is its beginning, or with `middle` both of its ends: paths and kernels differ late.
-    """
+    """Cut `text` to so many columns, with `middle` both of its ends: kernels differ late."""
     if width(text) <= columns:
         return text
     end = _fitting(text[::-1], (columns - 1) // 2)[::-1] if middle else ""

@@ -41,10 +41,7 @@ def rate(per_second: float | None, unit: str) -> str:
 
 
 def percent(fraction: float, digits: int | None = None) -> str:
-    """Write a fraction as a percentage: with one decimal, or with that many digits.
-
-    From 100 % on it has no decimals.
-    """
+    """Write a fraction as a percentage, with one decimal or so many digits below 100 %."""
     value = 100 * fraction
     if not math.isfinite(value):
         return NOTHING
@@ -84,13 +81,10 @@ def decimals(step: float) -> int:
 
 
 def interval_text(low: float, high: float) -> str:
-    """Write an interval of milliseconds with the digits that tell its ends apart.
-
-    They have one unit, unless the lower end is so small that it would lose its digits.
-    """
+    """Write an interval of milliseconds with the digits that tell its ends apart."""
     scale, unit = unit_of(max(abs(low), abs(high)))
     places = decimals((high - low) / scale)
-    if 0.0 < low < scale * 10.0 ** (1 - places):
+    if 0.0 < low < scale * 10.0 ** (1 - places):  # which would lose its digits in that unit
         return f"{duration(low)} to {duration(high)}"
     return f"{low / scale:.{places}f} to {high / scale:.{places}f} {unit}"
 

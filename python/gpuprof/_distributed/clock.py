@@ -22,15 +22,12 @@ ANSWER_S = 5.0  # how long one message may take before the other side counts as 
 
 @dataclass(frozen=True)
 class Offset:
-    """In nanoseconds: at `clock` of this rank, rank 0's was `offset` ahead, give or take `error`.
-
-    `reference` is what rank 0 calls its clock.
-    """
+    """In ns: at `clock` of this rank, rank 0's was `offset` ahead, give or take `error`."""
 
     clock: int
     offset: int
     error: int
-    reference: str
+    reference: str  # what rank 0 calls its clock
 
 
 def _tries(exchange: Exchange) -> int:
@@ -41,10 +38,7 @@ def _tries(exchange: Exchange) -> int:
 def measure(
     exchange: Exchange, when: str, deadline: float, is_over: Callable[[], bool]
 ) -> Offset | None:
-    """Ask rank 0 for its clock once it is there; None where it is not, until the deadline.
-
-    Where `is_over`, rank 0 comes no more.
-    """
+    """Ask rank 0 for its clock once it is there; None where it never comes, or `is_over`."""
     connection = exchange.connection
     hello, turn = _keys(exchange, when, exchange.world.rank)
     connection.set(hello, b"")
@@ -86,10 +80,7 @@ def serve(
     reference: str,
     has_left: Callable[[int], bool],
 ) -> None:
-    """Answer all other ranks, one after the other, until the deadline.
-
-    A rank that `has_left` is not waited for.
-    """
+    """Answer all other ranks but those that `has_left`, one by one, until the deadline."""
     waiting = [*range(1, exchange.world.size)]
     while waiting:
         begun = time.monotonic()

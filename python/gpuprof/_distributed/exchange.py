@@ -51,10 +51,7 @@ class Exchange:
         return int(self.connection.get(mark)) if self.connection.has([mark]) else 0
 
     def post(self, value: bytes) -> bool:
-        """Leave this rank's value, or replace it; False where rank 0 had already gone on.
-
-        Where rank 0 goes on meanwhile, it may have read the value, and may not.
-        """
+        """Leave this rank's value, or replace it; False where rank 0 had already gone on."""
         own = self.key(self.world.rank)
         closed = self._noted("closed")
         if closed >= self.number:

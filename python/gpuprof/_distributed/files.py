@@ -66,8 +66,7 @@ class FileState(Document):
 def begin_file(path: str, rank: int, size: int) -> FileState:
     """Begin the trace of a process that is one of `size`, outside of torch.distributed.
 
-    Processes of one host share the monotonic clock, which the file says of itself, so that the
-    files of one boot are merged by it.
+    The file says of itself by which monotonic clock it is: all files of one boot share it.
     """
     before = trace_path.rank(), trace_path.world_size()
     trace_path.tell_rank(rank, size)  # for the name of the file, and what it says of itself
@@ -170,10 +169,7 @@ def merge_files(states: Mapping[int, FileState], members: Sequence[int], output:
 
 
 def _file_of(state: FileState, target: Path) -> tuple[Path | None, str]:
-    """Return the file of a rank and how it was cut off, if it was; or None and why there is none.
-
-    One that was never closed is repaired into `target`.
-    """
+    """Return the file of a rank, repaired into `target` if cut, and how; or None and why."""
     path, part = Path(state.path), Path(f"{state.path}.part")
     if state.is_closed and state.size >= 0 and _mark(path) == (state.size, state.check):
         return path, ""

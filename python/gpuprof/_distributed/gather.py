@@ -109,10 +109,7 @@ def gather_stats(
 
 
 def _measured(deadline: float) -> Stats:
-    """Return this process's statistics once no sample waits for the GPU, or at the deadline.
-
-    The GPU may never come to them: in a collective whose other ranks are dead.
-    """
+    """Return the statistics once no sample waits for the GPU, or at the deadline."""
     pause = 0.001
     while True:
         found = own_stats(wait=False)

@@ -158,8 +158,7 @@ class RankRow(Plain, Mapping[int, RankTimes]):
 class Waiting:
     """What one rank spent in collectives, by the text of each path around them.
 
-    By the text, because the part of DistributedDataParallel that runs on another thread is known by
-    its path's text only.
+    What DistributedDataParallel runs on another thread is known by that text only.
     """
 
     def __init__(self, rows: Sequence[Measured]) -> None:

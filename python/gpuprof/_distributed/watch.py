@@ -56,8 +56,7 @@ RETURN_WORK = frozenset(("batch_isend_irecv", "irecv", "isend"))
 
 
 class _Local(threading.local):
-    def __init__(self) -> None:
-        self.inside = 0  # of collectives of this thread
+    inside = 0  # of collectives of this thread
 
 
 _local = _Local()

@@ -47,18 +47,12 @@ class WatchState:
 
 @functools.lru_cache(maxsize=256)
 def scope(name: str, on_cpu: bool, path: str = "") -> Any:
-    """Return the scope of a collective, on the host's clock or on the GPU's where it is in use.
-
-    For a thread without open scopes its name begins with the text of a path.
-    """
+    """Return the scope of a collective, with the path in its name on a thread without scopes."""
     return _core.timer(f"{path}{COLLECTIVE}{name}", backend="cpu" if on_cpu else "auto")
 
 
 class BackwardPaths:
-    """The paths of scopes in which backward passes run now, by the threads that called them.
-
-    Autograd runs the callbacks of a pass on CUDA on a thread of its own, which has no scopes open.
-    """
+    """The paths in which backward passes run: autograd's callbacks are on threads without any."""
 
     def __init__(self) -> None:
         self._running: list[tuple[int, tuple[str, ...]]] = []
@@ -75,10 +69,7 @@ class BackwardPaths:
             self._running.remove(entry)
 
     def prefix(self) -> str:
-        """Return what stands before a scope's name on this thread: the caller's path, or nothing.
-
-        Of several backward passes at once the last one counts.
-        """
+        """Return what stands before a scope's name on this thread: the last caller's path."""
         own = threading.get_ident()
         running = list(self._running)
         if not running or any(thread == own for thread, _ in running):

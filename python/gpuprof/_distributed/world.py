@@ -37,13 +37,10 @@ def _store_errors() -> Iterator[None]:
 
 @dataclass
 class Connection:
-    """A store as gpuprof uses it, and how often each kind of exchange was begun over it.
-
-    What the store raises becomes a `StoreError`.
-    """
+    """A store as gpuprof uses it: what it raises becomes a `StoreError`."""
 
     store: Any
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)  # exchanges begun, by kind
     unread: list[str] = field(default_factory=list)  # keys of `Lockstep` that may be deleted later
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -76,15 +73,11 @@ class Connection:
 
 @dataclass(frozen=True)
 class World:
-    """The ranks of a process group, seen from one of them.
+    """The ranks of a process group, seen from one of them."""
 
-    `rank` counts within the group, `members` are the global ranks by it. Alone, there is no
-    `connection`.
-    """
-
-    rank: int
-    members: tuple[int, ...]
-    connection: Connection | None = None
+    rank: int  # within the group
+    members: tuple[int, ...]  # the global ranks, by those of the group
+    connection: Connection | None = None  # none for a rank alone
     name: str = "default"
     group: Any = None
 
@@ -114,11 +107,9 @@ def timeout_s() -> float:
 
 
 def find(call: str, store: Any = None, group: Any = None) -> World:
-    """Return the world that `call` is made in.
+    """Return the world that `call` is made in: of a process group, else of the launcher's ranks.
 
-    Without a process group, the rank and the number of ranks are those that a launcher has put
-    into the environment. `InvalidStateError` where there is no way to reach the other ranks, or
-    this one is not of the group.
+    `InvalidStateError` where the other ranks cannot be reached, or this one is not of the group.
     """
     torch_distributed = distributed()
     if torch_distributed is None:

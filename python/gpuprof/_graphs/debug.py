@@ -1,11 +1,8 @@
 """``debug=True``: finds the line that breaks a capture, by asking for its status again and again.
 
-A dispatch mode checks after each of torch's operators, and raises at the one that broke the
-capture. A trace function checks at each line, unless a debugger traces already, for what is no
-operator, such as a `synchronize()`: it remembers the line, and the next operator or the end of the
-body raises. This makes the body slow.
-
-Torch is never imported from here.
+A dispatch mode raises at the operator of torch's that broke the capture. A trace function, unless a
+debugger traces already, remembers the line of what is no operator, such as a `synchronize()`, at
+which the next operator or the end of the body raises. Torch is never imported from here.
 """
 
 from __future__ import annotations
@@ -135,9 +132,8 @@ def watch(
 ) -> Iterator[CaptureWatch]:
     """Watch the capture of a stream by this thread, and raise a CaptureError where it breaks.
 
-    The operator that broke it raises; where something else did, the next operator or the end of the
-    block does. `facts` gives what is known of the broken capture; `note_progress` is called after
-    each operator and line that did not break it.
+    `facts` gives what is known of the broken capture; `note_progress` is called after each operator
+    and line that did not break it.
     """
     seen = CaptureWatch(stream, facts, note_progress)
     with contextlib.ExitStack() as undo:

@@ -70,11 +70,8 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
 
 
 def note_for_body(error: BaseException, facts: CaptureFacts) -> None:
-    """Add a note to the body's exception on what broke the capture, unless it says so already.
-
-    Python 3.10 has no notes.
-    """
-    add_note = getattr(error, "add_note", None)
+    """Add a note to the body's exception on what broke the capture, unless it says so already."""
+    add_note = getattr(error, "add_note", None)  # not in Python 3.10
     explained = isinstance(error, CaptureError) and error.first_refused is not None
     noted = any(str(note).startswith(_NOTE) for note in getattr(error, "__notes__", ()))
     if add_note is None or explained or noted:

@@ -1,8 +1,7 @@
 """How two graphs differ, in words.
 
-Nodes are aligned in launch order: first those that do the same, then, between them, those that run
-the same kernel, then those of the same type. What is aligned and differs was changed, the rest was
-added or removed.
+Nodes are aligned in launch order: those that do the same, between them those of the same kernel,
+then of the same type. What is aligned and differs was changed, the rest was added or removed.
 """
 
 from __future__ import annotations
@@ -246,10 +245,7 @@ def _align(own: list[GraphNode], other: list[GraphNode], keys: Sequence[_Key]) -
 
 
 def matches(own: Sequence[Hashable], other: Sequence[Hashable]) -> Matches:
-    """Return pairs of places with equal items, ascending on both sides.
-
-    Items that stayed at their place are preferred where that costs no pair.
-    """
+    """Return pairs of places with equal items, ascending, of unmoved ones where that is as good."""
     shortest = min(len(own), len(other))
     head = next((i for i in range(shortest) if own[i] != other[i]), shortest)
     left = shortest - head

@@ -18,10 +18,7 @@ _DOT_TIMEOUT_S = 10.0
 
 
 def html_view(nodes: Nodes, name: str, facts: Mapping[str, str]) -> str:
-    """Show a graph as an HTML fragment without scripts.
-
-    Up to 500 nodes are drawn by Graphviz, or listed in a table; of more, the kinds are counted.
-    """
+    """Show a graph as HTML: drawn by Graphviz, else as a table; of a large one, the kinds."""
     heading = f"<div><b>{in_html(name)}</b></div>"
     known = "".join(f"<div>{in_html(key)}: {in_html(text)}</div>" for key, text in facts.items())
     is_large = len(nodes) > MAX_NODES

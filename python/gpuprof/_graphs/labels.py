@@ -1,9 +1,7 @@
 """Which scope a node of a replay belongs to, by the numbers that profilers give nodes.
 
-A profiler's record of a kernel in a replay names the executable graph and the node in it by
-numbers. The graphs of this process whose captures noted scopes are known here as long as they live,
-so that such a record can be put under its scope. Numbers are asked for when somebody wants them,
-not at a capture. Any thread.
+The graphs of this process whose captures noted scopes are known here as long as they live. Numbers
+are asked for when somebody wants them, not at a capture. Any thread.
 """
 
 from __future__ import annotations
@@ -65,8 +63,7 @@ def labels_by_node() -> dict[int, str]:
 def watch() -> Iterator[None]:
     """Also remember the labels of graphs that are closed or updated inside the block.
 
-    For a collector, whose records come after the replays. Where nothing tells the numbers of nodes
-    it remembers nothing.
+    For a collector, whose records come after the replays; nothing where nothing tells the numbers.
     """
     watcher = object()
     with _lock:

@@ -93,12 +93,8 @@ def in_order(nodes: Nodes) -> list[GraphNode]:
 def digits(nodes: Nodes) -> str:
     """Return 16 hexadecimal digits that are equal for graphs that do the same.
 
-    In it are each node's type, kernel (by its mangled name), grid, block, shared memory, bytes
-    copied, set or allocated, a memset's value, the child graphs, and who waits for whom, in full
-    or programmatically. Not in it are kernel arguments, addresses, events, and the order in which
-    the driver lists the nodes. So capturing the same work twice gives the same signature, in
-    another process too, as long as the kernels' names are the same there; Numba, for one, numbers
-    them in the order of compilation.
+    In it are what each node does (`FIELDS`), the child graphs, and who waits for whom, in full or
+    programmatically; not the order in which the driver lists the nodes.
     """
     order = in_order(nodes)
     above: dict[int, bytes] = {}

@@ -17,22 +17,16 @@ Path = tuple[str, ...]
 
 @dataclass
 class Attribution:
-    """For each record of the work: its launch, the span of its scope, and its path.
+    """For each record of the work: its launch, the span of its scope, and its path."""
 
-    `launch` and `span` are indices, -1 for none; `path` indexes `paths`, the keys of `numbers`,
-    whose first is the empty one. `in_graph` counts work of graph replays, `labelled` what of it has
-    a label of a capture, and `ambiguous` what could have one of several and has what these have in
-    common.
-    """
-
-    launch: Column
+    launch: Column  # indices, as of `span`; -1 for none
     span: Column
-    path: Column
+    path: Column  # of `paths`, of which the first is empty
     numbers: dict[Path, int] = field(default_factory=lambda: {(): 0})
-    paths: list[Path] = field(default_factory=list)
-    in_graph: int = 0
-    labelled: int = 0
-    ambiguous: int = 0
+    paths: list[Path] = field(default_factory=list)  # the keys of `numbers`
+    in_graph: int = 0  # work of graph replays
+    labelled: int = 0  # what of it has a label of a capture
+    ambiguous: int = 0  # what could have one of several, and has what these have in common
     without_launch: int = 0
 
 
@@ -42,10 +36,7 @@ def attribute(
     labels: GraphLabels,
     threads: Mapping[int, int],
 ) -> Attribution:
-    """Find the scope of each record.
-
-    `threads` are those that Python started, as of `spans.python_threads`.
-    """
+    """Find the scope of each record; `threads` are those of `spans.python_threads`."""
     count = len(found.work)
     result = Attribution(
         array("q", [NO_LAUNCH]) * count, array("q", [NO_SCOPE]) * count, array("I", [0]) * count

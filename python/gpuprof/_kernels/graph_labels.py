@@ -1,12 +1,9 @@
 """Which scope of the capture each kernel of a graph replay belongs to.
 
-By the ids of graph and node, where the records have them. Else, as with torch up to 2.11, by name:
-the work of one launch is compared with the nodes of the graph that was launched, or of each
-captured graph where that is not known. Names are compared whole, else as the functions' names
-without their types, else, in a graph that is known, by their number alone. In a graph that is a
-chain the n-th kernel of a name is the n-th node of that name. In others, or where several graphs
-fit, the label is what the possible scopes have in common. The driver runs some copies and memsets
-of a graph as kernels of its own, which count as what their nodes are.
+By the ids of graph and node, where the records have them. Else, as with torch up to 2.11, by name,
+as docs/kernels.md says. Names are compared whole, else as the functions' names without their types,
+else, in a graph that is known, by their number alone. The driver runs some copies and memsets of a
+graph as kernels of its own, which count as what their nodes are.
 """
 
 from __future__ import annotations

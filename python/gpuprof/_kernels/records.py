@@ -73,19 +73,15 @@ class Columns:
 
 @dataclass
 class Collected:
-    """All that one source has collected, in the order of time.
-
-    `totals` is of all work, also of what found no room in `work`: how often and how many
-    nanoseconds, by (kind, index of the name). `replayed` has the handle of the executable graph, by
-    the correlation of a launch, where it is known. `annotations` has the range around the call, by
-    the correlation of work whose call is not known.
-    """
+    """All that one source has collected, in the order of time."""
 
     source: str
     names: Sequence[str]
     work: Columns = field(default_factory=partial(Columns, _WORK))
     launches: Columns = field(default_factory=partial(Columns, _LAUNCHES))
+    # How often and how many ns, by (kind, index of the name), also of what has no room in `work`.
     totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    # By correlation: the executable graph of a launch, and the range around a call not known.
     replayed: dict[int, int] = field(default_factory=dict)
     annotations: dict[int, Span] = field(default_factory=dict)
     dropped: int = 0

@@ -170,8 +170,8 @@ def ranges_of_unrecorded(
 ) -> dict[int, Span]:
     """Return the range in which the call of work was made that has no record, by its correlation.
 
-    torch's profiler records few calls of the driver's. Around the work of each range it draws the
-    range on the GPU too, in the stream and with the correlation that the range has on the host.
+    torch's profiler records few of the driver's calls, but draws each range on the GPU too, in the
+    stream of its work and with the correlation that it has on the host.
     """
     work, known = found.work, set(found.launches.correlation)
     unrecorded: dict[int, list[tuple[int, int]]] = {}
@@ -203,7 +203,6 @@ def launches_without_record(
     torch's profiler does not record the driver's function that launches a graph. Correlations
     count up from call to call, so in their order they are the noted launches in the order of time:
     if there are as many. Launches that torch did record, as of its own graphs, are left out.
-    Returns (correlation, (begin, end, thread, executable graph)).
     """
     launches = found.launches
     recorded = sorted(

@@ -20,11 +20,7 @@ class Span(NamedTuple):
 
 
 class Spans:
-    """The scopes that were open in a block, to be asked for the innermost one.
-
-    Scopes of asyncio tasks that take turns on one thread overlap without nesting: there the one
-    that was entered last counts.
-    """
+    """The scopes that were open in a block; of those of asyncio tasks, the last entered counts."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         # Of those that begin together the longest is the outermost, as is the shortest path.
@@ -52,11 +48,7 @@ class Spans:
         return found
 
     def of_range(self, around: Span) -> int:
-        """Return the number of the scope that torch's range around it is of.
-
-        A scope opens its range just before it begins. Of a range that is the program's own it is
-        the scope around that.
-        """
+        """Return the number of the scope that opened torch's range, or is around the program's."""
         numbers = self._of_thread.get(around.thread_id, ())
         at = bisect_left(numbers, around.begin_ns, key=lambda number: self.all[number].begin_ns)
         for number in numbers[at : at + 1]:
@@ -101,10 +93,7 @@ class Spans:
 
 
 def python_threads() -> dict[int, int]:
-    """Return the system ids of the threads that Python started, by the ids of pthreads.
-
-    The keys are cut to 32 bits: so a profiler names a thread that it knows no system id of.
-    """
+    """Return the system ids of Python's threads, by pthread ids cut to 32 bits, as profilers do."""
     return {
         (thread.ident or 0) & 0xFFFFFFFF: thread.native_id
         for thread in threading.enumerate()

@@ -27,10 +27,6 @@ HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN = map(
 def idle(found: Collected, launch: Column) -> tuple[Column, Column, Column]:
     """Return for each record how long its stream was idle before it, and the cause's number.
 
-    That is what lies between the end of all earlier work of the stream and the record's begin. It
-    belongs to the record's kernel, and so to the scope that launched it. Work of one stream may
-    overlap, as branches of a graph do: then the latest end counts.
-
     The third says how much of it was host-bound where the cause is that of the rest.
     `launch` has the index of each record's launch, or -1.
     """
@@ -101,10 +97,7 @@ class Evaluated:
         return rows
 
     def _sums(self) -> dict[Path, list[int]]:
-        """Return the sums of each path, in the order of their first work.
-
-        They are kernels, copies, memsets, the time, and what was idle by cause.
-        """
+        """Return of each path its kernels, copies, memsets, time, and what was idle by cause."""
         work, paths = self.found.work, self.attribution.paths
         sums: dict[int, list[int]] = {}
         for kind, begin, end, path, gap, cause, late in zip(
@@ -227,10 +220,7 @@ class Evaluated:
 
 
 def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
-    """Return the names of a scope as a caller gives it: by its path, its names, or None for all.
-
-    It is a KeyError if no row is that scope's.
-    """
+    """Return the names of a scope, given by its path or names, None for all; or a KeyError."""
     if scope is None:
         return None
     for row in rows:

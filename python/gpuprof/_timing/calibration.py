@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.records import Record, in_results
 from gpuprof._display.shown import Shown
-
-if TYPE_CHECKING:
-    from gpuprof._display.table import Table
+from gpuprof._display.table import Table
 
 
 @in_results
@@ -44,8 +41,6 @@ class Calibration(Shown, Record):
     method: str
 
     def _table(self) -> Table:
-        from gpuprof._display.table import Table
-
         lines = [(name, str(value)) for name, value in self.to_dict().items()]
         return Table(("figure", "value"), lines, {"figure", "value"})
 

@@ -1,8 +1,4 @@
-"""Statistics as plain data: one row for each path and clock, taken at one moment.
-
-A ``Stats`` is a snapshot. It holds no timer, never waits, and reads nothing from the driver; it can
-be pickled, sent elsewhere and shown there. Times are milliseconds.
-"""
+"""Statistics as plain data: one row for each path and clock, taken at one moment, in ms."""
 
 from __future__ import annotations
 
