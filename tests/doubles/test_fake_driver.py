@@ -26,12 +26,6 @@ def timed_ms(driver: FakeCuda, stream: int, ns: int) -> float:
 # Time
 
 
-def test_queued_work_takes_exactly_its_virtual_time(driver: FakeCuda) -> None:
-    stream = driver.stream_create()
-    driver.work(stream, MS)
-    assert timed_ms(driver, stream, 5 * MS) == pytest.approx(5.0, abs=1e-6)
-
-
 def test_an_empty_pair_reads_the_cost_of_one_record(driver: FakeCuda) -> None:
     driver.configure(record_ns=1280)
     stream = driver.stream_create()
@@ -94,25 +88,6 @@ def test_in_manual_mode_only_the_test_moves_time(driver: FakeCuda) -> None:
     assert driver.event_query(event) == control.NOT_READY
     driver.advance(1)
     assert driver.event_query(event) == 0
-
-
-def test_complete_moves_time_to_the_end_of_a_stream(driver: FakeCuda) -> None:
-    driver.configure(mode="manual")
-    stream = driver.stream_create()
-    driver.work(stream, 700)
-    tail = driver.stream_tail(stream)
-    assert driver.complete(stream) == 0
-    assert driver.now() == tail
-    assert driver.stream_query(stream) == 0
-
-
-def test_waiting_moves_time_in_manual_mode_too(driver: FakeCuda) -> None:
-    driver.configure(mode="manual")
-    stream = driver.stream_create()
-    before = driver.now()
-    driver.work(stream, 4 * MS)
-    driver.stream_synchronize(stream)
-    assert driver.now() - before == 4 * MS
 
 
 def test_streams_run_side_by_side_and_wait_for_events(driver: FakeCuda) -> None:
@@ -179,19 +154,6 @@ def test_a_stream_opens_the_gate_of_another_when_it_gets_there(driver: FakeCuda)
     start = driver.now()
     assert driver.complete(gated) == 0
     assert driver.now() - start == 3 * MS
-
-
-def test_memset_writes_memory_when_its_turn_comes(driver: FakeCuda) -> None:
-    driver.configure(mode="manual")
-    stream = driver.stream_create()
-    address = driver.memory_allocate(6400)
-    words = (ctypes.c_uint32 * 1600).from_address(address)
-    before = driver.now()
-    driver.call("cuMemsetD32Async", address, 7, 1600, stream)
-    assert words[0] == 0
-    driver.stream_synchronize(stream)
-    assert set(words) == {7}
-    assert driver.now() - before == 100
 
 
 def test_branches_of_a_graph_run_side_by_side(driver: FakeCuda) -> None:
@@ -283,14 +245,6 @@ def test_a_sticky_fault_is_answered_by_every_later_call_on_the_device(driver: Fa
     assert driver.current_context() != 0
     with pytest.raises(DriverCallError, match="719"):
         driver.primary_retain()
-
-
-def test_a_failing_kernel_is_met_by_whoever_looks_after_it(driver: FakeCuda) -> None:
-    stream, event = driver.stream_create(), driver.event_create()
-    assert driver.trap(stream) == 0
-    driver.event_record(event, stream)
-    assert driver.call("cuEventSynchronize", event, expect=None) == 719
-    assert driver.call("cuEventCreate", ctypes.byref(ctypes.c_uint64()), 0, expect=None) == 719
 
 
 def test_a_blocked_call_waits_for_its_release(driver: FakeCuda) -> None:

@@ -45,24 +45,6 @@ def test_a_child_graph_runs_as_its_node_and_is_a_copy(driver: FakeCuda, stream: 
     assert driver.live("graph") == 1
 
 
-def test_an_external_wait_node_waits_for_what_was_recorded_last(
-    driver: FakeCuda, stream: int
-) -> None:
-    driver.configure(mode="manual")
-    other, event = driver.stream_create(), driver.event_create()
-    graph = captured(
-        driver, stream, lambda: driver.call("cuStreamWaitEvent", stream, event, control.EXTERNAL)
-    )
-    assert driver.node_types(graph) == [WAIT]
-    graph_exec = driver.instantiate(graph)
-    driver.work(other, 5 * MS)
-    driver.event_record(event, other)
-    begin = driver.now()
-    driver.graph_launch(graph_exec, stream)
-    driver.stream_synchronize(stream)
-    assert driver.now() - begin == 5 * MS
-
-
 # Memory of executable copies
 
 
@@ -107,17 +89,6 @@ def update(driver: FakeCuda, graph_exec: int, graph: int) -> Refusal:
     code = driver.call("cuGraphExecUpdate_v2", graph_exec, graph, ctypes.byref(info), expect=None)
     nodes = driver.nodes(graph)
     return code, info.result, nodes.index(info.error_node) if info.error_node else None
-
-
-def test_an_update_counts_from_the_next_launch_on(driver: FakeCuda, stream: int) -> None:
-    driver.configure(mode="manual")
-    graph_exec = driver.instantiate(kernel_graph(driver, stream, 5 * MS))
-    begin = driver.now()
-    driver.graph_launch(graph_exec, stream)
-    assert update(driver, graph_exec, kernel_graph(driver, stream, MS)) == (0, 0, None)
-    driver.graph_launch(graph_exec, stream)
-    driver.stream_synchronize(stream)
-    assert driver.now() - begin == 6 * MS
 
 
 def test_an_update_can_be_made_to_fail_with_any_result(driver: FakeCuda, stream: int) -> None:

@@ -454,23 +454,3 @@ def test_a_class_that_belongs_to_the_process_refuses_to_be_copied(
 def test_a_name_that_belongs_to_the_process_refuses_to_be_pickled(name: str) -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(REFUSING_TO_PICKLE[name]())
-
-
-def test_an_open_sample_refuses_to_be_pickled() -> None:
-    with (
-        gpuprof.timer("open", backend="cpu") as sample,
-        pytest.raises(errors.InvalidStateError, match="still open"),
-    ):
-        pickle.dumps(sample)
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in errors.__all__ if inspect.isclass(getattr(errors, name))]
-)
-def test_errors_pickle_with_what_they_say(name: str) -> None:
-    kind = getattr(errors, name)
-    fields = (700, "CUDA_ERROR_ILLEGAL_ADDRESS", "cuEventQuery", "the log")
-    before = kind(*fields) if issubclass(kind, errors.CudaError) else kind("what happened")
-    after = pickle.loads(pickle.dumps(before))
-    assert type(after) is kind
-    assert (str(after), vars(after)) == (str(before), vars(before))

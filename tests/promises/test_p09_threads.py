@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.processes import check_cuda, check_python
+from tests.support.processes import check_cuda
 
 
 def test_a_signal_handler_and_finalizers_may_use_gpuprof(fake_path: Path) -> None:
@@ -48,26 +48,3 @@ def test_a_signal_handler_and_finalizers_may_use_gpuprof(fake_path: Path) -> Non
         """,
     )
     assert out.strip() == "True"
-
-
-def test_a_hundred_threads_meet_the_driver_at_the_same_instant(fake_path: Path) -> None:
-    out = check_python(
-        """
-        import threading
-        import gpuprof
-        barrier = threading.Barrier(100)
-        def work():
-            barrier.wait()
-            for _ in range(20):
-                with gpuprof.timer("step", backend="cuda"):
-                    pass
-        threads = [threading.Thread(target=work) for _ in range(100)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        print(gpuprof.stats()["step"].gpu.count)
-        """,
-        driver=fake_path,
-    )
-    assert out.strip() == "2000"

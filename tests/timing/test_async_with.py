@@ -24,20 +24,6 @@ def test_the_span_includes_the_awaits_and_is_one_sample() -> None:
     assert {"fetch", "fetch/inside"} == set(stats)
 
 
-def test_tasks_nest_each_for_itself() -> None:
-    async def work(name: str, seconds: float) -> str:
-        async with gpuprof.timer(name):
-            await asyncio.sleep(seconds)
-            async with gpuprof.timer("leaf") as sample:
-                await asyncio.sleep(seconds)
-        return sample.path
-
-    async def main() -> list[str]:
-        return await asyncio.gather(work("a", 0.02), work("b", 0.01))
-
-    assert asyncio.run(main()) == ["a/leaf", "b/leaf"]
-
-
 def test_one_scope_in_two_tasks_closes_its_own_entries() -> None:
     async def main() -> None:
         scope = gpuprof.timer("same")

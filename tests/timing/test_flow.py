@@ -295,19 +295,6 @@ def test_a_copied_context_starts_at_the_root_and_leaves_the_callers_nesting_alon
         assert path_here() == "outer"
 
 
-def test_async_exit_stack_closes_scopes_in_turn() -> None:
-    async def main() -> list[gpuprof.Sample]:
-        async with contextlib.AsyncExitStack() as stack:
-            samples = [stack.enter_context(cpu(name)) for name in "abc"]
-            await asyncio.sleep(0)
-            assert {sample.state for sample in samples} == {"open"}
-        return samples
-
-    samples = asyncio.run(main())
-    assert [sample.path for sample in samples] == ["a", "a/b", "a/b/c"]
-    assert {sample.state for sample in samples} == {"done"}
-
-
 def test_interleaved_async_generators_of_one_scope_each_close_their_own_entry() -> None:
     scope = cpu("one")
 
@@ -324,22 +311,3 @@ def test_interleaved_async_generators_of_one_scope_each_close_their_own_entry() 
         return states
 
     assert asyncio.run(main()) == ["done", "open"]
-
-
-def test_a_cancelled_task_leaves_its_scopes() -> None:
-    samples: list[gpuprof.Sample] = []
-
-    async def stuck() -> None:
-        with cpu("stuck") as sample:
-            samples.append(sample)
-            await asyncio.sleep(60)
-
-    async def main() -> None:
-        task = asyncio.create_task(stuck())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert (samples[0].state, samples[0].failed) == ("done", True)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from tests.fake_driver.control import FakeCuda
 
 MS = 1_000_000
@@ -57,8 +56,11 @@ def test_a_default_stream_scope_survives_a_change_of_context_in_its_body(fake: F
 
 @pytest.mark.parametrize("status", [-1, 0, 1, 6, 8])
 def test_a_damaged_pickle_of_a_sample_is_refused(status: int) -> None:
+    with gpuprof.timer("path", backend="cpu") as sample:
+        pass
+    restore, (names, clock, _, *others) = sample.__reduce__()
     with pytest.raises(ValueError, match="not a pickled Sample"):
-        _core._restore_sample(("path",), "cuda", status, False, 1.0, 1)
+        restore(names, clock, status, *others)
 
 
 def test_a_sample_that_fails_has_no_negative_host_time(fake: FakeCuda) -> None:

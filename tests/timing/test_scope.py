@@ -179,15 +179,10 @@ def test_a_sample_whose_body_raised_is_failed_and_not_in_the_statistics() -> Non
         pass
     row = gpuprof.stats()["failing"]
     assert (sample.failed, good.failed) == (True, False)
-    assert row.host is not None
-    assert (row.failed, row.host.count, row.host.total_ms) == (1, 1, good.host_ms)
-
-
-def test_a_sample_whose_body_raised_still_has_its_time() -> None:
-    with pytest.raises(ValueError, match="x"), cpu("failing") as sample:
-        raise ValueError("x")
     assert sample.ms == sample.host_ms >= 0.0
     assert "body raised" in repr(sample)
+    assert row.host is not None
+    assert (row.failed, row.host.count, row.host.total_ms) == (1, 1, good.host_ms)
 
 
 # The switch
@@ -388,17 +383,6 @@ def test_a_failed_body_and_a_disabled_sample_survive_pickling() -> None:
 def test_an_open_sample_refuses_to_be_pickled() -> None:
     with cpu("open") as sample, pytest.raises(InvalidStateError, match="still open"):
         pickle.dumps(sample)
-
-
-def test_copies_of_a_sample_read_the_same() -> None:
-    sample = measured("copied")
-    assert copy.copy(sample).to_dict() == copy.deepcopy(sample).to_dict() == sample.to_dict()
-
-
-def test_a_plain_scope_pickles_as_its_name() -> None:
-    scope = gpuprof.timer("by name")
-    assert pickle.loads(pickle.dumps(scope)) is scope
-    assert copy.deepcopy(scope) is scope
 
 
 def test_a_scope_pickles_with_its_options() -> None:

@@ -149,6 +149,7 @@ def test_statistics_come_back_from_json() -> None:
         ("[" * 100_000, "text: expected JSON that is not nested as deep, got"),
         ("[]", r"text: expected an object, .*, got \[\]"),
         ("{}", r"^Stats: expected .*gpuprof-stats"),
+        ('{"format": "gpuprof-stats", "version": 2}', "^Stats: expected .*'version': 1"),
         ('{"format": "gpuprof-stats", "version": 1, "unit": "ms"}', "^Stats: 'rows' is missing"),
         (json.dumps({**STATS.to_dict(), "rows": [{}]}), r"^Stats\.rows\[0\]: 'path' is missing"),
         (json.dumps({**STATS.to_dict(), "rows": 3}), r"^Stats\.rows: expected a list, got 3"),

@@ -236,23 +236,6 @@ def test_python_code_that_runs_after_a_threads_own_memory_is_gone_may_use_scopes
     assert check_python(LATE, timeout=20, MALLOC_PERTURB_="165") == "50\n"
 
 
-@pytest.mark.threads
-def test_samples_of_threads_that_ended_are_used_again() -> None:
-    from gpuprof import _core
-
-    def work() -> None:
-        for _ in range(100):
-            with cpu("pooled"):
-                pass
-
-    for _ in range(5):
-        in_threads(*[work] * 20)
-    before = _core._samples_in_memory()
-    for _ in range(5):
-        in_threads(*[work] * 20)
-    assert _core._samples_in_memory() <= before + 20 * 64
-
-
 # Interruptions and exit
 
 # Python ends daemon threads where they take the interpreter lock back, in whatever called Python.
