@@ -58,8 +58,7 @@ CASE(cap_plain_record, World) {
   P(cuEventSynchronize(e));
   P(cuEventElapsedTime_v2(&ms, e, f));
   P(cuGraphInstantiateWithFlags(&x, g, 0));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuEventQuery(e));
   P(cuEventElapsedTime_v2(&ms, e, f));
   P(cuEventRecord(e, s));
@@ -132,8 +131,7 @@ CASE(cap_external_record2, World) {
   read_replay(x, s, e, f);
   read_replay(x, s, e, f);
   P(cuEventDestroy_v2(e));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuGraphExecDestroy(x));
   P(cuGraphDestroy(g));
 }

@@ -1,4 +1,4 @@
-// Devices, error names, the newer forms of entry points, and the log's own arguments.
+// Devices, error names, and the log's own arguments.
 #include "world.hpp"
 
 namespace conformance {
@@ -41,31 +41,6 @@ CASE(error_names, Untouched) {
   text = "before";
   P(cuGetErrorString(12345, &text));
   std::printf("  %s\n", text == nullptr ? "NULL" : text);
-}
-
-CASE(newer_forms, Unloaded) {
-  H gg = nullptr;
-  const H* dp = nullptr;
-  const void* edges = nullptr;
-  std::size_t nd = 7;
-  int z = -1;
-  P(cuCtxGetDevice_v2(&v, ctx));
-  P(cuCtxGetDevice_v2(&v, nullptr));
-  P(cuCtxSynchronize_v2(ctx));
-  P(cuCtxSynchronize_v2(nullptr));
-  P(cuStreamCreateWithPriority(&h, 1, 0));
-  P(cuStreamGetCaptureInfo(s, &z, &id));
-  P(cuStreamGetCaptureInfo_v3(s, &z, &id, &gg, &dp, &edges, &nd));
-  P(cuStreamBeginCapture_v2(s, 1));
-  P(cuStreamGetCaptureInfo(s, &z, &id));
-  P(cuStreamGetCaptureInfo_v3(s, &z, &id, &gg, &dp, &edges, &nd));
-  std::printf("  state=%d graph=%s tips=%zu\n", z, gg != nullptr ? "set" : "NULL", nd);
-  P(cuGraphDestroy(gg));
-  end(s);
-  P(cuCtxCreate_v4(&c, nullptr, 0, 0));
-  P(cuCtxDestroy_v2(c));
-  P(cuCtxCreate_v3(&c, nullptr, 0, 0, 0));
-  P(cuCtxDestroy_v2(c));
 }
 
 CASE(log_arguments, Untouched) {

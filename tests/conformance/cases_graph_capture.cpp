@@ -39,7 +39,7 @@ void cap_graph_calls(int mode) {
   Scene w;
   H t = w.t, g = w.g, x = w.x, g2 = w.g2, y = w.y, node = w.node, f = w.f, h = nullptr;
   std::size_t n = 0;
-  Update u = {};
+  Update u;
   const auto in = [&](auto call) { in_capture(w, mode, call); };
   in([&] { P(cuGraphGetNodes(g, nullptr, &n)); });
   in([&] { P(cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, &n)); });

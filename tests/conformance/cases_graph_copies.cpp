@@ -18,8 +18,7 @@ CASE(copies_added, EdgesOnly) {
   std::printf("  size %zu %zu %zu same %d %d\n", read.width, read.height, read.depth,
               read.source.device == in ? 1 : 0, read.target.device == inside ? 1 : 0);
   P(cuGraphInstantiateWithFlags(&x, w.g, 1));
-  P(cuGraphLaunch(x, s));
-  show("out", out);
+  launch_and_show(x, s, "out", out);
 }
 
 CASE(copies_add_arguments, Edges) {
@@ -61,28 +60,23 @@ CASE(copies_pointed, Edges) {
   P(cuGraphExecMemcpyNodeSetParams(x, first, &back, nullptr));
   show("first out", w.out);
   show("second out", out);
-  P(cuGraphLaunch(x, s));
-  show("third out", out);
+  launch_and_show(x, s, "third out", out);
 }
 
 CASE(copies_switched, Edges) {
   const Ptr in = filled(s, 5);
   const CopyNode into = copy_between(in, inside);
   P(cuGraphNodeSetEnabled(x, first, 0));
-  P(cuGraphLaunch(x, s));
-  show("out", out);
+  launch_and_show(x, s, "out", out);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
-  P(cuGraphLaunch(x, s));
-  show("out, set while it is off", out);
+  launch_and_show(x, s, "out, set while it is off", out);
   P(cuGraphNodeSetEnabled(x, first, 1));
-  P(cuGraphLaunch(x, s));
-  show("out, on again", out);
+  launch_and_show(x, s, "out, on again", out);
   Q(cuMemsetD32Async(out, 9, kBytes / 4, s));
   P(cuGraphNodeSetEnabled(x, body, 0));
   P(cuGraphNodeSetEnabled(x, body, 0));
   P(cuGraphNodeSetEnabled(x, last, 0));
-  P(cuGraphLaunch(x, s));
-  show("out, all but one off", out);
+  launch_and_show(x, s, "out, all but one off", out);
   P(cuGraphNodeSetEnabled(nullptr, body, 1));
   P(cuGraphNodeSetEnabled(x, nullptr, 1));
 }
@@ -112,8 +106,7 @@ CASE(copies_switch_other_nodes, World) {
   P(cuGraphNodeSetEnabled(x, record, 0));
   P(cuGraphNodeSetEnabled(x, record, 1));
   P(cuGraphNodeSetEnabled(x, wait, 0));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   H other = nullptr;
   make_graph(&other, &y);
   P(cuGraphNodeSetEnabled(y, kernel, 0));
@@ -131,7 +124,7 @@ CASE(copies_refused, Edges) {
   std::memset(pinned, 7, 2 * kBytes);
   const CopyNode of_pinned = copy_between(mapped, inside);
   CopyNode of_host = copy_between(0, inside);
-  of_host.source.type = kOnHost;
+  of_host.source.type = fakecuda::kMemoryHost;
   of_host.source.host = pinned;
   const CopyNode of_pageable = copy_between(reinterpret_cast<std::uintptr_t>(&pageable[0]), inside);
   const CopyNode of_nothing = copy_between(64, inside);
@@ -146,14 +139,12 @@ CASE(copies_refused, Edges) {
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_nothing, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &two_rows, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &no_bytes, ctx));
-  P(cuGraphLaunch(x, s));
-  show("out", out);
+  launch_and_show(x, s, "out", out);
   make_graph(&other, &y);
   P(cuGraphExecMemcpyNodeSetParams(y, first, &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, nodes_of(other)[0], &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, body, &good, ctx));
-  P(cuGraphLaunch(x, s));
-  show("inside", inside);
+  launch_and_show(x, s, "inside", inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, nullptr, ctx));
   P(cuGraphExecMemcpyNodeSetParams(nullptr, first, &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, nullptr, &good, ctx));
@@ -165,11 +156,9 @@ CASE(copies_of_another_size, Edges) {
   const CopyNode longer = copy_between(in, inside, 2 * kBytes);
   const CopyNode too_long = copy_between(in, inside, std::size_t{1} << 40);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &shorter, ctx));
-  P(cuGraphLaunch(x, s));
-  show("inside", inside);
+  launch_and_show(x, s, "inside", inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &longer, ctx));
-  P(cuGraphLaunch(x, s));
-  show("inside", inside);
+  launch_and_show(x, s, "inside", inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &too_long, ctx));
 }
 
@@ -181,24 +170,21 @@ CASE(copies_of_other_memory, Edges) {
   const Ptr in = filled(s, 5);
   const CopyNode of_pool = copy_between(pooled, inside), offset = copy_between(in + 4, inside);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pool, ctx));
-  P(cuGraphLaunch(x, s));
-  show("out", out);
+  launch_and_show(x, s, "out", out);
   P(cuGraphExecMemcpyNodeSetParams(x, first, &offset, ctx));
-  P(cuGraphLaunch(x, s));
-  show("out", out);
+  launch_and_show(x, s, "out", out);
   P(cuMemFreeAsync(pooled, s));
 }
 
 // An update sets the addresses of the other graph; whether what is off stays off shows at the end.
 CASE(copies_updated, Edges) {
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   Edges v(false);
   P(cuGraphNodeSetEnabled(x, first, 0));
   Q(cuMemsetD32Async(v.inside, 9, kBytes / 4, v.s));
   Q(cuCtxSynchronize());
   P(cuGraphExecUpdate_v2(x, v.g, &u));
-  P(cuGraphLaunch(x, s));
-  show("out", v.out);
+  launch_and_show(x, s, "out", v.out);
 }
 
 // Changes of an executable graph while a stream of this thread is being captured.
@@ -244,8 +230,7 @@ CASE(copies_of_a_template, Edges) {
   P(cuGraphInstantiateWithFlags(&y, w.g, 1));
   P(cuGraphLaunch(y, s));
   show("out", out);
-  P(cuGraphLaunch(x, s));
-  show("out of the one before", out);
+  launch_and_show(x, s, "out of the one before", out);
   P(cuGraphExecMemcpyNodeSetParams(y, first, &good, ctx));
   P(cuGraphExecMemcpyNodeSetParams(y, first, &of_pinned, ctx));
   P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pool, ctx));

@@ -7,8 +7,7 @@ namespace {
 CASE(instantiate_flags, World) {
   make_graph(&g, nullptr);
   P(cuGraphInstantiateWithFlags(&x, g, 1));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuGraphInstantiateWithFlags(&x, g, 8));
   P(cuGraphInstantiateWithFlags(&x, g, 1 << 20));
 }
@@ -56,14 +55,12 @@ CASE(exec_set_event, Timed) {
   P(cuEventElapsedTime_v2(&ms, a, f));
   std::printf("  ms=%.9g\n", static_cast<double>(ms));
   P(cuEventElapsedTime_v2(&ms, b, f));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuEventElapsedTime_v2(&ms, b, f));
   P(cuGraphEventRecordNodeGetEvent(first, &out));
   std::printf("  same %d\n", out == e ? 1 : 0);
   P(cuEventDestroy_v2(b));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuGraphExecEventRecordNodeSetEvent(x, last, n));
   P(cuGraphLaunch(x, s));
 }
@@ -90,8 +87,7 @@ CASE(exec_set_event_arguments, Timed) {
   Q(cuStreamEndCapture(s, &g2));
   H foreign = nodes_of(g2)[0];
   P(cuGraphExecEventRecordNodeSetEvent(x, foreign, a));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 CASE(exec_set_event_of_another_context, Timed) {
@@ -99,8 +95,7 @@ CASE(exec_set_event_of_another_context, Timed) {
   Q(cuCtxCreate_v2(&c, 0, dev));
   Q(cuEventCreate(&other, 0));
   P(cuGraphExecEventRecordNodeSetEvent(x, first, other));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 CASE(exec_set_event_after_graph, Timed) {
@@ -116,8 +111,7 @@ CASE(exec_set_event_twice, Timed) {
   Q(cuEventCreate(&a, 0));
   P(cuGraphInstantiateWithFlags(&y, w.g, 0));
   P(cuGraphExecEventRecordNodeSetEvent(y, first, a));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuEventElapsedTime_v2(&ms, a, f));
   P(cuGraphLaunch(y, s));
   P(cuStreamSynchronize(s));
@@ -133,8 +127,7 @@ CASE(exec_set_event_of_child, Timed) {
   H first = nodes_of(inner)[0];
   Q(cuGraphInstantiateWithFlags(&x, parent, 0));
   P(cuGraphExecEventRecordNodeSetEvent(x, first, a));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuEventElapsedTime_v2(&ms, a, f));
 }
 

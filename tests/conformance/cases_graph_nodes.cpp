@@ -42,18 +42,12 @@ void filled(H node, Ptr target) {
 }
 
 CASE(graph_kernels, World) {
-  H node = nullptr;
-  KernelNode old = {};
   Q(cuStreamBeginCapture_v2(s, 1));
   P(spin_shaped(s, {{4, 2, 1}, {32, 2, 1}, 64}));
   Q(spin_of_library(s));
   H g = end(s);
   nodes(g);
-  const auto all = nodes_of(g);
-  for (H one : all) kernel(one);
-  node = all[0];
-  P(cuGraphKernelNodeGetParams(node, &old));
-  std::printf("  grid %u func=%s\n", old.grid[0], set_or_null(old.func));
+  for (H one : nodes_of(g)) kernel(one);
 }
 
 CASE(graph_kernel_of_library, World) {
@@ -129,7 +123,6 @@ CASE(graph_wrong_nodes, World) {
   const auto all = nodes_of(g);
   H kernel = all[0], record = all[1];
   P(cuGraphKernelNodeGetParams_v2(record, &k));
-  P(cuGraphKernelNodeGetParams(record, &k));
   P(cuGraphMemcpyNodeGetParams(kernel, &c));
   P(cuGraphMemsetNodeGetParams(kernel, &m));
   P(cuGraphEventRecordNodeGetEvent(kernel, &out));

@@ -36,7 +36,7 @@ void ask_everything(Scene& w) {
   char bytes[8] = {};
   int state = -1;
   std::size_t n = 0;
-  Update u = {};
+  Update u;
   KernelNode k = {};
   MemsetNode m = {};
   const char* name = nullptr;
@@ -86,7 +86,7 @@ struct Doomed : World {
 };
 
 CASE(graphs_of_dead_context, Doomed) {
-  Update u = {};
+  Update u;
   P(cuCtxDestroy_v2(c));
   P(cuGraphGetNodes(g, nullptr, &n));
   P(cuGraphExecUpdate_v2(x, g, &u));
@@ -101,7 +101,7 @@ CASE(graph_of_dead_context, Doomed) {
 CASE(fork_graph_calls, Scene) {
   char bytes[8] = {};
   int state = -1;
-  Update u = {};
+  Update u;
   KernelNode k = {};
   const char* name = nullptr;
   child_row("graphUpload", [&] { return cuGraphUpload(x, t); });
@@ -123,8 +123,7 @@ CASE(fork_graph_calls, Scene) {
   Q(cuStreamBeginCapture_v2(s, 1));
   child_row("endCapture", [&] { return cuStreamEndCapture(s, &h); });
   P(cuStreamEndCapture(s, &h));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 }  // namespace

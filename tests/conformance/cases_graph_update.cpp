@@ -14,7 +14,7 @@ H captured(H s, Calls calls) {
 }
 
 CASE(graph_update, World) {
-  Update u = {};
+  Update u;
   const auto spins = [&](int count, unsigned us) {
     Q(cuStreamBeginCapture_v2(s, 1));
     for (int i = 0; i < count; ++i) Q(spin(s, us));
@@ -26,20 +26,18 @@ CASE(graph_update, World) {
   std::printf("  result=%d\n", u.result);
   P(cuGraphExecUpdate_v2(x, g3, &u));
   std::printf("  result=%d\n", u.result);
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 // Updates an executable copy of `own` to `other` and tells how that went.
 void try_update(const char* what, H s, H own, H other) {
   H x = nullptr;
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   std::printf("  %s\n", what);
   Q(cuGraphInstantiateWithFlags(&x, own, 0));
   P(cuGraphExecUpdate_v2(x, other, &u));
   result_of(u, other);
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 CASE(graph_updates, World) {
@@ -101,7 +99,7 @@ CASE(graph_updates, World) {
 }
 
 CASE(update_other_kernel, World) {
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   H g = captured(s, [&] { Q(spin(s, 10)); });
   H other = captured(s, [&] { Q(boom(s)); });
   Q(cuGraphInstantiateWithFlags(&x, g, 0));
@@ -111,7 +109,7 @@ CASE(update_other_kernel, World) {
 
 CASE(update_allocation, World) {
   Ptr p = 0;
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   const auto allocate = [&] {
     Q(cuMemAllocAsync(&p, 64, s));
     Q(cuMemFreeAsync(p, s));
@@ -124,7 +122,7 @@ CASE(update_allocation, World) {
 
 CASE(update_child, World) {
   H node = nullptr, one = nullptr, two = nullptr, three = nullptr;
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   Q(cuGraphCreate(&one, 0));
   Q(cuGraphCreate(&two, 0));
   Q(cuGraphCreate(&three, 0));
@@ -142,12 +140,11 @@ CASE(update_child, World) {
   result_of(u, two);
   P(cuGraphExecUpdate_v2(x, three, &u));
   result_of(u, three);
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 CASE(update_running, World) {
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   H g = captured(s, [&] { Q(spin(s, 20000)); });
   H other = captured(s, [&] { Q(spin(s, 10)); });
   Q(cuGraphInstantiateWithFlags(&x, g, 0));
@@ -157,14 +154,13 @@ CASE(update_running, World) {
   P(cuStreamSynchronize(s));
   P(cuGraphDestroy(g));
   P(cuGraphDestroy(other));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 // After an update the nodes of the first graph still name those of the executable copy.
 CASE(update_then_set_event, World) {
   H a = nullptr;
-  Update u = {-1, nullptr, nullptr};
+  Update u;
   Q(cuEventCreate(&a, 0));
   const auto timed = [&](H event) {
     return captured(s, [&] { Q(cuEventRecordWithFlags(event, s, 1)); });
@@ -175,26 +171,14 @@ CASE(update_then_set_event, World) {
   P(cuGraphExecUpdate_v2(x, other, &u));
   P(cuGraphExecEventRecordNodeSetEvent(x, theirs, a));
   P(cuGraphExecEventRecordNodeSetEvent(x, own, a));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuEventElapsedTime_v2(&ms, a, a));
 }
 
 CASE(update_arguments, World) {
-  H node = nullptr;
-  Update u = {-1, nullptr, nullptr};
-  int result = -1;
+  Update u;
   H g = captured(s, [&] { Q(spin(s, 10)); });
-  H other = captured(s, [&] {
-    Q(spin(s, 10));
-    Q(spin(s, 10));
-  });
   Q(cuGraphInstantiateWithFlags(&x, g, 0));
-  P(cuGraphExecUpdate(x, g, &node, &result));
-  std::printf("  result=%d\n", result);
-  P(cuGraphExecUpdate(x, other, &node, &result));
-  std::printf("  result=%d node=%s\n", result, node != nullptr ? "set" : "NULL");
-  P(cuGraphExecUpdate(nullptr, g, &node, &result));
   P(cuGraphExecUpdate_v2(nullptr, g, &u));
   std::printf("  result=%d\n", u.result);
   P(cuGraphExecUpdate_v2(x, nullptr, &u));

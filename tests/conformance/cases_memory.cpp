@@ -69,11 +69,9 @@ CASE(cap_asyncalloc, World) {
   nodes(g);
   P(cuGraphInstantiateWithFlags(&x, g, 0));
   P(cuGraphLaunch(x, s));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuMemFreeAsync(p, s));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuGraphInstantiateWithFlags(&x2, g, 0));
 }
 
@@ -94,8 +92,7 @@ CASE(graph_allocations, World) {
               params.access_count);
   P(cuGraphInstantiateWithFlags(&x, g, 1));
   P(cuGraphLaunch(x, s));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
   P(cuGraphExecDestroy(x));
   P(cuMemFree_v2(p));
   P(cuGraphInstantiateWithFlags(&x2, g, 0));

@@ -47,8 +47,7 @@ CASE(fork_calls, World) {
   child_row("getProcAddress",
             [&] { return cuGetProcAddress_v2("cuInit", &entry, 12000, 0, nullptr); });
   P(cuEventQuery(e));
-  P(cuGraphLaunch(x, s));
-  P(cuStreamSynchronize(s));
+  launch_and_wait(x, s);
 }
 
 CASE(fork_more_calls, Unloaded) {

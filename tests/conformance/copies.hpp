@@ -7,12 +7,10 @@ namespace conformance {
 
 constexpr std::size_t kBytes = 64;
 constexpr std::size_t kLarge = std::size_t{4} << 20;  // goes back when it is freed
-constexpr int kOnHost = 1;                            // where the end of a copy is
-constexpr int kOnDevice = 2;
 
 inline CopyNode copy_between(Ptr source, Ptr target, std::size_t bytes = kBytes) {
   CopyNode copy = {};
-  copy.source.type = copy.target.type = kOnDevice;
+  copy.source.type = copy.target.type = fakecuda::kMemoryDevice;
   copy.source.device = source;
   copy.target.device = target;
   copy.width = bytes;
@@ -34,6 +32,11 @@ inline void show(const char* name, Ptr memory) {
   Q(cuMemcpyDtoHAsync_v2(words, memory, sizeof words, nullptr));
   Q(cuCtxSynchronize());
   std::printf("  %s %u %u\n", name, words[0], words[kBytes / 4 - 1]);
+}
+
+inline void launch_and_show(H x, H s, const char* name, Ptr memory) {
+  P(cuGraphLaunch(x, s));
+  show(name, memory);
 }
 
 // A captured copy of `inside` to `between`; before it one of `in` to `inside` is added, after it

@@ -154,7 +154,8 @@ int spin_early(H stream) {
   LaunchAttribute early = {};
   early.id = kProgrammaticStreamSerialization;
   early.value[0] = 1;
-  const Launch how = {{1, 1, 1}, {1, 1, 1}, 0, stream, &early, 1};
+  const auto handle = reinterpret_cast<fakecuda::Handle>(stream);
+  const Launch how = {{1, 1, 1}, {1, 1, 1}, 0, handle, &early, 1};
   return cuLaunchKernelEx(&how, spin_kernel, parameters, nullptr);
 }
 

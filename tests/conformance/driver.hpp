@@ -9,63 +9,29 @@
 #include <cstdio>
 #include <vector>
 
+#include "../fake_driver/fake.h"
+
 namespace conformance {
 
 using H = void*;  // any opaque handle
 using Ptr = unsigned long long;
 
-// The structures have the layouts of cuda.h's.
-struct Edge {
-  unsigned char from_port, to_port, type, reserved[5];
-};
+// The structures have the layouts of cuda.h's, which the fake driver's build checks.
+using Edge = fakecuda::EdgeData;
+using CopyNode = fakecuda::CopyParams;
+using MemsetNode = fakecuda::MemsetParams;
+using AllocNode = fakecuda::MemAllocParams;
+using LaunchAttribute = fakecuda::LaunchAttribute;
+using Launch = fakecuda::LaunchConfig;
 struct KernelNode {
   H func;
   unsigned grid[3], block[3], shared;
   void **arguments, **extra;
-  H kern, context;  // not in the older form
-};
-struct CopyEnd {
-  std::size_t x, y, z, lod;
-  int type;
-  void* host;
-  Ptr device;
-  void *array, *reserved;
-  std::size_t pitch, height;
-};
-struct CopyNode {
-  CopyEnd source, target;
-  std::size_t width, height, depth;
-};
-struct MemsetNode {
-  Ptr target;
-  std::size_t pitch;
-  unsigned value, element_size;
-  std::size_t width, height;
-};
-struct AllocNode {
-  int allocation_type, handle_types, location_type, location_id;
-  void* security;
-  std::size_t max_size;
-  unsigned short usage;
-  unsigned char reserved[54];
-  const void* access;
-  std::size_t access_count, size;
-  Ptr address;
+  H kern, context;
 };
 struct Update {
-  int result;
-  H error_node, error_from_node;
-};
-struct LaunchAttribute {
-  int id;
-  char padding[4];
-  int value[16];
-};
-struct Launch {
-  unsigned grid[3], block[3], shared;
-  H stream;
-  const LaunchAttribute* attributes;
-  unsigned attribute_count;
+  int result = -1;
+  H error_node = nullptr, error_from_node = nullptr;
 };
 
 // X(name, parameters); every entry is looked up by exactly this symbol and may be missing.
@@ -73,7 +39,6 @@ struct Launch {
   X(cuInit, (unsigned))                                                                     \
   X(cuDriverGetVersion, (int*))                                                             \
   X(cuGetErrorName, (int, const char**))                                                    \
-  X(cuGetProcAddress, (const char*, void**, int, unsigned long long))                       \
   X(cuGetProcAddress_v2, (const char*, void**, int, unsigned long long, int*))              \
   X(cuDeviceGet, (int*, int))                                                               \
   X(cuDeviceGetCount, (int*))                                                               \
@@ -134,7 +99,6 @@ struct Launch {
   X(cuGraphNodeSetEnabled, (H, H, unsigned))                                                \
   X(cuGraphGetEdges, (H, H*, H*, std::size_t*))                                             \
   X(cuGraphGetEdges_v2, (H, H*, H*, Edge*, std::size_t*))                                   \
-  X(cuGraphKernelNodeGetParams, (H, KernelNode*))                                           \
   X(cuGraphKernelNodeGetParams_v2, (H, KernelNode*))                                        \
   X(cuGraphMemcpyNodeGetParams, (H, CopyNode*))                                             \
   X(cuGraphMemsetNodeGetParams, (H, MemsetNode*))                                           \
@@ -144,7 +108,6 @@ struct Launch {
   X(cuGraphMemAllocNodeGetParams, (H, AllocNode*))                                          \
   X(cuFuncGetName, (const char**, H))                                                       \
   X(cuKernelGetName, (const char**, H))                                                     \
-  X(cuGraphExecUpdate, (H, H, H*, int*))                                                    \
   X(cuGraphExecUpdate_v2, (H, H, Update*))                                                  \
   X(cuGraphExecEventRecordNodeSetEvent, (H, H, H))                                          \
   X(cuMemAllocAsync, (Ptr*, std::size_t, H))                                                \
@@ -162,14 +125,6 @@ struct Launch {
   X(cuDeviceGetAttribute, (int*, int, int))                                                 \
   X(cuDeviceGetUuid_v2, (void*, int))                                                       \
   X(cuDeviceTotalMem_v2, (std::size_t*, int))                                               \
-  X(cuCtxGetDevice_v2, (int*, H))                                                           \
-  X(cuCtxSynchronize_v2, (H))                                                               \
-  X(cuCtxCreate_v3, (H*, void*, int, unsigned, int))                                        \
-  X(cuCtxCreate_v4, (H*, void*, unsigned, int))                                             \
-  X(cuStreamCreateWithPriority, (H*, unsigned, int))                                        \
-  X(cuStreamGetCaptureInfo, (H, int*, unsigned long long*))                                 \
-  X(cuStreamGetCaptureInfo_v3,                                                              \
-    (H, int*, unsigned long long*, H*, const H**, const void**, std::size_t*))              \
   X(cuLogsCurrent, (unsigned*, unsigned))                                                   \
   X(cuLogsDumpToMemory, (unsigned*, char*, std::size_t*, unsigned))                         \
   X(cuModuleLoadData, (H*, const void*))                                                    \

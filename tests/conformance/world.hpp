@@ -42,6 +42,11 @@ struct World : Initialised {
   }
 };
 
+inline void launch_and_wait(H x, H s) {
+  P(cuGraphLaunch(x, s));
+  P(cuStreamSynchronize(s));
+}
+
 struct Unloaded : World {
   Unloaded() : World(false) {}
 };

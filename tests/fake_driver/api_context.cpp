@@ -145,16 +145,8 @@ FAKECUDA_EXPORT Result cuCtxGetDevice(int* device) {
   return call({__func__}, [&] { return device_of(state(), 0, device); });
 }
 
-FAKECUDA_EXPORT Result cuCtxGetDevice_v2(int* device, Handle context) {
-  return call({__func__}, [&] { return device_of(state(), context, device); });
-}
-
 FAKECUDA_EXPORT Result cuCtxSynchronize() {
   return call({__func__}, [&] { return synchronize(state(), 0); });
-}
-
-FAKECUDA_EXPORT Result cuCtxSynchronize_v2(Handle context) {
-  return call({__func__}, [&] { return synchronize(state(), context); });
 }
 
 FAKECUDA_EXPORT Result cuCtxGetId(Handle handle, unsigned long long* id) {
@@ -168,18 +160,6 @@ FAKECUDA_EXPORT Result cuCtxGetId(Handle handle, unsigned long long* id) {
 }
 
 FAKECUDA_EXPORT Result cuCtxCreate_v2(Handle* out, unsigned /*flags*/, int device) {
-  return call({__func__},
-              [&](const char* function) { return make(state(), out, device, function); });
-}
-
-FAKECUDA_EXPORT Result cuCtxCreate_v3(Handle* out, void* /*affinities*/, int /*count*/,
-                                      unsigned /*flags*/, int device) {
-  return call({__func__},
-              [&](const char* function) { return make(state(), out, device, function); });
-}
-
-FAKECUDA_EXPORT Result cuCtxCreate_v4(Handle* out, void* /*parameters*/, unsigned /*flags*/,
-                                      int device) {
   return call({__func__},
               [&](const char* function) { return make(state(), out, device, function); });
 }

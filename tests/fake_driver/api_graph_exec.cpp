@@ -60,19 +60,6 @@ Result set_event(State& s, const char* function, Handle exec_handle, Handle node
 
 }  // namespace
 
-FAKECUDA_EXPORT Result cuGraphExecUpdate(Handle exec, Handle graph, Handle* error_node,
-                                         int* result) {
-  return call({__func__}, [&]() -> Result {
-    UpdateInfo info{};
-    if (result == nullptr) return kInvalidValue;
-    const Result answer = update(state(), exec, graph, info);
-    if (error_node != nullptr) *error_node = info.error_node;
-    // The older form knows no reason for another number of nodes or edges.
-    *result = info.result == kUpdateTopologyChanged ? kUpdateNotSupported : info.result;
-    return answer;
-  });
-}
-
 FAKECUDA_EXPORT Result cuGraphExecUpdate_v2(Handle exec, Handle graph, UpdateInfo* info) {
   return call({__func__}, [&]() -> Result {
     if (info == nullptr) return kInvalidValue;

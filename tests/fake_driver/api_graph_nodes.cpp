@@ -66,14 +66,14 @@ Result list_edges(const State& s, Handle handle, Handle* from, Handle* to, EdgeD
   return kSuccess;
 }
 
-template <typename Params>
-Result kernel_params(const Node& node, Params& out) {
-  out = {};
-  std::copy(std::begin(node.kernel.grid), std::end(node.kernel.grid), out.grid);
-  std::copy(std::begin(node.kernel.block), std::end(node.kernel.block), out.block);
-  out.shared = node.kernel.shared;
-  if (node.kernel.handles != KernelHandles::kKernelAlone) out.func = node.kernel.function;
-  return kSuccess;
+KernelParams kernel_params(const Node& node) {
+  KernelParams params{};
+  std::copy(std::begin(node.kernel.grid), std::end(node.kernel.grid), params.grid);
+  std::copy(std::begin(node.kernel.block), std::end(node.kernel.block), params.block);
+  params.shared = node.kernel.shared;
+  if (node.kernel.handles != KernelHandles::kKernelAlone) params.func = node.kernel.function;
+  if (node.kernel.handles != KernelHandles::kFunction) params.kern = node.kernel.function;
+  return params;
 }
 
 CopyEnd copy_end(bool on_host, std::uintptr_t address) {
@@ -161,22 +161,9 @@ FAKECUDA_EXPORT Result cuGraphNodeGetType(Handle handle, int* type) {
   });
 }
 
-FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams(Handle node, KernelParamsV1* out) {
-  return call({__func__, InChild::kAnswersSuccess}, [&]() -> Result {
-    const Node* found = find_node(state(), node, kNodeKernel);
-    if (found == nullptr || out == nullptr) return kInvalidValue;
-    return kernel_params(*found, *out);
-  });
-}
-
 FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams_v2(Handle node, KernelParams* out) {
-  return call({__func__, InChild::kAnswersSuccess}, [&]() -> Result {
-    const Node* found = find_node(state(), node, kNodeKernel);
-    if (found == nullptr || out == nullptr) return kInvalidValue;
-    const Result answer = kernel_params(*found, *out);
-    if (found->kernel.handles != KernelHandles::kFunction) out->kern = found->kernel.function;
-    return answer;
-  });
+  return call({__func__, InChild::kAnswersSuccess},
+              [&] { return tell(node, kNodeKernel, out, kernel_params); });
 }
 
 FAKECUDA_EXPORT Result cuGraphMemcpyNodeGetParams(Handle node, CopyParams* out) {

@@ -1,6 +1,7 @@
 // cuInit, versions, error names, devices.
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "call.hpp"
 #include "errors.hpp"
@@ -20,36 +21,19 @@ void take_down_at_exit() {
   (void)registered;
 }
 
-int attribute(int which) {
-  switch (which) {
-    case 1:
-      return 1024;  // MAX_THREADS_PER_BLOCK
-    case 10:
-      return 32;  // WARP_SIZE
-    case 13:
-      return 1980000;  // CLOCK_RATE, kHz
-    case 16:
-      return 4;  // MULTIPROCESSOR_COUNT
-    case 31:
-      return 1;  // CONCURRENT_KERNELS
-    case 38:
-      return 1 << 20;  // L2_CACHE_SIZE
-    case 40:
-      return 2;  // ASYNC_ENGINE_COUNT
-    case 41:
-      return 1;  // UNIFIED_ADDRESSING
-    case 50:
-      return 0;  // PCI_DOMAIN_ID
-    case 75:
-      return 9;  // COMPUTE_CAPABILITY_MAJOR
-    case 76:
-      return 0;  // COMPUTE_CAPABILITY_MINOR
-    case 92:
-      return 1;  // CAN_USE_STREAM_MEM_OPS
-    default:
-      return 0;
-  }
-}
+// Of the attributes that have a value here; the others are 0.
+const std::map<int, int> kValues = {
+    {1, 1024},     // MAX_THREADS_PER_BLOCK
+    {10, 32},      // WARP_SIZE
+    {13, 1980000},  // CLOCK_RATE, kHz
+    {16, 4},       // MULTIPROCESSOR_COUNT
+    {31, 1},       // CONCURRENT_KERNELS
+    {38, 1 << 20},  // L2_CACHE_SIZE
+    {40, 2},       // ASYNC_ENGINE_COUNT
+    {41, 1},       // UNIFIED_ADDRESSING
+    {75, 9},       // COMPUTE_CAPABILITY_MAJOR
+    {92, 1},       // CAN_USE_STREAM_MEM_OPS
+};
 
 constexpr int kAttributes = 150;
 
@@ -120,7 +104,8 @@ FAKECUDA_EXPORT Result cuDeviceGetAttribute(int* value, int which, int device) {
   return call({__func__}, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
     if (value == nullptr || which <= 0 || which > kAttributes) return kInvalidValue;
-    *value = attribute(which);
+    const auto found = kValues.find(which);
+    *value = found == kValues.end() ? 0 : found->second;
     return kSuccess;
   });
 }

@@ -156,11 +156,6 @@ FAKECUDA_EXPORT Result cuStreamCreate(Handle* out, unsigned flags) {
               [&](const char* function) { return create(state(), out, flags, function); });
 }
 
-FAKECUDA_EXPORT Result cuStreamCreateWithPriority(Handle* out, unsigned flags, int /*priority*/) {
-  return call({__func__},
-              [&](const char* function) { return create(state(), out, flags, function); });
-}
-
 FAKECUDA_EXPORT Result cuStreamDestroy_v2(Handle stream) {
   return call_destroying({__func__, InChild::kCrashes}, stream,
                          [&](const char* function) { return destroy(state(), function, stream); });
@@ -220,27 +215,10 @@ FAKECUDA_EXPORT Result cuStreamIsCapturing(Handle handle, CaptureStatus* status)
   });
 }
 
-FAKECUDA_EXPORT Result cuStreamGetCaptureInfo(Handle handle, CaptureStatus* status,
-                                              std::uint64_t* id) {
-  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
-    return full_capture_info(state(), function, handle, status, id, nullptr, nullptr, nullptr);
-  });
-}
-
 FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Handle handle, CaptureStatus* status,
                                                  std::uint64_t* id, Handle* graph,
                                                  const Handle** tips, std::size_t* count) {
   return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
-    return full_capture_info(state(), function, handle, status, id, graph, tips, count);
-  });
-}
-
-FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Handle handle, CaptureStatus* status,
-                                                 std::uint64_t* id, Handle* graph,
-                                                 const Handle** tips, const void** edges,
-                                                 std::size_t* count) {
-  return call({__func__, InChild::kAnswersSuccess}, [&](const char* function) {
-    if (edges != nullptr) *edges = nullptr;
     return full_capture_info(state(), function, handle, status, id, graph, tips, count);
   });
 }

@@ -82,7 +82,6 @@ enum NodeType : int {
   kNodeMemset = 2,
   kNodeHost = 3,
   kNodeGraph = 4,
-  kNodeEmpty = 5,
   kNodeWaitEvent = 6,
   kNodeEventRecord = 7,
   kNodeMemAlloc = 10,
@@ -91,14 +90,10 @@ enum NodeType : int {
 };
 enum UpdateResult : int {
   kUpdateSuccess = 0,
-  kUpdateError = 1,
   kUpdateTopologyChanged = 2,
   kUpdateNodeTypeChanged = 3,
-  kUpdateFunctionChanged = 4,
   kUpdateParametersChanged = 5,
   kUpdateNotSupported = 6,
-  kUpdateUnsupportedFunctionChange = 7,
-  kUpdateAttributesChanged = 8,
 };
 enum MemoryType : int { kMemoryHost = 1, kMemoryDevice = 2 };
 enum QueryResult : int { kSymbolFound = 0, kSymbolNotFound = 1, kSymbolVersionTooOld = 2 };
@@ -135,15 +130,6 @@ struct KernelParams {
   void** extra;
   Handle kern;
   Handle context;
-};
-
-struct KernelParamsV1 {
-  Handle func;
-  unsigned grid[3];
-  unsigned block[3];
-  unsigned shared;
-  void** arguments;
-  void** extra;
 };
 
 struct CopyEnd {

@@ -90,20 +90,6 @@ std::string live_json(const State& s) {
   return json + "}";
 }
 
-std::string calls_json(const State& s) {
-  std::vector<std::pair<std::string, std::uint64_t>> sorted(s.calls.begin(), s.calls.end());
-  std::sort(sorted.begin(), sorted.end());
-  std::string json = "{";
-  for (const auto& [symbol, count] : sorted) add(json, symbol.c_str(), count);
-  return json + "}";
-}
-
-std::string last_calls_json(const State& s) {
-  std::string json = "[";
-  for (const char* symbol : s.last_calls) json += (json.size() > 1 ? ", " : "") + quoted(symbol);
-  return json + "]";
-}
-
 }  // namespace
 
 std::vector<std::pair<const char*, Live>> live_objects(const State& s) {
@@ -119,11 +105,7 @@ std::string report_json(const State& s) {
   const Thread& thread = this_thread();
   std::string json = "{";
   add(json, "live", live_json(s));
-  add(json, "abandoned", s.abandoned.size());
   add(json, "open_captures", s.sessions.size());
-  add(json, "calls", calls_json(s));
-  add(json, "total_calls", s.total_calls);
-  add(json, "last_calls", last_calls_json(s));
   add(json, "calls_after_deinit", s.calls_after_deinit);
   add(json, "calls_in_child", calls_in_child().load());
   add(json, "calls_wrong_context", s.calls_wrong_context);
@@ -131,7 +113,6 @@ std::string report_json(const State& s) {
   add(json, "max_relaxed_depth", static_cast<std::uint64_t>(s.max_relaxed_depth));
   add(json, "thread_mode", static_cast<std::uint64_t>(thread.mode));
   add(json, "context_depth", thread.contexts.size());
-  add(json, "now", static_cast<std::uint64_t>(s.now));
   return json + "}";
 }
 

@@ -23,7 +23,6 @@ constexpr Entry kEntries[] = {
     {"cuDriverGetVersion", 2020, "cuDriverGetVersion"},
     {"cuGetErrorName", 6000, "cuGetErrorName"},
     {"cuGetErrorString", 6000, "cuGetErrorString"},
-    {"cuGetProcAddress", 11030, "cuGetProcAddress"},
     {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
     {"cuDeviceGet", 2000, "cuDeviceGet"},
     {"cuDeviceGetCount", 2000, "cuDeviceGetCount"},
@@ -40,16 +39,11 @@ constexpr Entry kEntries[] = {
     {"cuCtxPushCurrent", 4000, "cuCtxPushCurrent_v2"},
     {"cuCtxPopCurrent", 4000, "cuCtxPopCurrent_v2"},
     {"cuCtxGetDevice", 2000, "cuCtxGetDevice"},
-    {"cuCtxGetDevice", 13000, "cuCtxGetDevice_v2"},
     {"cuCtxSynchronize", 2000, "cuCtxSynchronize"},
-    {"cuCtxSynchronize", 13000, "cuCtxSynchronize_v2"},
     {"cuCtxGetId", 12000, "cuCtxGetId"},
     {"cuCtxCreate", 3020, "cuCtxCreate_v2"},
-    {"cuCtxCreate", 11040, "cuCtxCreate_v3"},
-    {"cuCtxCreate", 12050, "cuCtxCreate_v4"},
     {"cuCtxDestroy", 4000, "cuCtxDestroy_v2"},
     {"cuStreamCreate", 2000, "cuStreamCreate"},
-    {"cuStreamCreateWithPriority", 5050, "cuStreamCreateWithPriority"},
     {"cuStreamDestroy", 4000, "cuStreamDestroy_v2"},
     {"cuStreamQuery", 2000, "cuStreamQuery"},
     {"cuStreamSynchronize", 2000, "cuStreamSynchronize"},
@@ -58,9 +52,7 @@ constexpr Entry kEntries[] = {
     {"cuStreamGetCtx", 9020, "cuStreamGetCtx"},
     {"cuStreamGetId", 12000, "cuStreamGetId"},
     {"cuStreamIsCapturing", 10000, "cuStreamIsCapturing"},
-    {"cuStreamGetCaptureInfo", 10010, "cuStreamGetCaptureInfo"},
     {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"},
-    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
     {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},
     {"cuStreamEndCapture", 10000, "cuStreamEndCapture"},
     {"cuThreadExchangeStreamCaptureMode", 10010, "cuThreadExchangeStreamCaptureMode"},
@@ -84,7 +76,6 @@ constexpr Entry kEntries[] = {
     {"cuGraphMemcpyNodeSetParams", 10000, "cuGraphMemcpyNodeSetParams"},
     {"cuGraphExecMemcpyNodeSetParams", 10020, "cuGraphExecMemcpyNodeSetParams"},
     {"cuGraphNodeSetEnabled", 11060, "cuGraphNodeSetEnabled"},
-    {"cuGraphExecUpdate", 10020, "cuGraphExecUpdate"},
     {"cuGraphExecUpdate", 12000, "cuGraphExecUpdate_v2"},
     {"cuGraphExecEventRecordNodeSetEvent", 11010, "cuGraphExecEventRecordNodeSetEvent"},
     {"cuGraphGetNodes", 10000, "cuGraphGetNodes"},
@@ -94,7 +85,6 @@ constexpr Entry kEntries[] = {
     {"cuGraphNodeGetToolsId", 13010, "fakecuda_node_id"},
     {"cuGraphExecGetId", 13010, "fakecuda_exec_id"},
     {"cuGraphNodeGetType", 10000, "cuGraphNodeGetType"},
-    {"cuGraphKernelNodeGetParams", 10000, "cuGraphKernelNodeGetParams"},
     {"cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams_v2"},
     {"cuGraphMemcpyNodeGetParams", 10000, "cuGraphMemcpyNodeGetParams"},
     {"cuGraphMemsetNodeGetParams", 10000, "cuGraphMemsetNodeGetParams"},
@@ -183,18 +173,6 @@ FAKECUDA_EXPORT Result cuGetProcAddress_v2(const char* name, void** out, int ver
     const Lookup found = look_up(state().config, name, version);
     *out = found.entry;
     if (result != nullptr) *result = found.result;
-    return kSuccess;
-  });
-}
-
-FAKECUDA_EXPORT Result cuGetProcAddress(const char* name, void** out, int version,
-                                        std::uint64_t /*flags*/) {
-  return call({__func__, InChild::kWorks, false, false}, [&](const char* function) -> Result {
-    check_arguments(function, name, out);
-    if (version > state().config.driver_version) return kInvalidValue;
-    const Lookup found = look_up(state().config, name, version);
-    if (found.entry == nullptr) return kNotFound;
-    *out = found.entry;
     return kSuccess;
   });
 }

@@ -60,8 +60,6 @@ void set_key(Config& config, std::string_view key, std::string_view value) {
   } else if (key == "mode") {
     if (value != "auto" && value != "manual") refuse("mode is auto or manual, not", value);
     config.automatic = value == "auto";
-  } else if (key == "strict") {
-    config.reuse = number<int>(value) == 0;
   } else if (key == "reuse") {
     config.reuse = number<int>(value) != 0;
   } else if (key == "spared") {
