@@ -53,12 +53,6 @@ GPUPROF = '#!/bin/sh\nexec {python} -m gpuprof "$@"\n'
 Recipe = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def script() -> str:
-    found = re.search(r"<!-- recipe -->\n```sh\n(.*?)^```$", PAGE, re.M | re.S)
-    assert found
-    return found[1]
-
-
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=n", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false"]
     return subprocess.run(
@@ -87,31 +81,28 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def recipe(repository: Path, tmp_path: Path) -> Recipe:
-    programs = tmp_path / "bin"
-    programs.mkdir()
+def recipe_of(mark: str, repository: Path, programs: dict[str, str], **variables: str) -> Recipe:
+    """Return the script below a mark of the page as a function, run beside some programs."""
+    found = re.search(rf"<!-- {mark} -->\n```sh\n(.*?)^```$", PAGE, re.M | re.S)
+    assert found
+    folder = repository.parent
     python = shlex.quote(sys.executable)
-    for name, text in (
-        ("python3", PYTHON3.format(python=python, log=tmp_path / "pip")),
-        ("gpuprof", GPUPROF.format(python=python)),
-    ):
-        (programs / name).write_text(text, encoding="utf-8")
-        (programs / name).chmod(0o755)
-    (tmp_path / "compare_base.sh").write_text(script(), encoding="utf-8")
-    (tmp_path / "scratch").mkdir()
+    (folder / "recipe.sh").write_text(found[1], encoding="utf-8")
+    (folder / "bin").mkdir()
+    for name, text in programs.items():
+        path = folder / "bin" / name
+        path.write_text(text.format(python=python, log=folder / "pip"), encoding="utf-8")
+        path.chmod(0o755)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["bash", str(tmp_path / "compare_base.sh"), *arguments],
+            ["bash", str(folder / "recipe.sh"), *arguments],
             cwd=repository,
             env=environment(
                 None,
-                PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+                PATH=f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
                 PYTHONPATH=str(Path(gpuprof.__file__).parents[1]),
-                TMPDIR=str(tmp_path / "scratch"),
-                COMMAND=".venv/bin/python bench.py {out}",
-                GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"),
+                **variables,
             ),
             capture_output=True,
             text=True,
@@ -120,6 +111,19 @@ def recipe(repository: Path, tmp_path: Path) -> Recipe:
         )
 
     return run
+
+
+@pytest.fixture
+def recipe(repository: Path, tmp_path: Path) -> Recipe:
+    (tmp_path / "scratch").mkdir()
+    return recipe_of(
+        "recipe",
+        repository,
+        {"python3": PYTHON3, "gpuprof": GPUPROF},
+        TMPDIR=str(tmp_path / "scratch"),
+        COMMAND=".venv/bin/python bench.py {out}",
+        GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"),
+    )
 
 
 def test_the_recipe_fails_and_names_the_slower_scope(
@@ -168,35 +172,13 @@ def test_total(gpu_benchmark):
 
 
 def test_the_history_in_git_is_saved_joined_and_compared(repository: Path, tmp_path: Path) -> None:
-    found = re.search(r"<!-- recipe: history -->\n```sh\n(.*?)^```$", PAGE, re.M | re.S)
-    assert found
-    (tmp_path / "performance.sh").write_text(found[1], encoding="utf-8")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    script = GPUPROF.format(python=shlex.quote(sys.executable))
-    (programs / "gpuprof").write_text(script, encoding="utf-8")
-    (programs / "gpuprof").chmod(0o755)
     (repository / "test_work.py").write_text(MEASURED, encoding="utf-8")
     git(tmp_path, "init", "-q", "--bare", "remote")
     git(repository, "remote", "add", "origin", str(tmp_path / "remote"))
 
-    def recipe(what: str) -> subprocess.CompletedProcess[str]:
-        python = shlex.quote(sys.executable)
-        return subprocess.run(
-            ["bash", str(tmp_path / "performance.sh"), what],
-            cwd=repository,
-            env=environment(
-                None,
-                PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
-                PYTHONPATH=str(Path(gpuprof.__file__).parents[1]),
-                COMMAND=f"{python} -m pytest -q -p no:cacheprovider test_work.py",
-            ),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
+    python = shlex.quote(sys.executable)
+    command = f"{python} -m pytest -q -p no:cacheprovider test_work.py"
+    recipe = recipe_of("recipe: history", repository, {"gpuprof": GPUPROF}, COMMAND=command)
     git(repository, "checkout", "-q", "main")
     for _ in range(2):
         done = recipe("save")

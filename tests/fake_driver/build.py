@@ -21,13 +21,13 @@ FLAGS = ["-std=c++17", "-O1", "-g", "-fPIC", "-Wall", "-Wextra", "-fvisibility=h
 COMPILE_TIMEOUT = 300
 
 
-def compiler() -> str:
-    """Return the C++ compiler: ``CXX``, or the first of g++, clang++ and c++ that there is."""
-    named = os.environ.get("CXX")
-    for name in [named] if named else ["g++", "clang++", "c++"]:
+def compiler(variable: str = "CXX", *names: str) -> str:
+    """Return the compiler that a variable names, or the first one of some names that there is."""
+    named = os.environ.get(variable)
+    for name in [named] if named else names or ("g++", "clang++", "c++"):
         if shutil.which(name):
             return name
-    message = f"no C++ compiler found (CXX={named!r}); install g++ or set CXX"
+    message = f"no compiler found ({variable}={named!r}); install g++ or set {variable}"
     raise RuntimeError(message)
 
 

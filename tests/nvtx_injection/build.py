@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.fake_driver.build import compiler, run
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "injection.c"
@@ -20,16 +20,6 @@ VARIANTS = {
     "refuses": ["-DREFUSES"],
     "no_entry": ["-DNO_ENTRY"],
 }
-
-
-def compiler() -> str:
-    """Return the C compiler: ``CC``, or the first of cc, gcc and clang that there is."""
-    named = os.environ.get("CC")
-    for name in [named] if named else ["cc", "gcc", "clang"]:
-        if shutil.which(name):
-            return name
-    message = f"no C compiler found (CC={named!r}); install gcc or set CC"
-    raise RuntimeError(message)
 
 
 def include_dir() -> Path:
@@ -45,17 +35,13 @@ def include_dir() -> Path:
 def build(folder: Path, variant: str = "plain") -> Path:
     """Build a variant in `folder`, if that was not done before, and return the library's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [compiler(), *FLAGS, *VARIANTS[variant], "-isystem", str(include_dir()), str(SOURCE)]
+    command = [compiler("CC", "cc", "gcc", "clang"), *FLAGS, *VARIANTS[variant]]
+    command += ["-isystem", str(include_dir()), str(SOURCE)]
     digest = hashlib.sha256(SOURCE.read_bytes() + repr(command).encode()).hexdigest()[:16]
     library = folder / f"libnvtx_{variant}_{digest}.so"
     if library.is_file():
         return library
     unfinished = library.with_suffix(f".{os.getpid()}")
-    done = subprocess.run(
-        [*command, "-o", str(unfinished)], capture_output=True, text=True, check=False, timeout=300
-    )
-    if done.returncode != 0:
-        message = f"building the NVTX tool failed:\n{done.stderr}"
-        raise RuntimeError(message)
+    run([*command, "-o", str(unfinished)])
     unfinished.replace(library)
     return library

@@ -22,28 +22,15 @@ print(json.dumps({
 """
 
 
-def _import_facts(fake_path: Path) -> dict[str, object]:
-    facts: dict[str, object] = json.loads(check_python(_WATCH_IMPORT, driver=fake_path))
-    return facts
-
-
-def test_import_does_not_load_the_driver(fake_path: Path) -> None:
-    assert _import_facts(fake_path)["driver_mapped"] is False
-
-
-def test_import_starts_no_thread(fake_path: Path) -> None:
-    assert _import_facts(fake_path)["threads"] == 1
-
-
-def test_import_opens_nothing_but_its_own_code(fake_path: Path) -> None:
-    opened = _import_facts(fake_path)["opened"]
-    assert isinstance(opened, list)
-    strangers = [path for path in opened if not path.endswith((".py", ".pyc", "/proc/self/maps"))]
-    assert strangers == []
-
-
-def test_import_is_lazy(fake_path: Path) -> None:
-    assert _import_facts(fake_path)["modules"] == []
+def test_import_calls_no_driver_starts_no_thread_and_opens_and_imports_nothing_else(
+    fake_path: Path,
+) -> None:
+    facts = json.loads(check_python(_WATCH_IMPORT, driver=fake_path))
+    assert facts["driver_mapped"] is False
+    assert facts["threads"] == 1
+    own = (".py", ".pyc", "/proc/self/maps")
+    assert [path for path in facts["opened"] if not path.endswith(own)] == []
+    assert facts["modules"] == []
 
 
 def test_a_timer_on_the_cpu_clock_does_not_load_the_driver(fake_path: Path) -> None:

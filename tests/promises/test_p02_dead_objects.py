@@ -313,21 +313,16 @@ in_child(child)
 """
 
 
-def test_a_scope_that_is_made_in_a_forked_child_raises_nothing(fake_path: Path) -> None:
-    out = check_cuda(fake_path, FORK + "with scope:\n    pass\n" + SCOPES_IN_CHILD)
-    assert out.split() == ["3", "True", "cuda", "1", "True", "forked"]
-
-
-def test_a_scope_that_is_made_in_a_child_of_a_process_that_used_cuda_without_us_raises_nothing(
-    fake_path: Path,
-) -> None:
-    # As torch does: the child's cuInit answers CUDA_ERROR_NOT_INITIALIZED.
-    setup = """
-import os, gpuprof
-from tests.fake_driver.control import FakeCuda
-fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
-fake.use_primary()
-"""
+# Without us, as torch uses CUDA: the child's cuInit answers CUDA_ERROR_NOT_INITIALIZED.
+@pytest.mark.parametrize(
+    "setup",
+    [
+        SETUP_CUDA + "with scope:\n    pass\n",
+        SETUP_CUDA.replace('scope = gpuprof.timer("step", stream=stream)', ""),
+    ],
+    ids=["used", "used without us"],
+)
+def test_a_scope_that_is_made_in_a_forked_child_raises_nothing(fake_path: Path, setup: str) -> None:
     out = check_python(setup + FORK + SCOPES_IN_CHILD, driver=fake_path)
     assert out.split() == ["3", "True", "cuda", "1", "True", "forked"]
 

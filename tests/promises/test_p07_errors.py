@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import gpuprof
 from gpuprof.errors import CudaError
 from tests.fake_driver.control import FakeCuda
+from tests.support.processes import check_cuda
 
 
 @pytest.mark.parametrize(
@@ -17,13 +20,11 @@ from tests.fake_driver.control import FakeCuda
         ("cuEventCreate@1=2", "cuEventCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
     ],
 )
-def test_a_failing_call_is_named(fault: str, call: str, code: int, name: str) -> None:
-    import os
-
-    from tests.support.processes import check_cuda
-
+def test_a_failing_call_is_named(
+    fake_path: Path, fault: str, call: str, code: int, name: str
+) -> None:
     out = check_cuda(
-        os.environ["GPUPROF_CUDA_DRIVER"],  # type: ignore[arg-type]
+        fake_path,
         f"""
         timer = gpuprof.Timer("cuda", stream)
         fake.script({fault!r})

@@ -9,6 +9,16 @@ from pathlib import Path
 
 from tests.support.processes import check_cuda
 
+STICKY = """
+        with scope as pending:
+            fake.work(stream, 100_000)
+            fake.trap(stream)
+        try:
+            pending.ms
+        except gpuprof.errors.CudaError:
+            pass
+"""
+
 
 def test_a_sticky_error_is_remembered_and_said_once(fake_path: Path) -> None:
     out = check_cuda(
@@ -73,14 +83,8 @@ def test_auto_scopes_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: 
 def test_a_scope_that_is_made_after_a_sticky_error_raises_nothing(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,
-        """
-        with scope as pending:
-            fake.work(stream, 100_000)
-            fake.trap(stream)
-        try:
-            pending.ms
-        except gpuprof.errors.CudaError:
-            pass
+        STICKY
+        + """
         calls = fake.calls()
         @gpuprof.timer(backend="cuda")
         def step():
@@ -108,14 +112,8 @@ def test_a_scope_that_is_made_after_a_sticky_error_raises_nothing(fake_path: Pat
 def test_benchmarks_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,
-        """
-        with scope as pending:
-            fake.work(stream, 100_000)
-            fake.trap(stream)
-        try:
-            pending.ms
-        except gpuprof.errors.CudaError:
-            pass
+        STICKY
+        + """
         for _ in range(2):
             try:
                 print(gpuprof.benchmark(lambda: None, stream=stream).mode)

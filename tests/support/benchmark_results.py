@@ -69,15 +69,17 @@ def saved(
     folder: Path = Path(".gpuprof"),
 ) -> None:
     """Append a run to a baseline, by default of the working folder, as the plugin saves it."""
-    by_name = {result.name: result for result in results}
-    run = Run(created, dict(results[0].machine), by_name, commit)
-    Baselines(folder).append(name, run)
+    Baselines(folder).append(name, _run(created, results, commit))
 
 
 def saved_in(storage: str, name: str, created: str, *results: BenchResult, commit: str) -> None:
     """Append a run to a baseline in a folder or a git ref."""
+    opened(storage).append(name, _run(created, results, commit))
+
+
+def _run(created: str, results: Sequence[BenchResult], commit: str | None) -> Run:
     by_name = {result.name: result for result in results}
-    opened(storage).append(name, Run(created, dict(results[0].machine), by_name, commit))
+    return Run(created, dict(results[0].machine), by_name, commit)
 
 
 def command(*arguments: object) -> int:

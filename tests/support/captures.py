@@ -58,9 +58,7 @@ def suppressed(call: Callable[[], object]) -> None:
 
 def graph_of(fake: FakeCuda, stream: int, ns: int = US, **options: object) -> gpuprof.CapturedGraph:
     """Capture one kernel, ``step_k``."""
-    with gpuprof.capture(stream, **options) as cap:  # type: ignore[arg-type]
-        fake.kernel(stream, "step_k", ns)
-    return cap.graph
+    return captured(fake, stream, "step_k", ns=ns, **options)
 
 
 def captured(

@@ -185,37 +185,30 @@ class Project:
 
     def memory(self, **tests: int | list[int]) -> None:
         """Say what the tests' peak memory is, in MiB; a list for the first and later ones."""
-        plan = self.plan()
-        plan["memory"] = {
-            name: [mib << 20 for mib in ([peaks] if isinstance(peaks, int) else peaks)]
-            for name, peaks in tests.items()
-        }
-        (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
+        self._add("memory", tests, lambda mib: mib << 20)
 
     def launches(self, *, versions: dict[str, str] | None = None, **tests: Any) -> None:
         """Say which kernels the tests launch, by name; a list for the first and later times."""
-        plan = self.plan()
-        plan["launches"] = {
-            name: [
-                Launches(kernels, versions=versions or {}).to_dict()
-                for kernels in (times if isinstance(times, list) else [times])
-            ]
-            for name, times in tests.items()
-        }
-        (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
+        self._add("launches", tests, lambda each: Launches(each, versions=versions or {}).to_dict())
 
     def instructions(self, **tests: Any) -> None:
         """Say how many instructions the tests take, or why that is not known; or a list of both."""
-        plan = self.plan()
-        plan["instructions"] = {
-            name: [
+
+        def told(each: Any) -> dict[str, Any]:
+            found = (
                 Instructions(reason=each) if isinstance(each, str) else Instructions((each,) * 9)
-                for each in (times if isinstance(times, list) else [times])
-            ]
+            )
+            return found.to_dict()
+
+        self._add("instructions", tests, told)
+
+    def _add(self, what: str, tests: dict[str, Any], told: Callable[[Any], Any]) -> None:
+        plan = self.plan()
+        plan[what] = {
+            name: [told(each) for each in (times if isinstance(times, list) else [times])]
             for name, times in tests.items()
         }
-        text = json.dumps(plan, default=lambda value: value.to_dict())
-        (self.path / TIMES).write_text(text, encoding="utf-8")
+        (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
 
     def on_gpu(self, *every: float, mode: str = "graph", l2: str = "hot", **machine: Any) -> None:
         """Let the tests be measured on a GPU."""

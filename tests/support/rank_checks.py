@@ -9,6 +9,7 @@ import random
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -59,14 +60,20 @@ def gather(timeout: float, collective: bool = False) -> Any:
     return {"table": _report(found), "seconds": time.monotonic() - begun}
 
 
-def gather_often(times: int) -> int:
-    """Gather several times; return by how many keys the store has grown after the first."""
+def _keys_after(times: int, work: Callable[[], object]) -> list[int]:
+    """Return how many keys the store has after each time."""
     counts = []
     for _ in range(times):
-        distributed.gather_stats(30.0)
+        work()
         dist.barrier()  # of Gloo, which leaves no key
         counts.append(_keys())
         dist.barrier()
+    return counts
+
+
+def gather_often(times: int) -> int:
+    """Gather several times; return by how many keys the store has grown after the first."""
+    counts = _keys_after(times, lambda: distributed.gather_stats(30.0))
     return counts[-1] - counts[0]
 
 
@@ -346,12 +353,8 @@ def benchmark_that_fails(failing: int) -> str:
 
 def benchmark_often(times: int) -> int:
     """Measure several times; return by how many keys the store has grown after the second."""
-    counts = []
-    for _ in range(times):
-        gpuprof.benchmark(abs, (1,), warmup_s=0.0, min_time_s=0.0, max_time_s=0.02)
-        dist.barrier()
-        counts.append(_keys())
-        dist.barrier()
+    quick: Any = {"warmup_s": 0.0, "min_time_s": 0.0, "max_time_s": 0.02}
+    counts = _keys_after(times, lambda: gpuprof.benchmark(abs, (1,), **quick))
     return max(counts) - 2 * counts[1]
 
 

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import gpuprof
+from tests.support.trace_files import load
 
 OLD = '{"displayTimeUnit":"ns","baseTimeNanoseconds":1,"traceEvents":[]}'  # an earlier trace
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Parse strictly: no NaN, no duplicate keys."""
-
-    def refuse(text: str) -> None:
-        pytest.fail(f"{text} is not JSON")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        assert len(keys) == len(set(keys)), keys
-        return dict(pairs)
-
-    raw = path.read_bytes()
-    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    trace: dict[str, Any] = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
-    return trace
 
 
 def events(path: Path, phase: str = "X") -> list[dict[str, Any]]:

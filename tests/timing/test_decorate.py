@@ -32,22 +32,14 @@ class CustomStop(BaseException):
 # Names and forms
 
 
-def test_without_parentheses_the_name_is_the_functions() -> None:
-    @gpuprof.timer
+@pytest.mark.parametrize("decorator", [gpuprof.timer, gpuprof.timer()], ids=["bare", "called"])
+def test_without_a_name_it_is_the_functions(decorator: Callable[..., Any]) -> None:
+    @decorator
     def work(x: int) -> int:
         return x + 1
 
     assert work(1) == 2
-    assert only_path() == "test_without_parentheses_the_name_is_the_functions.<locals>.work"
-
-
-def test_with_empty_parentheses_the_name_is_the_functions() -> None:
-    @gpuprof.timer()
-    def work() -> int:
-        return 3
-
-    assert work() == 3
-    assert only_path() == "test_with_empty_parentheses_the_name_is_the_functions.<locals>.work"
+    assert only_path() == "test_without_a_name_it_is_the_functions.<locals>.work"
 
 
 def test_with_a_name_each_call_is_a_sample_of_that_row() -> None:
@@ -104,19 +96,17 @@ class Engine:
         return cls.__name__
 
 
-def test_static_methods_may_be_timed_from_either_side() -> None:
-    assert (Engine.static_below(3), Engine().static_below(4)) == (3, 4)
-    assert (Engine.static_above(5), Engine().static_above(6)) == (5, 6)
-    assert count("static") == 4
+class Faster(Engine):
+    pass
 
 
-def test_class_methods_may_be_timed_from_either_side() -> None:
-    class Faster(Engine):
-        pass
-
+def test_static_and_class_methods_may_be_timed_from_either_side() -> None:
+    for static in (Engine.static_below, Engine().static_below, Engine.static_above):
+        assert static(3) == 3
+    assert Engine().static_above(6) == 6
     assert (Engine.class_below(), Faster().class_below()) == ("Engine", "Faster")
     assert (Engine.class_above(), Faster().class_above()) == ("Engine", "Faster")
-    assert count("class") == 4
+    assert (count("static"), count("class")) == (4, 4)
 
 
 @pytest.mark.parametrize("kind", [staticmethod, classmethod])
@@ -133,22 +123,17 @@ def test_static_and_class_methods_may_be_timed_without_parentheses(
     assert only_path().endswith("<locals>.work")
 
 
-def test_partial_objects_are_timed() -> None:
-    timed = cpu("partial")(functools.partial(int, "101", base=2))
-    assert timed() == 5
-    assert count("partial") == 1
-
-
-def test_partial_objects_of_generators_and_coroutines_keep_their_kind() -> None:
+def test_partial_objects_are_timed_and_keep_their_kind() -> None:
     def numbers(n: int) -> Generator[int, None, None]:
         yield from range(n)
 
     async def answer(n: int) -> int:
         return n
 
+    assert cpu("p")(functools.partial(int, "101", base=2))() == 5
     assert list(cpu("g")(functools.partial(numbers, 3))()) == [0, 1, 2]
     assert asyncio.run(cpu("c")(functools.partial(answer, 4))()) == 4
-    assert (count("g"), count("c")) == (4, 1)
+    assert (count("p"), count("g"), count("c")) == (1, 4, 1)
 
 
 def test_callable_objects_are_timed_under_their_class() -> None:
@@ -158,9 +143,6 @@ def test_callable_objects_are_timed_under_their_class() -> None:
 
     assert gpuprof.timer(Layer())(4) == 8
     assert only_path().endswith("<locals>.Layer")
-
-
-# What functions raise
 
 
 # Coroutines
