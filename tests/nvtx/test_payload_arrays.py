@@ -12,11 +12,9 @@ import pytest
 import gpuprof
 from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import check_under_tool
+from tests.support.trace_events import events
 
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvtx"), "extension")
+TOOL = "extension"
 
 
 def payloads(tool: Path, *expressions: str) -> list[Any]:
@@ -119,8 +117,7 @@ def test_traces_show_short_arrays_whole_and_long_ones_by_their_size(tmp_path: Pa
         gpuprof.mark("short", payload=(1.5, 2))
         gpuprof.mark("long", payload=range(1000))
         gpuprof.mark("bytes", payload=b"ab")
-    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    shown = {each["name"]: each["args"]["payload"] for each in events if each.get("ph") == "i"}
+    shown = {each["name"]: each["args"]["payload"] for each in events(path, "i")}
     assert shown == {"short": [1.5, 2.0], "long": "1000 x int64", "bytes": [97, 98]}
 
 
@@ -171,8 +168,7 @@ def test_a_list_may_hold_what_is_a_number_by_itself(tmp_path: Path) -> None:
         gpuprof.mark("whole", payload=[numpy.int8(3), 4])
         gpuprof.mark("real", payload=(numpy.float32(0.5), 4))
         gpuprof.mark("large", payload=[2**70, -1])
-    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    shown = {each["name"]: each["args"]["payload"] for each in events if each.get("ph") == "i"}
+    shown = {each["name"]: each["args"]["payload"] for each in events(path, "i")}
     assert shown == {"whole": [3, 4], "real": [0.5, 4.0], "large": [2.0**70, -1.0]}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,11 @@ import pytest
 import gpuprof
 from gpuprof import nvtx
 from tests.fake_driver.control import FakeCuda
-from tests.nvtx_injection.build import build
 from tests.nvtx_injection.processes import calls_under_tool, check_under_tool
 from tests.support.processes import SETUP_CUDA
+from tests.support.trace_events import events
 
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvtx"), "extension")
+TOOL = "extension"
 
 
 def test_push_and_pop_count_their_depth_by_domain() -> None:
@@ -90,8 +86,7 @@ def test_pushed_ranges_are_in_traces(tmp_path: Path) -> None:
         nvtx.push("inner", payload=[1, 2])
         nvtx.pop()
         nvtx.pop()
-    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    slices = {each["name"]: each for each in events if each.get("ph") == "X"}
+    slices = {each["name"]: each for each in events(path)}
     assert slices["outer"]["dur"] >= slices["inner"]["dur"]
     assert slices["inner"]["args"]["payload"] == [1, 2]
 

@@ -57,7 +57,7 @@ def enabled() -> bool:
     return _ENABLED
 
 
-class annotate:  # the name of the package's
+class annotate(contextlib.ContextDecorator):  # the name of the package's
     """A range around a ``with`` block or a function.
 
     Parameters
@@ -109,16 +109,9 @@ class annotate:  # the name of the package's
         if self._message is None:
             self._message = func.__name__
             self._annotation = self._made()
-        if not self._is_mutable:
-            decorated: _Function = self._annotation(func)
-            return decorated
-
-        @functools.wraps(func)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return func(*args, **kwargs)
-
-        return inner  # type: ignore[return-value]
+        decorate = super().__call__ if self._is_mutable else self._annotation
+        decorated: _Function = decorate(func)
+        return decorated
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self.__class__, self._arguments

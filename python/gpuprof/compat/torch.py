@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._callable.api import make_graphed_callable
-from gpuprof._common.checks import type_error
+from gpuprof._common.checks import not_pickled, type_error
 from gpuprof._frameworks import loaded
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.guard import CaptureSettings, GraphCaptureGuard
@@ -133,9 +133,9 @@ class Event:
         clock = self._event.clock
         return f"<gpuprof.compat.Event, {clock or 'not recorded'}>"
 
-    def __reduce__(self) -> Any:
-        message = "an Event holds a CUDA event and cannot be pickled or copied; make a new one"
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "an Event holds a CUDA event and cannot be pickled or copied; make a new one"
+    )
 
 
 class CUDAGraph:

@@ -217,13 +217,11 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
         return "\n".join(f"{spec.name:<{width}}  {spec.description}" for spec in self.specs)
 
     def __getitem__(self, name: str) -> _core.Annotation:
-        annotation = self._by_name.get(name)
-        if annotation is None:
-            annotation = self._by_name.get(f"{self.namespace}.{name}")
-        if annotation is None:
-            message = f"{name!r}; the catalog {self.namespace!r} has {', '.join(self._by_name)}"
-            raise KeyError(message)
-        return annotation
+        for each in (name, f"{self.namespace}.{name}"):
+            if each in self._by_name:
+                return self._by_name[each]
+        message = f"{name!r}; the catalog {self.namespace!r} has {', '.join(self._by_name)}"
+        raise KeyError(message)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
@@ -231,11 +229,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    __eq__ = object.__eq__  # a mapping's would compare the ranges
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"<RangeCatalog {self.namespace!r}: {len(self)} ranges>"

@@ -89,22 +89,17 @@ def pop(domain: str | None = None) -> int:
         has pushed none.
     """
     ranges = _pushed.of[domain]
-    if not ranges:
-        _warn_of_pop(domain)
-        return -1
-    ranges.pop().__exit__(None, None, None)
-    return len(ranges)
-
-
-def _warn_of_pop(domain: str | None) -> None:
-    if _warnings:
-        return
-    message = (
-        f"gpuprof: pop() was called on a thread that has no pushed range in the domain "
-        f"{'gpuprof' if domain is None else domain!r}; call push() first, on the same thread"
-    )
-    _warnings.append(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    if ranges:
+        ranges.pop().__exit__(None, None, None)
+        return len(ranges)
+    if not _warnings:
+        message = (
+            f"gpuprof: pop() was called on a thread that has no pushed range in the domain "
+            f"{'gpuprof' if domain is None else domain!r}; call push() first, on the same thread"
+        )
+        _warnings.append(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return -1
 
 
 def name_thread(name: str, tid: int | None = None) -> None:
