@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._frameworks.arrays import arrays_of, grown, is_dense
+from gpuprof._frameworks.arrays import arrays_of, is_dense
 from gpuprof._frameworks.compare import Difference, differences
 
 numpy: Any = pytest.importorskip("numpy", reason="Python build without NumPy")
@@ -138,13 +138,12 @@ def test_dense_is_what_fills_its_memory_once(
     assert is_dense(shape, strides) is dense
 
 
-def test_a_grown_array_keeps_the_order_of_its_dimensions() -> None:
+def test_a_padded_array_keeps_the_order_of_its_dimensions(cupy: Any) -> None:
     for order in itertools.permutations(range(3)):
-        array = numpy.empty([(2, 3, 4)[axis] for axis in order]).transpose(numpy.argsort(order))
-        assert array.shape == (2, 3, 4)
-        shape, back = grown(array.shape, array.strides, 1, 5)
-        made = numpy.empty(shape).transpose(back)
-        assert made.shape == (2, 5, 4)
+        array = cupy.empty([(2, 3, 4)[axis] for axis in order], "f4")
+        array = array.transpose(numpy.argsort(order))
+        made = arrays_of(type(array)).padded(array, 1, 5)
+        assert (array.shape, made.shape) == ((2, 3, 4), (2, 5, 4))
         assert numpy.argsort(made.strides).tolist() == numpy.argsort(array.strides).tolist()
 
 

@@ -40,11 +40,7 @@ _MOVE = {
 
 
 def array_facts(value: object, path: str, role: str = "argument") -> Facts:
-    """Return the facts of an array that a graph can work on.
-
-    TypeError if a graph cannot: if it is in host memory, sparse, quantized, or of a tensor
-    subclass. `path` and `role`, "argument" or "result", are for its text.
-    """
+    """Return an array's facts, or raise a TypeError that says why a graph cannot work on it."""
     if isinstance(value, loaded.tensor_type()):
         return _tensor_facts(value, path, role)
     facts: Facts | None = _core._array_facts(value)
@@ -71,7 +67,6 @@ def is_array_type(kind: type) -> bool:
 
 
 def is_array(value: object) -> bool:
-    """Return whether `value` is an array of any library, wherever it is."""
     return is_array_type(type(value))
 
 
@@ -118,11 +113,10 @@ def _unfit(torch: Any, tensor: Any, role: str) -> str | None:
 
 def facts_by_attributes(tensor: Any) -> Facts:
     """Return the facts of a tensor by its attributes, in DLPack's terms."""
-    name, bits = str(tensor.dtype).removeprefix("torch."), 8 * tensor.element_size()
-    own = {text: code for code, text in _OWN_NAMES.items()}
-    base = {text: code for code, text in _CODES.items()}
-    code = own[name] if name in own else base[name.rstrip("0123456789")]
-    dtype = (code, bits, 1)
+    name = str(tensor.dtype).removeprefix("torch.")
+    known = {text: code for code, text in (_CODES | _OWN_NAMES).items()}
+    code = known[name] if name in known else known[name.rstrip("0123456789")]
+    dtype = (code, 8 * tensor.element_size(), 1)
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     return (tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
 
@@ -156,11 +150,7 @@ def layout_change(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None)
     for index, name in ((SHAPE, "its shape is"), (STRIDES, "its strides are")):
         if now[index] != captured[index]:
             return f"{name} {now[index]}, captured {captured[index]}"
-    return f"its dtype is {_dtype(now)}, captured {_dtype(captured)}"
-
-
-def _dtype(facts: tuple[Any, ...]) -> str:
-    return dtype_name(facts) if isinstance(facts[DTYPE], tuple) else str(facts[DTYPE])
+    return f"its dtype is {dtype_name(now)}, captured {dtype_name(captured)}"
 
 
 def type_text(kind: type) -> str:
@@ -170,6 +160,8 @@ def type_text(kind: type) -> str:
 
 def dtype_name(facts: Facts) -> str:
     """Write the type of the elements, as in "float32"."""
+    if not isinstance(facts[DTYPE], tuple):  # torch's own
+        return str(facts[DTYPE])
     code, bits, lanes = facts[DTYPE]
     name = _OWN_NAMES.get(code) or f"{_CODES.get(code, f'type{code}_')}{bits}"
     return name if lanes == 1 else f"{name}x{lanes}"

@@ -46,10 +46,7 @@ class Arrays(ABC):
         return self.empty_like(array)
 
     def laid_out_like(self, array: Any, static: Any) -> Any:  # noqa: ARG002
-        """Return a new array with the strides of `array`; `static` where that one has them.
-
-        So it is also where the library makes no such array.
-        """
+        """Return a new array with the strides of `array`, or `static` where that will do."""
         return static
 
     @abstractmethod
@@ -73,10 +70,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def elements(self, array: Any) -> Any:
-        """Return the elements in one dimension, row by row: of torch where they are, else NumPy's.
-
-        Waits where they are copied to the host.
-        """
+        """Return the elements in one dimension, row by row: torch's for its own, else NumPy's."""
 
     def bits(self, elements: Any) -> Any:
         """Return of such elements what is equal if their bits are."""
@@ -91,16 +85,11 @@ class Arrays(ABC):
         """Return a new array of `size` along one dimension: `array`, then zeros."""
 
     def nbytes(self, array: Any) -> int:
-        """Return how many bytes the elements have."""
         return int(math.prod(array.shape) * array.dtype.itemsize)
 
 
 def arrays_of(kind: type, on: CallStream | None = None) -> Arrays:
-    """Return what handles the arrays of exactly this type.
-
-    `on` is the stream of the copies where the library has no current one. TypeError if it is a
-    subclass of torch's tensor, or no type of arrays on a GPU at all.
-    """
+    """Return what handles the arrays of exactly this type; TypeError where nothing does."""
     if issubclass(kind, loaded.tensor_type()):
         arrays = _of_torch(loaded.torch())
         if kind in arrays.types:
@@ -232,19 +221,19 @@ class CupyArrays(Arrays):
         return self._cupy.asnumpy(array).reshape(-1)
 
     def padded(self, array: Any, dim: int, size: int) -> Any:
-        shape, back = grown(array.shape, array.strides, dim, size)
-        result = self._cupy.empty(shape, dtype=array.dtype).transpose(back)
-        given = array.shape[dim]
+        # A longer array, whose dimensions lie in memory in the same order.
+        wanted, given = list(array.shape), array.shape[dim]
+        wanted[dim] = size
+        order, back = memory_order(array.strides)
+        result = self._cupy.empty([wanted[axis] for axis in order], dtype=array.dtype)
+        result = result.transpose(back)
         self.fill(self.slice(result, dim, given), array)
         result[_along(result, dim, slice(given, size))] = 0
         return result
 
 
 class NumbaArrays(Arrays):
-    """Numba's device arrays, whose copies are enqueued on `on`: Numba has no current stream.
-
-    None is the default stream.
-    """
+    """Numba's device arrays, copied on `on`, else on the default stream: it has no current one."""
 
     name = "numba"
 
@@ -352,19 +341,6 @@ def has_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[i
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Return how many elements of memory an array reaches over."""
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-
-
-def grown(
-    shape: Sequence[int], strides: Sequence[int], dim: int, size: int
-) -> tuple[list[int], list[int]]:
-    """Return how to make a longer array whose dimensions lie in memory in the order of another's.
-
-    That is the shape in the order of the memory, and the permutation that leads back.
-    """
-    wanted = list(shape)
-    wanted[dim] = size
-    order, back = memory_order(strides)
-    return [wanted[axis] for axis in order], back
 
 
 def memory_order(strides: Sequence[int]) -> tuple[list[int], list[int]]:

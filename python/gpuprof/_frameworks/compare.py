@@ -13,22 +13,8 @@ left out of it: the fill value of a mask, such as -1e9, would hide everything el
 and an infinity equals that of the same sign.
 
 The tolerance has room for sums in another order (atomics, another algorithm of cuBLAS), and none
-for a wrong operand:
-
-============== ========= =====================================================================
-dtype          tolerance the reason
-============== ========= =====================================================================
-float64        1e-9      reordered sums differ by 1e-16 times the root of their length
-float32        1e-3      the same with 6e-8; a TF32 product rounds its operands to 5e-4
-float16        2e-2      one rounding is 5e-4, and sums by atomics round at each addition
-bfloat16       5e-2      one rounding is 4e-3
-float8_e4m3    0.25      neighbours are up to 0.125 apart: two steps
-float8_e5m2    0.5       neighbours are up to 0.25 apart: two steps
-float8_e8m0    1         neighbours are a factor of 2 apart
-============== ========= =====================================================================
-
-A float32 result of a function that computes in bfloat16 has the noise of bfloat16: `computed_in`
-of `differences` names such dtypes.
+for a wrong operand. A float32 result of a function that computes in bfloat16 has the noise of
+bfloat16: `computed_in` of `differences` names such dtypes.
 """
 
 from __future__ import annotations
@@ -48,15 +34,15 @@ if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
 
 _TOLERANCES = {
-    "float64": 1e-9,
-    "float32": 1e-3,
-    "float16": 2e-2,
-    "bfloat16": 5e-2,
-    "float8_e4m3fn": 0.25,
+    "float64": 1e-9,  # reordered sums differ by 1e-16 times the root of their length
+    "float32": 1e-3,  # the same with 6e-8; a TF32 product rounds its operands to 5e-4
+    "float16": 2e-2,  # one rounding is 5e-4, and sums by atomics round at each addition
+    "bfloat16": 5e-2,  # one rounding is 4e-3
+    "float8_e4m3fn": 0.25,  # neighbours are up to 0.125 apart: two steps
     "float8_e4m3fnuz": 0.25,
-    "float8_e5m2": 0.5,
+    "float8_e5m2": 0.5,  # neighbours are up to 0.25 apart: two steps
     "float8_e5m2fnuz": 0.5,
-    "float8_e8m0fnu": 1.0,
+    "float8_e8m0fnu": 1.0,  # neighbours are a factor of 2 apart
 }
 _PARTS = {"complex128": "float64", "complex64": "float32", "complex32": "float16"}
 _UNITS, _ULPS = 16, 4  # that are numerics
@@ -219,10 +205,7 @@ def _judged_floats(
 
 def _scale(xp: Any, a: Any, b: Any) -> float:
     """Return the root mean square of `b`, of which the module's text says what is left out."""
-    top, total, count = 0.0, 0.0, 0
-    for _, _, y in _chunks(b, b):
-        magnitude = abs(_wide(y))
-        top = max(top, float(xp.where(xp.isfinite(magnitude), magnitude, 0.0).max()))
+    top, total, count = _top(xp, b), 0.0, 0
     if not top:
         return 0.0
     for _, *chunks in _chunks(a, b):
@@ -236,7 +219,8 @@ def _scale(xp: Any, a: Any, b: Any) -> float:
 
 def _largest(a: Any, b: Any) -> float:
     """Return the greatest finite magnitude in a tensor `b`, without the fill value of a mask."""
-    torch, top, largest = loaded.torch(), _top(b), 0.0
+    torch, largest = loaded.torch(), 0.0
+    top = _top(torch, b)
     for _, *chunks in _chunks(a, b):
         x, y = map(_wide, chunks)
         counts = y.isfinite() & ((abs(y) < top) | (x != y))
@@ -244,8 +228,13 @@ def _largest(a: Any, b: Any) -> float:
     return largest
 
 
-def _top(b: Any) -> float:
-    return max(float(abs(_wide(y)).nan_to_num(0.0, 0.0).max()) for _, _, y in _chunks(b, b))
+def _top(xp: Any, elements: Any) -> float:
+    """Return the greatest finite magnitude."""
+    top = 0.0
+    for _, y, _ in _chunks(elements, elements):
+        magnitude = abs(_wide(y))
+        top = max(top, float(xp.where(xp.isfinite(magnitude), magnitude, 0.0).max()))
+    return top
 
 
 def largest_change(
@@ -258,12 +247,11 @@ def largest_change(
     """
     if (expected.shape, expected.dtype) != (moved.shape, moved.dtype):
         return 0.0
-    elements = [
-        each.detach().resolve_conj().resolve_neg().reshape(-1)
-        for each in (expected, moved, found, begun, moved_before)
-        if each is not None
-    ]
-    torch, top, largest = loaded.torch(), _top(elements[0]), 0.0
+    flat = arrays_of(type(expected)).elements
+    given = (expected, moved, found, begun, moved_before)
+    elements = [flat(each) for each in given if each is not None]
+    torch, largest = loaded.torch(), 0.0
+    top = _top(torch, elements[0])
     for start in range(0, len(elements[0]), _CHUNK):
         y, m, x, *before = (_wide(each[start : start + _CHUNK]) for each in elements)
         change = m - y

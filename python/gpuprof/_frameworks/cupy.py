@@ -29,10 +29,7 @@ _own_streams = threading.local()
 
 
 def own_stream() -> Any:
-    """Return this thread's capture stream of CuPy's current device, made when first needed.
-
-    A capture on it waits for CuPy's current stream, which waits for it afterwards.
-    """
+    """Return this thread's capture stream of CuPy's current device, made when first needed."""
     cuda = loaded.cupy().cuda
     streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
     device = int(cuda.runtime.getDevice())

@@ -42,12 +42,10 @@ def cupy() -> Any:
 
 
 def numpy() -> Any:
-    """Return NumPy, or None."""
     return sys.modules.get("numpy")
 
 
 def numba_cuda() -> Any:
-    """Return `numba.cuda`, or None."""
     return sys.modules.get("numba.cuda")
 
 
@@ -57,12 +55,10 @@ def tensor_type() -> Any:
 
 
 def cupy_array_type() -> Any:
-    """Return CuPy's type of arrays, or ()."""
     return _type(sys.modules.get("cupy"), "ndarray")
 
 
 def numba_array_type() -> Any:
-    """Return Numba's type of device arrays, or ()."""
     return _type(sys.modules.get("numba.cuda.cudadrv.devicearray"), "DeviceNDArray")
 
 
@@ -91,17 +87,14 @@ def tensors_in(value: Any, most: int = 10_000) -> Iterator[Any]:
 
 
 def is_module(value: object) -> bool:
-    """Return whether `value` is a `torch.nn.Module`."""
     return isinstance(value, _type(torch(), "nn", "Module"))
 
 
 def is_numpy_array(value: object) -> bool:
-    """Return whether `value` is an array of NumPy's."""
     return isinstance(value, _type(numpy(), "ndarray"))
 
 
 def is_numpy_scalar(value: object) -> bool:
-    """Return whether `value` is a scalar of NumPy's."""
     return isinstance(value, _type(numpy(), "generic"))
 
 

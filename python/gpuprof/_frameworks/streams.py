@@ -108,7 +108,6 @@ class CallStream:
             self.ask = 0 if asked is None else _core.stream_handle(asked)
 
     def handle(self) -> int:
-        """Return the handle of the stream now."""
         if self.ask is None:
             return _core._current_stream()[0]
         if isinstance(self.ask, int):
@@ -116,10 +115,7 @@ class CallStream:
         return _core.stream_handle(self.ask(self._device))
 
     def is_captured(self) -> bool:
-        """Return whether the stream, or a framework's current one, is being captured.
-
-        In either case this thread cannot capture another graph now.
-        """
+        """Return whether the stream, or a framework's current one, is being captured already."""
         handles = {self.handle(), _core._current_stream()[0]}
         cupy = loaded.cupy()
         if cupy is not None:

@@ -97,10 +97,7 @@ def _reseed_cuda() -> None:
 
 @contextmanager
 def kept_random_state(device: int) -> Iterator[Callable[[], None]]:
-    """Put torch's default generator of one CUDA device back after the block.
-
-    Yields what does so, then and later.
-    """
+    """Put torch's generator of one CUDA device back after the block; yields what does so."""
     cuda = None if loaded.whole_torch() is None else loaded.torch_cuda()
     if cuda is None:
         yield lambda: None
@@ -185,10 +182,7 @@ def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
 
 
 def leaves_of(results: Iterable[Any]) -> tuple[list[Any], bool]:
-    """Return the tensors that a backward pass of `results` ends in, and whether it is compiled.
-
-    That is whether code of `torch.compile` has a part in it.
-    """
+    """Return the tensors that a backward pass ends in, and whether compiled code is part of it."""
     edge_of = loaded.torch().autograd.graph.get_gradient_edge
     seen: dict[int, Any] = {}
     todo = [edge_of(each).node for each in results if getattr(each, "requires_grad", False)]
@@ -254,7 +248,6 @@ def has_ddp(parameters: Iterable[Any]) -> bool:
 
 
 def in_ddp_forward() -> bool:
-    """Return whether a DistributedDataParallel runs its forward pass."""
     parallel = loaded.torch_part("nn.parallel.distributed")
     kind = getattr(parallel, "DistributedDataParallel", None)
     return getattr(kind, "_active_ddp_module", None) is not None

@@ -280,7 +280,6 @@ class TorchCapture:
             yield
 
     def raw_graph(self) -> int:
-        """Return the driver's handle of the graph."""
         return int(self.graph.raw_cuda_graph())
 
     def parts(self) -> TorchParts:

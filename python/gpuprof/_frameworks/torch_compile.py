@@ -29,6 +29,10 @@ _MESSAGE = (
     "they measure and show nothing there; put them around the call of the compiled function"
 )
 
+_IN_DICT = (
+    *("path", "names", "clock", "state", "ms", "host_ms"),
+    *("failed", "flops", "nbytes", "memory"),
+)
 _said = False
 
 
@@ -57,18 +61,8 @@ class TracedOutSample:
         return self.ms
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "names": self.names,
-            "clock": self.clock,
-            "state": self.state,
-            "ms": None,
-            "host_ms": None,
-            "failed": self.failed,
-            "flops": self.flops,
-            "nbytes": self.nbytes,
-            "memory": self.memory,
-        }
+        times = {"ms": None, "host_ms": None}
+        return {name: times.get(name, getattr(self, name)) for name in _IN_DICT}
 
 
 class _TracedOut:

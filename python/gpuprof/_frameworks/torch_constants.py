@@ -40,9 +40,9 @@ class HostConstants:
 
     def __init__(self, earlier: HostConstants | None = None) -> None:
         self.kept: list[Any] = []
-        self._has_built = False
+        self.has_built = False  # tensors of numbers
         self._copies = earlier is None or bool(earlier.kept)
-        self._builds = earlier is None or earlier._has_built
+        self._builds = earlier is None or earlier.has_built
 
     @contextlib.contextmanager
     def of_block(self) -> Iterator[None]:
@@ -53,12 +53,9 @@ class HostConstants:
         with contextlib.ExitStack() as modes:
             if self._builds:  # for such a mode compiled code would be compiled anew
                 modes.enter_context(eager_compiled_code())
-                modes.enter_context(_function_mode()(self._note_built))
+                modes.enter_context(_function_mode()(self))
             modes.enter_context(_dispatch_mode()(self.kept))
             yield
-
-    def _note_built(self) -> None:
-        self._has_built = True
 
 
 @functools.lru_cache(maxsize=1)
@@ -177,9 +174,9 @@ def _function_mode() -> Any:
     passes = {torch.autograd.backward, torch.autograd.grad, torch.Tensor.backward}
 
     class Build(base):  # type: ignore[misc]
-        def __init__(self, note: Any) -> None:
+        def __init__(self, constants: HostConstants) -> None:
             super().__init__()
-            self._note = note
+            self._constants = constants
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -201,7 +198,7 @@ def _function_mode() -> Any:
             is_there = loaded.is_tensor(data) or hasattr(data, "__cuda_array_interface__")
             if is_there or not _is_gpu(device):
                 return func(*args, **kwargs)
-            self._note()
+            self._constants.has_built = True
             how = {**kwargs, "device": "cpu"}
             needs_gradient = how.pop("requires_grad", False)
             made = func(*args, **how).to(device)
@@ -213,7 +210,7 @@ def _function_mode() -> Any:
             is_list = type(index) is list and {*map(type, index)} in ({int}, {bool})
             if not is_list and not loaded.is_numpy_array(index):
                 return index
-            self._note()
+            self._constants.has_built = True
             return torch.as_tensor(index, device="cpu")
 
     return Build

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,6 +18,7 @@ from gpuprof._frameworks import loaded
 # Batch norms write to these while they train, and their schemas do not tell.
 _STATISTICS = {"running_mean", "running_var"}
 _TRAINS = ("training", "train", "use_input_stats")
+_tensors_in = functools.partial(loaded.tensors_in, most=sys.maxsize)
 
 
 class Use(NamedTuple):
@@ -53,8 +55,7 @@ def watching(before: Before, after: After, failed: Failed) -> Iterator[None]:
 def unwatched() -> contextlib.AbstractContextManager[object]:
     """Return a block whose operators no dispatch mode that was entered before it sees."""
     modes: Any = importlib.import_module("torch.utils._python_dispatch")
-    block: contextlib.AbstractContextManager[object] = modes._disable_current_modes()
-    return block
+    return modes._disable_current_modes()  # type: ignore[no-any-return]
 
 
 def may_run_compiled_code() -> bool:
@@ -102,7 +103,7 @@ def _mode_class() -> Any:
                 self._before([Use(result, is_written=False, is_viewed=True)])
             is_copy = getattr(func, "_overloadpacket", None) in copying
             may_draw = drawing in getattr(func, "tags", ()) and _may_draw(func, args, kwargs)
-            self._after(func, _tensors(result), is_copy, may_draw)
+            self._after(func, [*_tensors_in(result)], is_copy, may_draw)
             return result
 
     return Watch
@@ -117,15 +118,12 @@ def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]
     found = []
     for place, value in (*enumerate(args), *kwargs.items()):
         is_written = written is None or place in written
-        found += [Use(each, is_written, is_view) for each in _tensors(value)]
+        found += [Use(each, is_written, is_view) for each in _tensors_in(value)]
     return found
 
 
 def _may_draw(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether all is given without which an operator draws nothing.
-
-    Attention and recurrent layers are among the operators that draw, for their dropout.
-    """
+    """Return whether all is given without which an operator, such as attention, draws nothing."""
     return all(
         args[number] if number < len(args) else kwargs.get(each.name, each.default_value)
         for number, each in enumerate(func._schema.arguments)
@@ -147,26 +145,13 @@ def _effects(func: Any) -> tuple[frozenset[_Place] | None, bool, tuple[int, str]
     trains: tuple[int, str] | None = None
     is_view = False
     names = [argument.name for argument in schema.arguments]
-    flags = [name for name in _TRAINS if name in names]
+    flag = next((name for name in _TRAINS if name in names), None)
     for index, argument in enumerate(schema.arguments):
-        if argument.name in _STATISTICS and argument.alias_info is None and flags:
-            written |= {index, argument.name}
-            trains = (names.index(flags[0]), flags[0])
-        if argument.alias_info is None:
+        alias = argument.alias_info
+        if alias is None and argument.name in _STATISTICS and flag is not None:
+            trains = (names.index(flag), flag)
+        elif alias is None or not alias.is_write:
+            is_view = is_view or alias is not None
             continue
-        if argument.alias_info.is_write:
-            written |= {index, argument.name}
-        else:
-            is_view = True
+        written |= {index, argument.name}
     return frozenset(written), is_view, trains
-
-
-def _tensors(value: Any) -> list[Any]:
-    """Return the tensors in a value and in the lists, tuples and dicts that it is made of."""
-    if loaded.is_tensor(value):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return []
-    return [tensor for each in value for tensor in _tensors(each)]

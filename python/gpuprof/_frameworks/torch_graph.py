@@ -36,16 +36,8 @@ class RandomnessProbe:
         self._lock = threading.RLock()  # torch's replay is not for two threads at once
         self.uses_random: bool | None = None
 
-    @property
-    def must_use_torch(self) -> bool:
-        """Whether the next launch has to be torch's `replay`: True until the contrary is known."""
-        return self.uses_random is not False
-
     def replay(self, graph: Any, stream: int | None = None) -> None:
-        """Launch a graph by torch, and learn from the first time whether that is needed.
-
-        `stream` is a handle; None is torch's current stream.
-        """
+        """Launch a graph by torch, and learn from the first time whether that is needed."""
         with self._lock, self._on(stream):
             before = self._offsets() if self.uses_random is None and self._can_tell else None
             graph.replay()
@@ -97,7 +89,7 @@ class ByTorch:
     @property
     def must_replay(self) -> bool:
         """Whether the next launch has to be torch's, which moves the random generators on."""
-        return not self._has_exec or self._parts.probe.must_use_torch
+        return not self._has_exec or self._parts.probe.uses_random is not False
 
     @property
     def lends_exec(self) -> bool:
@@ -170,10 +162,7 @@ def from_torch(graph: Any) -> TorchParts:
 
 
 def raw_exec(graph: Any) -> int | None:
-    """Return the driver's handle of a torch graph's executable form, which is made if need be.
-
-    None where this torch does not tell.
-    """
+    """Return the handle of a torch graph's executable form, made if need be; None if not known."""
     if not hasattr(graph, "raw_cuda_graph_exec"):
         return None
     try:

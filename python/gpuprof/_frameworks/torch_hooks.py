@@ -80,7 +80,7 @@ def replace(owner: Any, name: str, function: Any) -> Undo:
     return put_back
 
 
-class _WhileNeeded:
+class WhileNeeded:
     """Functions that are replaced while a block on any thread needs them."""
 
     def __init__(self, replace_all: Callable[[], list[Undo]]) -> None:
@@ -152,7 +152,7 @@ def _replace_run_backward() -> list[Undo]:
     return [replace(autograd, _RUN_BACKWARD, run_backward)]
 
 
-_running_backward = _WhileNeeded(_replace_run_backward)
+_running_backward = WhileNeeded(_replace_run_backward)
 
 
 def _is_told(core: Any) -> bool:
@@ -177,7 +177,7 @@ def _replace_is_capturing() -> list[Undo]:
     return [replace(each, _IS_CAPTURING, answer) for each in (core, graphs)]
 
 
-_answering = _WhileNeeded(_replace_is_capturing)
+_answering = WhileNeeded(_replace_is_capturing)
 
 
 def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:
@@ -212,16 +212,11 @@ def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | N
 
 def around_all_steps(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:
     """Call `before` before each step of any optimizer, and `after` after it."""
-    optimizers = loaded.torch_part("optim.optimizer")
-    handles = [optimizers.register_optimizer_step_pre_hook(before)]
+    optimizers, undo = loaded.torch_part("optim.optimizer"), contextlib.ExitStack()
+    undo.callback(optimizers.register_optimizer_step_pre_hook(before).remove)
     if after is not None:
-        handles.append(optimizers.register_optimizer_step_post_hook(after))
-
-    def remove() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return remove
+        undo.callback(optimizers.register_optimizer_step_post_hook(after).remove)
+    return undo.close
 
 
 def after_steps_of(optimizer: Any, after: Callable[..., Any]) -> Undo | None:
@@ -244,20 +239,12 @@ class Hook:
 
 
 def add(module: Any, before: Hook, after: Hook) -> Undo:
-    """Call `before` before each call of a module, and `after` after it, also after an exception.
-
-    Return what takes both out again.
-    """
-    first = module.register_forward_pre_hook(before, prepend=True)
-    last = module.register_forward_hook(after, always_call=True)
-    give_back = leave_out(type(module))
-
-    def remove() -> None:
-        first.remove()
-        last.remove()
-        give_back()
-
-    return remove
+    """Call `before` before each call of a module, and `after` after it, also after an exception."""
+    undo = contextlib.ExitStack()
+    undo.callback(module.register_forward_pre_hook(before, prepend=True).remove)
+    undo.callback(module.register_forward_hook(after, always_call=True).remove)
+    undo.callback(leave_out(type(module)))
+    return undo.close
 
 
 def leave_out(kind: type) -> Undo:

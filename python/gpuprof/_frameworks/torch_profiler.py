@@ -95,12 +95,8 @@ class Collection:
         """Begin to collect; what torch raises passes."""
         self._profile.start()
         prepare = getattr(self._module, "_prepare_profiler", None)
-        if prepare is not None:
-            watch = self._watch(prepare)
-            self._put_back = torch_hooks.replace(self._module, "_prepare_profiler", watch)
-
-    def _watch(self, prepare: Callable[..., Any]) -> Callable[..., Any]:
-        """Let a profiler that starts inside take over from this one."""
+        if prepare is None:
+            return
 
         def prepare_profiler(*arguments: Any, **options: Any) -> Any:
             if self._results is None and self.error is None:
@@ -108,7 +104,7 @@ class Collection:
                 self.stop()
             return prepare(*arguments, **options)
 
-        return prepare_profiler
+        self._put_back = torch_hooks.replace(self._module, "_prepare_profiler", prepare_profiler)
 
     def stop(self) -> None:
         """End the collection, once; waits for the GPU. A failure of torch's is in `error`."""
