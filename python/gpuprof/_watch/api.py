@@ -5,20 +5,18 @@ from __future__ import annotations
 import importlib.util
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.checks import not_pickled, shortened, whole
 from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
-from gpuprof._watch.hooks import Core
-from gpuprof._watch.module_hooks import After, Before, CompiledCall
+from gpuprof._watch.hooks import After, Before, CompiledCall, Core
 from gpuprof._watch.tree import ModuleEntry, ModuleRow, ModuleTimes, Pass, PassTimes, Waiting
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from gpuprof._display.table import Table
     from gpuprof._timing.rows import Row
 
@@ -117,14 +115,14 @@ def _attach(core: Core, model: Any, depth: int) -> None:
 def _hook(core: Core, module: Any, entries: list[ModuleEntry]) -> None:
     before = module.__dict__.get("_compiled_call_impl")
     if before is None and not isinstance(module, loaded.torch().jit.ScriptModule):
-        core.undo.append(torch_hooks.add(module, Before(core, entries), After(core, entries)))
+        core.undo.callback(torch_hooks.add(module, Before(core, entries), After(core, entries)))
         return
     around = CompiledCall(core, entries, before)
     module.__dict__["_compiled_call_impl"] = around
-    core.undo.append(around.remove_from(weakref.ref(module), type(module)))
+    core.undo.callback(around.remove_from(weakref.ref(module), type(module)))
 
 
-class ModuleWatch(Shown):
+class ModuleWatch(Shown, AbstractContextManager["ModuleWatch"]):
     """A model that is being measured, as `watch` returns it.
 
     It does not keep the model alive. What it has measured can be read at any time, also after
@@ -146,9 +144,6 @@ class ModuleWatch(Shown):
     def close(self) -> None:
         """Remove all hooks from the model. Idempotent."""
         self._detach()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()

@@ -1,4 +1,4 @@
-"""What a watch does at hooks: those of modules, in `module_hooks`, and of autograd's nodes.
+"""What a watch does at hooks: those of modules, and of autograd's nodes.
 
 A full backward hook of torch wraps the tensors that go in and out, and so fails where a module
 works in place on views. Nothing is wrapped here. Autograd numbers the nodes of a thread as they are
@@ -22,7 +22,7 @@ import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._graphs.types import CaptureStatus
-from gpuprof._watch.tree import Enclosing, ModuleEntry, Pass, Sums, Waiting
+from gpuprof._watch.tree import ModuleEntry, Pass, Sums, Waiting
 
 _MEMORY_READS = 8  # of each module: torch takes tens of microseconds for one
 _LEAF_NUMBER = 1 << 63  # nodes of parameters have a number above it
@@ -42,7 +42,9 @@ class _Inner(NamedTuple):
 class Call:
     """One call of a module. Autograd's nodes hold it for as long as there can be a backward."""
 
-    def __init__(self, core: Core, entries: Sequence[ModuleEntry], outer: Call | None) -> None:
+    def __init__(
+        self, core: Core, entries: Sequence[ModuleEntry], outer: Call | None, frame: Any
+    ) -> None:
         self.core = core
         self.entries = entries
         self.entry = entries[0] if len(entries) == 1 else _entry_below(entries, outer)
@@ -52,13 +54,13 @@ class Call:
         self.recomputed: bool = self.task != -1 and (
             outer is None or outer.recomputed or outer.task != self.task
         )
-        self.frame: Any = None
+        self.frame = frame
         self.handled = id(sys.exc_info()[1])  # the exception that is being handled around the call
-        self.memory: int | None = None
-        self.reads_memory = False
+        self.reads_memory = self.entry.memory_reads < _MEMORY_READS and not self.recomputed
+        self.memory = _allocated() if self.reads_memory else None
+        self.first = -1 if core.node_number is None else core.node_number()
         self.scope: Any = None
         self.sample: Any = None
-        self.first = 0
 
     def begin_backward(self) -> None:
         """Open the scope of its backward pass, unless it is open."""
@@ -157,7 +159,7 @@ class Core:
         self.local = _Local()
         self.sums = Sums()
         self.scopes: list[Any] = []
-        self.undo: list[Callable[[], None]] = []
+        self.undo = contextlib.ExitStack()
         name = type(model).__name__
         _roots[name] += 1
         self.name = name if _roots[name] == 1 else f"{name}#{_roots[name]}"
@@ -169,8 +171,7 @@ class Core:
     def detach(self) -> None:
         """Take all hooks out of the model. Idempotent."""
         self.closed = True
-        while self.undo:
-            self.undo.pop()()
+        self.undo.close()
 
     def passive(self) -> contextlib.AbstractContextManager[None]:
         """A block whose failure ends the watch and not the program that it watches."""
@@ -211,12 +212,7 @@ class Core:
         calls = self.local.calls
         while calls and not torch_hooks.is_running(calls[-1].frame, frame):
             calls.pop()  # an interrupt ended it, of which torch tells no hook
-        call = Call(self, entries, calls[-1] if calls else None)
-        call.frame = frame
-        call.reads_memory = call.entry.memory_reads < _MEMORY_READS and not call.recomputed
-        if call.reads_memory:
-            call.memory = _allocated()
-        call.first = self.node_number() if self.node_number is not None else -1
+        call = Call(self, entries, calls[-1] if calls else None, frame)
         calls.append(call)
         call.scope = self.scope(call.entry, "recomputed" if call.recomputed else "forward")
         call.sample = call.scope.__enter__()
@@ -241,11 +237,11 @@ class Core:
         nested = bool(calls) and any(each.entry is entry for each in calls)
         around = None
         if outer is not None and outer.recomputed == call.recomputed:
-            around = Enclosing(outer.entry, outer.times)
+            around = outer.times
         elif call.recomputed:
             for each in self.open_backwards():
                 each.recomputed.append(call.sample)
-        self.sums.take(Waiting(call.sample, call.times, around, entry, nested))
+        self.sums.take(Waiting(call.sample, call.times, around, nested))
         self.reuse(call.scope)
         call.scope = call.sample = None
         if call.reads_memory and not raised:
@@ -301,9 +297,9 @@ class Core:
         call, scope, sample, recomputed = opened.pop()
         scope.__exit__(*_NO_ERROR)
         outer = [each.call.entry for each in self.open_backwards()]
-        around = Enclosing(outer[-1], outer[-1].backward) if outer else None
+        around = outer[-1].backward if outer else None
         nested = call.entry in outer
-        self.sums.take(Waiting(sample, call.entry.backward, around, call.entry, nested, recomputed))
+        self.sums.take(Waiting(sample, call.entry.backward, around, nested, recomputed))
         self.reuse(scope)
         return call
 
@@ -311,6 +307,85 @@ class Core:
         """Return the backward passes that are open on this thread, outermost first."""
         tasks = [task() for task in self.local.tasks]
         return [each for task in tasks if task is not None for each in task.opened]
+
+
+class _Hook(torch_hooks.Hook):
+    """A hook of a module. A copy of the module, and one from a pickle, is not watched."""
+
+    def __init__(self, core: Core, entries: list[ModuleEntry]) -> None:
+        self.core = core
+        self.entries = entries
+        self.is_compiling = core.is_compiling
+
+
+class Before(_Hook):
+    """The hook before a module's forward pass."""
+
+    def __call__(self, _module: Any, _arguments: Any) -> None:
+        if self.is_compiling() or self.core.closed:
+            return  # no Python runs in a compiled region
+        with self.core.passive():
+            self.core.enter(self.entries, sys._getframe(1))
+
+
+class After(_Hook):
+    """The hook after a module's forward pass, also after one that raised."""
+
+    def __call__(self, module: Any, _arguments: Any, result: Any) -> None:
+        if self.is_compiling() or self.core.closed:
+            return
+        with self.core.passive():
+            self.core.leave(self.entries, module, result, sys.exc_info())
+
+
+class CompiledCall(_Hook):
+    """Wraps the call of a module whose hooks would not run.
+
+    After `module.compile()` they are a part of what is compiled; a `ScriptModule` can have none.
+    """
+
+    def __init__(self, core: Core, entries: list[ModuleEntry], before: Any) -> None:
+        super().__init__(core, entries)
+        self.before = before  # None for a ScriptModule
+
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy is not compiled
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        module = self.entries[0].module()
+        call = module._call_impl if self.before is None else self.before
+        if self.is_compiling() or self.core.closed:
+            return call(*arguments, **options)
+        core = self.core
+        with core.passive():
+            core.enter(self.entries, sys._getframe())
+        result = None
+        try:
+            result = call(*arguments, **options)
+        finally:
+            with core.passive():
+                core.leave(self.entries, module, result, sys.exc_info())
+        return result
+
+    def remove_from(self, module: weakref.ref[Any], kind: type) -> Callable[[], None]:
+        """Return what takes it out of the module of a class again; it holds neither of them."""
+        itself = weakref.ref(self)
+        give_back = torch_hooks.leave_out(kind)
+
+        def remove() -> None:
+            give_back()
+            found, here = module(), itself()
+            if found is None or found.__dict__.get("_compiled_call_impl") is not here:
+                return  # another watch wraps this one, and will pass over it
+            before = here.before
+            while isinstance(before, CompiledCall) and before.core.closed:
+                before = before.before
+            if before is None:
+                del found.__dict__["_compiled_call_impl"]
+            else:
+                found.__dict__["_compiled_call_impl"] = before
+
+        return remove
 
 
 def _last_node(

@@ -26,8 +26,10 @@ _NOTES = ("failed", "dropped", "skipped", "pending")
 class Pass:
     """The sums of one module's passes of one kind. Guarded by the lock of `Sums`."""
 
-    def __init__(self) -> None:
-        self.calls = self.timed = self.failed = self.dropped = self.skipped = self.pending = 0
+    def __init__(self, path: str, caller: str | None) -> None:
+        self.path = path
+        self.caller = caller  # the path of the closest module above that can be called
+        self.calls = self.timed = self.failed = self.dropped = self.skipped = 0
         self.all_ms = 0.0
         self.outermost_ms = 0.0  # without the calls inside of a call of the same module
         self.inside_ms = 0.0  # of those that ran inside of a pass of the module above
@@ -47,7 +49,8 @@ class ModuleEntry:
         self.parameters = self.parameter_bytes = 0
         self.activation_bytes: int | None = None
         self.memory_reads = 0
-        self.forward, self.recomputed, self.backward = Pass(), Pass(), Pass()
+        above = None if caller is None else caller.path
+        self.forward, self.recomputed, self.backward = (Pass(path, above) for _ in range(3))
 
     def count_parameters(self) -> None:
         """Count anew, if the module is still alive."""
@@ -60,20 +63,12 @@ class ModuleEntry:
         self.parameter_bytes = sum(each.numel() * each.element_size() for each in known)
 
 
-class Enclosing(NamedTuple):
-    """A pass that is open around another one."""
-
-    entry: ModuleEntry
-    times: Pass
-
-
 class Waiting(NamedTuple):
     """A sample that is not read yet."""
 
     sample: _core.Sample
     times: Pass  # that it belongs to
-    around: Enclosing | None
-    entry: ModuleEntry
+    around: Pass | None  # that is open around it
     is_nested: bool  # in another pass of the same module
     without: Sequence[_core.Sample] = ()  # what ran inside and is another time
 
@@ -134,10 +129,10 @@ def _add(ms: float, waiting: Waiting) -> None:
     of.timed += 1
     of.all_ms += ms
     if around is not None:
-        around.times.below_ms += ms
+        around.below_ms += ms
     if not waiting.is_nested:
         of.outermost_ms += ms
-        if around is not None and around.entry is waiting.entry.caller:
+        if around is not None and around.path == of.caller:
             of.inside_ms += ms
 
 
