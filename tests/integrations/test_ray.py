@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import check_python, run_python
-
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed"
-)
+from tests.support.trace_events import events
 
 # Ray's own warnings, and what it says of a dead actor, go to standard output or are switched off.
 PROGRAM = """
@@ -92,6 +89,8 @@ finally:
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one program with two actors has found; a cluster takes seconds to start."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
     folder = tmp_path_factory.mktemp("ray")
     done = run_python(
         PROGRAM.format(folder=str(folder), seconds=1.0),
@@ -107,11 +106,9 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def slices(path: Path) -> list[tuple[int, str]]:
     """Return the process and name of each slice of a trace."""
-    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    return [(event["pid"], event["name"]) for event in events if event["ph"] == "X"]
+    return [(event["pid"], event["name"]) for event in events(path)]
 
 
-@needs_ray
 def test_the_traces_of_all_actors_are_merged_on_one_clock(facts: dict[str, Any]) -> None:
     merged = facts["merged"]
     assert (merged["ranks"], merged["missing"], merged["cut"]) == ([0, 1], {}, {})
@@ -126,20 +123,17 @@ def test_the_traces_of_all_actors_are_merged_on_one_clock(facts: dict[str, Any])
     }
 
 
-@needs_ray
 def test_the_statistics_of_all_actors_are_one_table(facts: dict[str, Any]) -> None:
     assert facts["ranks"] == {"0": 5, "1": 5}
     assert facts["slowest"] == 1
     assert facts["both"] == 10
 
 
-@needs_ray
 def test_a_block_that_raises_leaves_whole_files(facts: dict[str, Any]) -> None:
     assert (facts["failed"]["ranks"], facts["failed"]["missing"]) == ([0, 1], {})
     assert slices(facts["folder"] / "failed.json") == []
 
 
-@needs_ray
 def test_an_actor_that_is_killed_is_named_and_what_it_wrote_is_kept(facts: dict[str, Any]) -> None:
     killed = facts["killed"]
     assert (killed["ranks"], killed["missing"]) == ([0, 1], {})
@@ -153,7 +147,6 @@ def test_an_actor_that_is_killed_is_named_and_what_it_wrote_is_kept(facts: dict[
     assert "ActorDiedError" in facts["of the dead"]["1"]
 
 
-@needs_ray
 def test_an_actor_that_is_busy_is_missing_after_the_timeout(facts: dict[str, Any]) -> None:
     assert facts["busy"] == [0]
 

@@ -116,6 +116,13 @@ def test_wrong_usage_ends_before_the_program_begins(
     assert said in " ".join(done.err.split())
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs another Python version")
+def test_an_older_python_refuses_before_the_program_begins(tmp_path: Path) -> None:
+    done = measured(tmp_path, "--scopes", "x.*", script(tmp_path, "print(1)"), program="nobody")
+    assert (done.status, done.out) == (2, "")
+    assert "needs Python 3.12" in done.err
+
+
 def test_a_module_that_is_not_there_is_said_as_python_says_it(tmp_path: Path) -> None:
     done = measured(tmp_path, "-m", "no_such_module", program="no_such_module")
     assert done.status == 1

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.programs import counts, measured, rows, script
 
-needs_monitoring = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     sys.version_info < (3, 12), reason="--scopes needs another Python version"
 )
 
@@ -23,14 +23,6 @@ def count(folder: Path, code: str, *patterns: str, **variables: str) -> dict[str
     return counts(folder / "s.json")
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs another Python version")
-def test_an_older_python_refuses_before_the_program_begins(tmp_path: Path) -> None:
-    done = measured(tmp_path, "--scopes", "x.*", script(tmp_path, "print(1)"), program="nobody")
-    assert (done.status, done.out) == (2, "")
-    assert "needs Python 3.12" in done.err
-
-
-@needs_monitoring
 def test_functions_that_match_are_rows_with_their_nesting(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     script(tmp_path / "package", "from .inner import work\n", "__init__.py")
@@ -74,7 +66,6 @@ def test_functions_that_match_are_rows_with_their_nesting(tmp_path: Path) -> Non
     assert count(tmp_path, code, "*.helper") == {f"{inner}helper": 2}
 
 
-@needs_monitoring
 def test_recursion_nests_in_itself(tmp_path: Path) -> None:
     code = """
         def down(n):
@@ -90,7 +81,6 @@ def test_recursion_nests_in_itself(tmp_path: Path) -> None:
     }
 
 
-@needs_monitoring
 def test_an_exception_closes_what_it_leaves(tmp_path: Path) -> None:
     code = """
         def fails():
@@ -117,7 +107,6 @@ def test_an_exception_closes_what_it_leaves(tmp_path: Path) -> None:
     assert failed["catches/passes_on/fails"] == 2
 
 
-@needs_monitoring
 def test_a_generator_is_open_while_it_runs(tmp_path: Path) -> None:
     code = """
         def numbers():
@@ -146,7 +135,6 @@ def test_a_generator_is_open_while_it_runs(tmp_path: Path) -> None:
     assert not any(row["failed"] for row in rows(tmp_path / "s.json").values())
 
 
-@needs_monitoring
 def test_a_delegating_generator_keeps_the_nesting(tmp_path: Path) -> None:
     code = """
         def inner():
@@ -160,7 +148,6 @@ def test_a_delegating_generator_keeps_the_nesting(tmp_path: Path) -> None:
     assert count(tmp_path, code, "__main__.*") == {"outer": 4, "outer/inner": 3}
 
 
-@needs_monitoring
 def test_a_coroutine_has_its_awaits_and_tasks_do_not_mix(tmp_path: Path) -> None:
     code = """
         import asyncio
@@ -193,7 +180,6 @@ def test_a_coroutine_has_its_awaits_and_tasks_do_not_mix(tmp_path: Path) -> None
     assert measured_rows["cancelled"]["failed"] == 1
 
 
-@needs_monitoring
 def test_threads_nest_each_for_itself(tmp_path: Path) -> None:
     code = """
         import threading
@@ -212,7 +198,6 @@ def test_threads_nest_each_for_itself(tmp_path: Path) -> None:
     assert found == {"work": 4, "work/leaf": 800}
 
 
-@needs_monitoring
 def test_scopes_of_the_program_nest_with_functions(tmp_path: Path) -> None:
     code = """
         import gpuprof
@@ -232,7 +217,6 @@ def test_scopes_of_the_program_nest_with_functions(tmp_path: Path) -> None:
     }
 
 
-@needs_monitoring
 def test_a_tool_number_that_is_taken_is_left_alone(tmp_path: Path) -> None:
     taken = "import sys\nfor n in (3, 4): sys.monitoring.use_tool_id(n, f'other {n}')\n"
     script(tmp_path, taken, "sitecustomize.py")
@@ -249,7 +233,6 @@ def test_a_tool_number_that_is_taken_is_left_alone(tmp_path: Path) -> None:
     assert found == {"work": 2}
 
 
-@needs_monitoring
 def test_without_a_tool_number_the_program_does_not_begin(tmp_path: Path) -> None:
     taken = "import sys\nfor n in range(6): sys.monitoring.use_tool_id(n, f'other {n}')\n"
     script(tmp_path, taken, "sitecustomize.py")
@@ -260,7 +243,6 @@ def test_without_a_tool_number_the_program_does_not_begin(tmp_path: Path) -> Non
     assert "all tool ids of sys.monitoring are taken, by other 0, other 1" in done.err
 
 
-@needs_monitoring
 def test_a_pattern_that_matched_nothing_is_said(tmp_path: Path) -> None:
     name = script(tmp_path, "def work(): pass\nwork()\n")
     done = measured(tmp_path, "--scopes=__main__.work", "--scopes=no.such", name, program=name)
@@ -268,7 +250,6 @@ def test_a_pattern_that_matched_nothing_is_said(tmp_path: Path) -> None:
     assert "__main__" not in done.report
 
 
-@needs_monitoring
 def test_a_forked_child_and_the_module_body_have_no_scopes(tmp_path: Path) -> None:
     code = """
         import os, sys
@@ -284,7 +265,6 @@ def test_a_forked_child_and_the_module_body_have_no_scopes(tmp_path: Path) -> No
     assert count(tmp_path, code, "*").items() >= {"work": 1}.items()
 
 
-@needs_monitoring
 def test_frames_are_let_go(tmp_path: Path) -> None:
     code = """
         import gc, weakref

@@ -6,18 +6,16 @@ there once in the process, however many ask for it, and goes with the last of th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Before = Callable[[Any], None]
 
@@ -31,7 +29,7 @@ class _Local(threading.local):
 _local = _Local()
 # No lock: it would be in an unknown state in a forked worker, and each step here is one operation.
 _holds: list[Hold] = []
-_restore: Callable[[], None] | None = None
+_undo = contextlib.ExitStack()  # puts the iterators' own function back
 
 
 def is_loading() -> bool:
@@ -39,7 +37,20 @@ def is_loading() -> bool:
     return _local.is_loading
 
 
-class Hold:
+def call_in(scope: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a scope; a StopIteration is the end of the data, and no failure."""
+    with scope:
+        try:
+            return function(*arguments)
+        except StopIteration as error:
+            end = error
+    try:
+        raise end
+    finally:
+        del end  # else a cycle keeps the iterator, and its workers are not told of its end
+
+
+class Hold(contextlib.AbstractContextManager["Hold"]):
     """The wish for these scopes, until `close` or the end of a ``with`` block.
 
     `before` is called with the frame of the wait before each of them. Torch's DataLoader must be
@@ -48,28 +59,22 @@ class Hold:
 
     def __init__(self, before: Before | None = None) -> None:
         self.before = before
-        if _restore is None:
-            _wrap_next()
+        if not _holds:
+            _undo.callback(_wrap_next())
         _holds.append(self)
 
     def close(self) -> None:
         """Give it up. Idempotent."""
-        global _restore  # noqa: PLW0603 (one for the process)
         if self in _holds:
             _holds.remove(self)
-        if not _holds and _restore is not None:
-            _restore()
-            _restore = None
-
-    def __enter__(self) -> Self:
-        return self
+        if not _holds:
+            _undo.close()
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
 
-def _wrap_next() -> None:
-    global _restore  # noqa: PLW0603
+def _wrap_next() -> torch_hooks.Undo:
     batches = loaded.torch_part("utils.data.dataloader")._BaseDataLoaderIter
     original = batches.__next__
     scope = _core.timer(NAME, backend="cpu")
@@ -83,17 +88,9 @@ def _wrap_next() -> None:
                 hold.before(sys._getframe())
         _local.is_loading = True
         try:
-            with scope:
-                try:
-                    return original(batches)
-                except StopIteration as error:  # the end of the batches, no failure
-                    end = error
+            return call_in(scope, original, batches)
         finally:
             _local.is_loading = False
-        try:
-            raise end
-        finally:
-            del end  # else a cycle keeps the iterator, and its workers are not told of its end
 
-    keep_from_compiler(wait_for_batch)
-    _restore = torch_hooks.replace(batches, "__next__", wait_for_batch)
+    keep_from_compiler(wait_for_batch, call_in)
+    return torch_hooks.replace(batches, "__next__", wait_for_batch)

@@ -57,25 +57,18 @@ class FunctionScopes:
         self._stopping = threading.Lock()
 
     def start(self) -> None:
-        """Look at functions from here on, in all threads.
-
-        A RuntimeError says that all of `sys.monitoring`'s numbers for tools are taken.
-        """
-        for tool in _TOOLS:
-            try:
-                _monitoring.use_tool_id(tool, _NAME)
-            except ValueError:
-                continue
-            self._tool = tool
-            break
-        else:
-            tools = ", ".join(str(_monitoring.get_tool(tool)) for tool in sorted(_TOOLS))
+        """Look at functions from here on, in all threads; RuntimeError without a free tool id."""
+        tool = next((each for each in _TOOLS if _monitoring.get_tool(each) is None), None)
+        if tool is None:
+            tools = ", ".join(str(_monitoring.get_tool(each)) for each in sorted(_TOOLS))
             message = (
                 f"--scopes: all tool ids of sys.monitoring are taken, by {tools}: switch one off"
             )
             raise RuntimeError(message)
-        self._register(self._tool, self)
-        _monitoring.set_events(self._tool, _monitoring.events.PY_START)
+        _monitoring.use_tool_id(tool, _NAME)
+        self._tool = tool
+        self._register(tool, self)
+        _monitoring.set_events(tool, _monitoring.events.PY_START)
 
     def stop(self) -> None:
         """Look at functions no more. Idempotent."""

@@ -29,11 +29,8 @@ class Target(NamedTuple):
     arguments: tuple[str, ...] = ()
 
     def complaint(self) -> str | None:
-        """Return why it is nothing that can be run, in `python`'s words; None if nothing is seen.
-
-        A module is looked for when it is run, because that imports the packages around it.
-        """
-        if self.is_module:
+        """Return why it cannot be run, in `python`'s words; None if nothing is seen."""
+        if self.is_module:  # to look for it would import the packages around it
             return None
         try:
             if not Path(self.name).is_dir():
@@ -50,22 +47,14 @@ class _NotFoundError(ImportError):
     """There is no such module to run; the text is `runpy`'s."""
 
 
-class _Program(NamedTuple):
-    code: CodeType
-    names: dict[str, Any]
-
-
 def run(target: Target) -> None:
-    """Run the program; what it raises goes on, also `SystemExit`.
-
-    `sys.argv`, `sys.path` and ``__main__`` are the program's from here on.
-    """
+    """Run the program, with `sys.argv`, `sys.path` and ``__main__`` for good; its errors go on."""
     try:
-        program = _load(target)
+        code, names = _load(target)
         main = ModuleType("__main__")
-        main.__dict__.update(program.names)
+        main.__dict__.update(names)
         sys.modules["__main__"] = main
-        exec(program.code, main.__dict__)
+        exec(code, main.__dict__)
     except SystemExit:
         raise
     except _NotFoundError as error:
@@ -76,7 +65,7 @@ def run(target: Target) -> None:
         raise
 
 
-def _load(target: Target) -> _Program:
+def _load(target: Target) -> tuple[CodeType, dict[str, Any]]:
     """Set `sys.argv` and `sys.path`, and return the code with what its module begins with."""
     if target.is_module:
         sys.argv = ["-m", *target.arguments]
@@ -97,26 +86,26 @@ def _load(target: Target) -> _Program:
         loader = importlib.machinery.SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
-    return _Program(code, _names(None, loader, None, path, None))
+    return code, _names(None, loader, None, path, None)
 
 
-def _load_module(name: str) -> _Program:
+def _load_module(name: str) -> tuple[CodeType, dict[str, Any]]:
     # Python's own way to find what -m names, with its own texts, is public in no other form.
     import runpy
 
     find: Any = runpy._get_module_details  # type: ignore[attr-defined]
     _, spec, code = find(name, _NotFoundError)
     sys.argv[0] = spec.origin
-    return _Program(code, _names(spec, spec.loader, spec.parent, spec.origin, spec.cached))
+    return code, _names(spec, spec.loader, spec.parent, spec.origin, spec.cached)
 
 
-def _load_from(importer: Any, where: str) -> _Program:
+def _load_from(importer: Any, where: str) -> tuple[CodeType, dict[str, Any]]:
     spec = importer.find_spec("__main__")
     code = spec and spec.loader and spec.loader.get_code("__main__")
     if code is None:
         message = f"can't find '__main__' module in {where!r}"
         raise _NotFoundError(message)
-    return _Program(code, _names(spec, spec.loader, "", spec.origin, spec.cached))
+    return code, _names(spec, spec.loader, "", spec.origin, spec.cached)
 
 
 def _names(spec: Any, loader: Any, package: str | None, file: str, cached: Any) -> dict[str, Any]:
@@ -145,10 +134,7 @@ def _set_first_path(folder: str, *, is_always: bool = False) -> None:
 
 
 def _show_without_own_frames(error: BaseException) -> None:
-    """Have the interpreter show `error`, which is about to end the program, as if gpuprof were not.
-
-    The program's own `sys.excepthook` is the one that shows it.
-    """
+    """Have the program's `sys.excepthook` show the error that ends it as if gpuprof were not."""
     beyond = error.__traceback__ and error.__traceback__.tb_next  # after `run`
     shown = _without_own_frames(beyond)
     hook = sys.excepthook

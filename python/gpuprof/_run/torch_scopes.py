@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
@@ -47,10 +47,6 @@ class _Entry:
         self.again = 0  # calls of the same owner inside of it, which are a part of it
         self.handled = id(sys.exc_info()[1])  # the exception that is being handled around it
 
-    def leave(self, error: tuple[Any, Any, Any]) -> None:
-        raised = error[1] is not None and id(error[1]) != self.handled
-        self.scope.__exit__(*(error if raised else _NO_ERROR))
-
 
 class _Local(threading.local):
     def __init__(self) -> None:
@@ -66,11 +62,10 @@ class TorchScopes:
         self.is_on = True
         self._local = _Local()
         self._names = _Names()
-        self._undo: list[Callable[[], None]] = []
+        self._undo = contextlib.ExitStack()
         self._is_in_backward: Callable[[], bool] = lambda: False
 
     def attach(self) -> None:
-        """Hook into torch now, or when the program has imported it."""
         if loaded.whole_torch() is not None:
             self._attach()
         else:
@@ -80,10 +75,17 @@ class TorchScopes:
         if not self.is_on:
             return
         try:
+            torch = loaded.torch()
             if self.depth:
-                self._hook_modules(loaded.torch())
-            self._hook_optimizers()
-            self._wrap_backward(loaded.torch())
+                task_number = getattr(torch._C, "_current_graph_task_id", None)
+                if task_number is not None:
+                    self._is_in_backward = lambda: task_number() != -1
+                keep_from_compiler(*_METHODS)
+                hooks = self._hook(self._enter), self._hook(self._leave)
+                self._undo.callback(torch_hooks.around_all_modules(*hooks))
+            hooks = self._hook(self._begin_step), self._hook(self._end_step)
+            self._undo.callback(torch_hooks.around_all_steps(*hooks))
+            self._wrap_backward(torch)
             if loaded.torch_part("utils.data.dataloader") is not None:
                 self._hook_loader()
             else:
@@ -97,8 +99,7 @@ class TorchScopes:
         self.is_on = False
         if self in _attached:
             _attached.remove(self)
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
 
     def _fail(self, error: Exception) -> None:
         self.detach()
@@ -107,51 +108,41 @@ class TorchScopes:
                 self._local.stack.pop().scope.__exit__(*_ENDED)
         checks.warn(f"gpuprof: torch has no scopes any more: {type(error).__name__}: {error}")
 
+    def _hook(self, call: Callable[[Any, Any], None]) -> Callable[..., None]:
+        """Return a hook that calls `call` with a module or optimizer, and its caller's frame."""
+        is_compiling = loaded.torch().compiler.is_compiling
+
+        # torch.compile traces it, and leaves it out of what it compiles.
+        def hook(owner: Any, *_arguments: Any) -> None:
+            if not is_compiling():
+                call(owner, sys._getframe(1))
+
+        keep_from_compiler(hook)
+        return hook
+
     # Modules
-
-    def _hook_modules(self, torch: Any) -> None:
-        is_compiling = torch.compiler.is_compiling
-        task_number = getattr(torch._C, "_current_graph_task_id", None)
-        if task_number is not None:
-            self._is_in_backward = lambda: task_number() != -1
-
-        # torch.compile traces these two, and leaves them out of what it compiles.
-        def before(module: Any, _inputs: Any) -> None:
-            if not is_compiling():
-                self._enter(module, sys._getframe(1))
-
-        def after(module: Any, _inputs: Any, _result: Any) -> None:
-            if not is_compiling():
-                self._leave(module, sys.exc_info())
-
-        keep_from_compiler(before, after, *_METHODS)
-        self._undo.append(torch_hooks.around_all_modules(before, after))
 
     def _enter(self, module: Any, frame: Any) -> None:
         local = self._local
         stack = local.stack
         if batches.is_loading() or not self.is_on:  # transforms of data are a part of it
             return
-        top = None
-        if stack:
-            top = stack[-1]
-            if (
-                top.level >= self.depth
-                and time.monotonic_ns() - local.checked_ns < _CHECK_EVERY_NS
-                and not any(each.owner is module for each in stack)
-            ):
-                if top.inner is module:
-                    top.again += 1
-                return
+        if not (
+            stack
+            and stack[-1].level >= self.depth
+            and time.monotonic_ns() - local.checked_ns < _CHECK_EVERY_NS
+            and not any(each.owner is module for each in stack)
+        ):
             self._drop_ended(frame)
-            top = stack[-1] if stack else None
-        if top is not None and (module is top.owner or module is top.inner):
+        top = stack[-1] if stack else None
+        if top is None:
+            if self._is_in_backward():
+                return  # a checkpoint runs it again
+        elif module is top.owner or module is top.inner:
             top.again += 1
             return
-        if top is not None and top.level >= self.depth:
+        elif top.level >= self.depth:
             return
-        if top is None and self._is_in_backward():
-            return  # a checkpoint runs it again
         try:
             inner = _inside(module)
             name = self._names.of(inner, top.inner if top is not None and top.level else None)
@@ -160,7 +151,7 @@ class TorchScopes:
         except Exception as error:
             self._fail(error)
 
-    def _leave(self, module: Any, error: tuple[Any, Any, Any]) -> None:
+    def _leave(self, module: Any, _frame: Any) -> None:
         stack = self._local.stack
         if not stack or batches.is_loading():
             return
@@ -170,7 +161,7 @@ class TorchScopes:
         if top.again:
             top.again -= 1
             return
-        self._close(error)
+        self._close(sys.exc_info())
 
     # What is open
 
@@ -180,8 +171,9 @@ class TorchScopes:
 
     def _close(self, error: tuple[Any, Any, Any]) -> None:
         entry = self._local.stack.pop()
+        raised = error[1] is not None and id(error[1]) != entry.handled
         try:
-            entry.leave(error)
+            entry.scope.__exit__(*(error if raised else _NO_ERROR))
         except Exception as failure:
             self._fail(failure)
 
@@ -195,20 +187,6 @@ class TorchScopes:
             stack.pop().scope.__exit__(*_ENDED)  # as one that failed, it counts in no row
 
     # Optimizers
-
-    def _hook_optimizers(self) -> None:
-        is_compiling = loaded.torch().compiler.is_compiling
-
-        def before(optimizer: Any, _arguments: Any, _options: Any) -> None:
-            if not is_compiling():
-                self._begin_step(optimizer, sys._getframe(1))
-
-        def after(optimizer: Any, _arguments: Any, _options: Any) -> None:
-            if not is_compiling():
-                self._end_step(optimizer)
-
-        keep_from_compiler(before, after)
-        self._undo.append(torch_hooks.around_all_steps(before, after))
 
     def _begin_step(self, optimizer: Any, frame: Any) -> None:
         if not self.is_on:
@@ -224,7 +202,7 @@ class TorchScopes:
         except Exception as error:
             self._fail(error)
 
-    def _end_step(self, optimizer: Any) -> None:
+    def _end_step(self, optimizer: Any, _frame: Any) -> None:
         stack = self._local.stack
         if not stack or stack[-1].level:
             return
@@ -249,13 +227,13 @@ class TorchScopes:
                 return original(*arguments, **options)
 
         keep_from_compiler(backward)
-        self._undo.append(torch_hooks.replace(torch.autograd, "backward", backward))
+        self._undo.callback(torch_hooks.replace(torch.autograd, "backward", backward))
 
     def _hook_loader(self) -> None:
         if not self.is_on:
             return
         try:
-            self._undo.append(batches.Hold(self._drop_ended).close)
+            self._undo.enter_context(batches.Hold(self._drop_ended))
         except AttributeError as error:  # another torch than those that are known
             self._fail(error)
 
@@ -272,30 +250,20 @@ def _inside(module: Any) -> Any:
     return module
 
 
-class Parts:
-    """The scopes that need no hooks of modules, until the last one who asked for them closes."""
+def _attach_parts() -> list[torch_hooks.Undo]:
+    if _attached:  # those of `gpuprof run` are there
+        return []
+    scopes = TorchScopes(0)
+    scopes.attach()
+    return [scopes.detach]
 
-    _shared: TorchScopes | None = None
-    _holds: ClassVar[list[Parts]] = []
 
-    def __init__(self) -> None:
-        if not _attached:  # else those of `gpuprof run` are there
-            Parts._shared = TorchScopes(0)
-            Parts._shared.attach()
-        Parts._holds.append(self)
-
-    def close(self) -> None:
-        """Give them up. Idempotent."""
-        if self in Parts._holds:
-            Parts._holds.remove(self)
-        if not Parts._holds and Parts._shared is not None:
-            Parts._shared.detach()
-            Parts._shared = None
+parts = torch_hooks.WhileNeeded(_attach_parts)  # the scopes that need no hooks of modules
 
 
 def in_whole_program() -> bool:
     """Whether `gpuprof run` makes scopes of all modules, backward passes and optimizers."""
-    return any(each is not Parts._shared for each in _attached)
+    return any(each.depth for each in _attached)
 
 
 class _Names:

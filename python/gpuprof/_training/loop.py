@@ -6,11 +6,11 @@ with the one around it, and at the end of the training at the latest.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -22,7 +22,7 @@ from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._run import batches
 from gpuprof._run.session import gpu_gets_done
-from gpuprof._run.torch_scopes import Parts, in_whole_program
+from gpuprof._run.torch_scopes import in_whole_program, parts
 from gpuprof._timing import scope as timing
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
@@ -67,7 +67,7 @@ class TrainingLoop:
         self._table = table
         self._open: dict[str, Any] = {}
         self._optimizers: dict[int, Any] = {}
-        self._undo: list[Callable[[], object]] = []
+        self._undo = contextlib.ExitStack()
         self._trace: RankTrace | TraceWindows | TraceWriter | None = None
         self._thread: int | None = None
         self._process = 0  # a forked worker has the same thread
@@ -114,11 +114,10 @@ class TrainingLoop:
         _running.append(self)
         _loops[model] = self, weakref.ref(training)
         key = weakref.ref(model)  # so that a training that failed does not keep its model
-        self._undo.append(lambda: None if key() is None else _loops.pop(key(), None))
+        self._undo.callback(lambda: None if key() is None else _loops.pop(key(), None))
         self._has_parts = in_whole_program()
         try:
-            hold = Parts() if tells_little else batches.Hold()
-            self._undo.append(hold.close)
+            self._undo.enter_context(parts if tells_little else batches.Hold())
         except AttributeError as error:
             self._warn(f"{self.what} measures no waits for batches of this torch: {error}")
         if self._path is not None:
@@ -171,7 +170,7 @@ class TrainingLoop:
             self.leave("forward", None if error is handled else error)
 
         hooks = torch_hooks.Hook(before), torch_hooks.Hook(after)
-        self._undo.append(torch_hooks.add(model, *hooks))
+        self._undo.callback(torch_hooks.add(model, *hooks))
 
     def enter(self, *names: str) -> None:
         """Open scopes, each inside of the one before; those that are open stay as they are."""
@@ -188,7 +187,8 @@ class TrainingLoop:
         if self.is_on and id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = optimizer  # kept, so that no other has its id
             undo = torch_hooks.after_steps_of(optimizer, lambda *_: self.leave("optimizer.step"))
-            self._undo += [undo] if undo else []
+            if undo is not None:
+                self._undo.callback(undo)
         self.enter("optimizer.step")
 
     def leave(self, name: str, error: BaseException | None = None) -> None:
@@ -222,14 +222,13 @@ class TrainingLoop:
         if self._process != os.getpid():  # all of it is the parent's
             self._thread, self._trace = None, None
             self._open.clear()
-            self._undo.clear()
+            self._undo.pop_all()
             return
         if not self.is_on:  # scopes are closed on their own thread only
             self._open.clear()
         if self._open:
             self.leave(next(iter(self._open)), error)
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
         self._optimizers.clear()
         self._thread = None
         try:

@@ -56,7 +56,7 @@ class WorkerScopes:
     def __init__(self, trace: str | os.PathLike[str], then: Any = None) -> None:
         self._path = trace_path.absolute(checks.path("trace", trace))
         trace_path.expand(self._path)
-        if not (then is None or callable(then)):
+        if then is not None and not callable(then):
             raise checks.type_error(then, "then", "a function of the worker's number")
         self._then = then
 
@@ -84,15 +84,7 @@ def _timed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         collate = getattr(arguments[0], "collate_fn", None) if name == "fetch" else None
         if collate is not None and not hasattr(collate, "_is_timed"):
             arguments[0].collate_fn = _timed(collate, "collate")
-        with scope:
-            try:
-                return function(*arguments)
-            except StopIteration as error:  # the end of the data, no failure
-                end = error
-        try:
-            raise end
-        finally:
-            del end  # else a cycle keeps the data until it is collected
+        return batches.call_in(scope, function, *arguments)
 
     timed._is_timed = True  # type: ignore[attr-defined]
     return timed
