@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import platform
@@ -15,10 +14,8 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core
-from gpuprof._cli import demo
-from gpuprof._cli import info as cli_info
-from gpuprof._cli.main import main
+from tests.cli.conftest import Call
+from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python, environment
 
 COLUMNS = ["scope", "GPU p50", "host p50", "count", "total", "self", "% parent", "first call"]
@@ -64,13 +61,6 @@ def entries(info: str) -> dict[str, str]:
 
 def test_version_is_the_packages(no_driver: Path) -> None:
     assert output("--version", driver=no_driver) == f"gpuprof {gpuprof.__version__}\n"
-
-
-def test_the_installed_script_and_the_module_are_one_command() -> None:
-    from importlib.metadata import entry_points
-
-    (script,) = entry_points(group="console_scripts", name="gpuprof")
-    assert script.load() is main
 
 
 def test_the_demo_without_a_driver_times_the_cpu_and_says_why(no_driver: Path) -> None:
@@ -129,9 +119,9 @@ def test_the_demo_with_timing_off_fails_and_says_so(no_driver: Path) -> None:
     assert "GPUPROF_DISABLE" in done.stdout
 
 
-def test_the_demo_leaves_no_statistics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--steps", "1"]) == 0
-    assert capsys.readouterr().out
+def test_the_demo_leaves_no_statistics(call: Call) -> None:
+    code, out, _ = call("demo", "--steps", "1")
+    assert (code, out != "") == (0, True)
     assert len(gpuprof.stats()) == 0
 
 
@@ -173,15 +163,16 @@ def test_info_repeats_the_drivers_warning(tmp_path: Path) -> None:
     assert "others than its owner can write it" in text
 
 
-def test_info_shows_the_other_sections_where_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_shows_the_other_sections_where_one_fails(
+    monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
     def fail() -> None:
         message = "no luck"
         raise RuntimeError(message)
 
-    monkeypatch.setattr(_core, "driver_info", fail)
-    monkeypatch.setattr(_core, "build_info", fail)
-    found = entries(cli_info.run(argparse.Namespace(peaks=False, format="text")).text)
-    assert found["driver"] == found["gpuprof"] == "unknown: RuntimeError: no luck"
+    monkeypatch.setattr("gpuprof._core.driver_info", fail)
+    found = entries(call("info")[1])
+    assert found["driver"] == "unknown: RuntimeError: no luck"
     assert found["python"].startswith(f"version: {platform.python_version()}; ")
 
 
@@ -196,6 +187,7 @@ class FakeNvml(types.ModuleType):
     def __init__(self) -> None:
         super().__init__("pynvml")
         self.is_open = 0
+        self.known = "GPU-"
 
     def nvmlInit(self) -> None:
         self.is_open += 1
@@ -207,7 +199,7 @@ class FakeNvml(types.ModuleType):
         return b"580.159"
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        if uuid != "GPU-12-34":
+        if not uuid.startswith(self.known):
             raise self.NVMLError
         return uuid
 
@@ -224,11 +216,12 @@ class FakeNvml(types.ModuleType):
         raise self.NVMLError
 
 
-def test_clocks_come_from_nvml_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_come_from_nvml_where_it_is_there(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    found = cli_info._nvml_section([{"index": 0, "uuid": "12-34"}, {"index": 1, "uuid": "56"}])
-    assert found == {
+    assert json.loads(call("info", "--json")[1])["nvml"] == {
         "available": True,
         "driver_release": "580.159",
         "devices": [
@@ -244,30 +237,28 @@ def test_clocks_come_from_nvml_where_it_is_there(monkeypatch: pytest.MonkeyPatch
         ],
     }
     assert nvml.is_open == 0
-    (whole, device) = cli_info._lines_of("nvml", found)
-    assert whole == ("nvml", "available: yes; driver release: 580.159")
-    assert device[0] == "nvml devices 0"
-    assert "sm mhz: 1500; sm max mhz: not known" in device[1]
-    assert "clock reasons: software power cap, 0x1000; mig: not known" in device[1]
+    found = entries(call("info")[1])
+    assert found["nvml"] == "available: yes; driver release: 580.159"
+    assert "sm mhz: 1500; sm max mhz: not known" in found["nvml devices 0"]
+    assert "clock reasons: software power cap, 0x1000; mig: not known" in found["nvml devices 0"]
+    nvml.known = "of another machine"
+    assert json.loads(call("info", "--json")[1])["nvml"]["devices"] == []
 
 
-def test_a_failure_is_one_line_and_ends_with_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_is_one_line_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
     def fail(*_: object) -> int:
         raise gpuprof.errors.GpuprofError("the driver said no")
 
-    monkeypatch.setattr(demo, "run", fail)
-    assert main(["demo"]) == 1
-    assert capsys.readouterr().err == "gpuprof: the driver said no\n"
+    monkeypatch.setattr("gpuprof._cli.demo.run", fail)
+    assert call("demo") == (1, "", "gpuprof: the driver said no\n")
 
 
-def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
     def interrupt(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "run", interrupt)
-    assert main(["demo"]) == 130
+    monkeypatch.setattr("gpuprof._cli.demo.run", interrupt)
+    assert call("demo")[0] == 130
 
 
 def test_a_reader_that_went_away_is_no_failure(no_driver: Path) -> None:

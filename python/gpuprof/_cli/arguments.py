@@ -109,13 +109,8 @@ def add_threshold(
     parser: argparse.ArgumentParser, example: str, note: str, default: float | None = None
 ) -> None:
     """Add the option that says which changes are too small to speak of."""
-    parser.add_argument(
-        "--threshold",
-        type=threshold,
-        default=default,
-        metavar=example,
-        help=f"the smallest change to speak of ({note})",
-    )
+    text = f"the smallest change to speak of ({note})"
+    parser.add_argument("--threshold", type=threshold, default=default, metavar=example, help=text)
 
 
 def add_verdict_options(parser: argparse.ArgumentParser) -> None:
@@ -143,17 +138,8 @@ def add_format(
 ) -> None:
     """Add the option that says how the result is printed, and `short` forms of it."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=FORMATS[0],
-        help=f"how to print (default {FORMATS[0]}){note}",
-    )
+    text = f"how to print (default {FORMATS[0]}){note}"
+    group.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=text)
     for form in short:
-        group.add_argument(
-            f"--{form}",
-            dest="format",
-            action="store_const",
-            const=form,
-            help=f"the same as --format {form}",
-        )
+        text = f"the same as --format {form}"
+        group.add_argument(f"--{form}", dest="format", action="store_const", const=form, help=text)

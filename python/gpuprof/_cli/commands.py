@@ -76,12 +76,8 @@ def _trace(commands: Commands) -> None:
     add_flag(parser, "--json", _JSON)
     parser = tool("repair", "write a strict copy of a trace that is cut off")
     parser.add_argument("file", metavar=FILE)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="where to (default: FILE without .part, or with .repaired before its suffix)",
-    )
+    text = "where to (default: FILE without .part, or with .repaired before its suffix)"
+    parser.add_argument("-o", "--output", metavar="OUT", help=text)
     parser = tool("diff", "show what got slower from one trace to another, and why GPUs were idle")
     parser.add_argument("a", metavar="A", help="the trace before")
     parser.add_argument("b", metavar="B", help="the trace after")
@@ -103,22 +99,18 @@ def _info(commands: Commands) -> None:
     text = "say what this machine offers: driver, devices, clocks, versions"
     parser = _added(commands, "info", text, "info.run")
     add_format(parser, short=("json",))
-    add_flag(
-        parser,
-        "--peaks",
+    text = (
         "measure what the first GPU can do, which takes up to a minute, and store it: tables then "
-        "show rates as a share of it",
+        "show rates as a share of it"
     )
+    add_flag(parser, "--peaks", text)
 
 
 def _demo(commands: Commands) -> None:
     parser = _added(commands, "demo", "time some real work and show the table", "demo.run")
     add_count(parser, "--steps", "how many steps of work", (1, 100_000), 20)
-    parser.add_argument(
-        "--trace",
-        metavar=FILE,
-        help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
-    )
+    text = "also write a trace of the steps, for Perfetto; compressed if it ends in .gz"
+    parser.add_argument("--trace", metavar=FILE, help=text)
 
 
 def _compare(commands: Commands) -> None:
@@ -157,12 +149,8 @@ def _run(commands: Commands) -> None:
         usage="gpuprof run [-h] [-o FILE] [--stats FILE] [--html FILE] [--watch DEPTH] "
         "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar=FILE,
-        help="also write a trace of the whole run, for Perfetto; compressed if it ends in .gz",
-    )
+    text = "also write a trace of the whole run, for Perfetto; compressed if it ends in .gz"
+    parser.add_argument("-o", "--output", metavar=FILE, help=text)
     parser.add_argument("--stats", metavar=FILE, help="also write the statistics as JSON")
     parser.add_argument("--html", metavar=FILE, help="also write a report as HTML")
     text = (
@@ -258,13 +246,8 @@ def _report(commands: Commands) -> None:
         "json) or histories (gpuprof history --format json).",
     )
     parser.add_argument("files", nargs="+", metavar=FILE, help="what the page shows")
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="report.html",
-        metavar=FILE,
-        help="the page (default %(default)s); - is the standard output",
-    )
+    text = "the page (default %(default)s); - is the standard output"
+    parser.add_argument("-o", "--output", default="report.html", metavar=FILE, help=text)
     parser.add_argument("--title", metavar="TEXT", help="the title of the page")
 
 
@@ -277,12 +260,8 @@ def _list(commands: Commands) -> None:
         description="List the saved baselines; with a name or a file, the benchmarks in it: a line "
         "for each of its runs.",
     )
-    parser.add_argument(
-        "what",
-        metavar="NAME",
-        nargs="?",
-        help="name of a saved baseline, or a file as for compare; all baselines if left out",
-    )
+    text = "name of a saved baseline, or a file as for compare; all baselines if left out"
+    parser.add_argument("what", metavar="NAME", nargs="?", help=text)
     add_format(parser, "; the times of csv and json are seconds")
     add_storage(parser)
 
@@ -297,12 +276,8 @@ def _drop(commands: Commands) -> None:
         "numbers, as `gpuprof list NAME` shows them, by date, or all of a commit.",
     )
     parser.add_argument("name", metavar="NAME", help="name of a saved baseline")
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="a number, or the beginning of a date or of a commit (7 digits or more)",
-    )
+    text = "a number, or the beginning of a date or of a commit (7 digits or more)"
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=text)
     parser.add_argument(
         "--machine", metavar="KEY", help="only runs of this machine, as `gpuprof list` shows it"
     )
@@ -318,12 +293,8 @@ def _history(commands: Commands) -> None:
         description="Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
         "in a git ref up to 40, in the order of time, and where a benchmark changed or drifts.",
     )
-    parser.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="only benchmarks of this name, or that match it: * is any text, ? one character",
-    )
+    text = "only benchmarks of this name, or that match it: * is any text, ? one character"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=text)
     parser.add_argument(
         "--baseline",
         metavar="NAME",

@@ -89,9 +89,6 @@ class Baselines:
         self._root = Path(root)
         self._folder = self._root / "baselines"
 
-    def __repr__(self) -> str:
-        return f"Baselines({str(self._root)!r})"
-
     @property
     def root(self) -> Path:
         """The folder."""

@@ -21,6 +21,7 @@ from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.export import records_of
+from gpuprof._results.paired_verdict import judge_paired
 from gpuprof._results.result import LEFT, BenchResult, cells, headline, warnings_of
 from gpuprof._results.texts import how
 
@@ -195,17 +196,11 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
         lines = []
         for name, row in self._rows.items():
             shown = cells(row.result)
-            lines.append(
-                {
-                    "name": name,
-                    **{key: shown[key] for key in ("median", "95 % interval", "min", "host")},
-                    f"ratio to {self.base}": _ratio(row),
-                    "bytes": shown["bytes"],
-                    "flops": shown["flops"],
-                    "memory": shown["memory"],
-                    "verdict": str(row.verdict or ""),
-                }
-            )
+            times = {key: shown[key] for key in ("median", "95 % interval", "min", "host")}
+            rates = {key: shown[key] for key in ("bytes", "flops", "memory")}
+            verdict = str(row.verdict or "")
+            ratio = {f"ratio to {self.base}": _ratio(row)}
+            lines.append({"name": name, **times, **ratio, **rates, "verdict": verdict})
         return Table.of(lines, left=LEFT, notes=self._notes())
 
     def _notes(self) -> list[str]:
@@ -229,8 +224,6 @@ def _compared(
     confidence: float,
     times: Mapping[str, Sequence[float]],
 ) -> CompareRow:
-    from gpuprof._results.paired_verdict import judge_paired
-
     decision = judge_paired(
         times[base.name],
         times[new.name],

@@ -1,14 +1,7 @@
 """Whether a call takes more than it did, besides time: of memory, of launches, of instructions.
 
 All of these hardly vary, so there are thresholds in place of tests of significance:
-
-- What an allocator is asked for is compared with room for what little varies.
-- Launches are compared exactly. Which kernel a library takes depends on the GPU and on the
-  library's version, so these must be the same. The driver's version need not: it chooses no
-  kernels.
-- A busy neighbour, another clock rate or a lost CPU change how long instructions take, but hardly
-  how many there are. Their count sees no wait, no sleep and no cache miss, which is why it never
-  takes back what the time says, unless the caller asks for it.
+docs/verdicts.md has the rule for memory, docs/launches.md those for launches and instructions.
 """
 
 from __future__ import annotations
@@ -52,8 +45,7 @@ class _Kind:
     """What is counted, and how the counts of comparable runs are judged."""
 
     name: str
-    what: str
-    were: str
+    subject: str
     value: Callable[[BenchResult], float | None]
     same: Mapping[str, str]  # what must be the same on both sides, with its name for people
     judge: Callable[[_Runs, _Runs], Decision]
@@ -72,7 +64,8 @@ class _Kind:
         if not counted:
             why = self.reason(new[-1]) or "the new run has none"
         elif not known:
-            why = f"no baseline run has {'it' if self.were == 'was' else 'them'}; save new runs"
+            it = "it" if self.name == "memory" else "them"
+            why = f"no baseline run has {it}; save new runs"
         else:
             alike = [run for run in known if not self._unlike(run, counted[-1])]
             steady = [run for run in alike if not self.varies([run])]
@@ -84,7 +77,7 @@ class _Kind:
                 why = self._unlike(known[-1], counted[-1])
             why = why or f"in the baseline, {self.varies(alike[-1:])}"
         now = self.middle(counted) if counted else None
-        return replace(decision, new=now, rule=f"{self.what} {self.were} not compared: {why}")
+        return replace(decision, new=now, rule=f"{self.subject} not compared: {why}")
 
     def middle(self, runs: _Runs) -> float:
         values = [self.value(run) or 0 for run in runs]
@@ -128,7 +121,7 @@ def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> 
             text += f", more than {percent(threshold, 2) if before else byte_size(LEAST_GROWTH)}"
         return Decision(verdict, before, now, floor=threshold, rule=text)
 
-    kind = _Kind("memory", "peak memory", "was", _peak, {"gpu": "GPU"}, compare)
+    kind = _Kind("memory", "peak memory was", _peak, {"gpu": "GPU"}, compare)
     return kind.decide(base, new)
 
 
@@ -256,8 +249,7 @@ def _more_instructions(base: _Runs, new: _Runs) -> Decision:
 
 _LAUNCHES = _Kind(
     "launches",
-    "launches",
-    "were",
+    "launches were",
     lambda run: None if run.launches is None else run.launches.total,
     CHOOSERS,
     _more_launches,
@@ -267,8 +259,7 @@ _LAUNCHES = _Kind(
 )
 _INSTRUCTIONS = _Kind(
     "instructions",
-    "instructions",
-    "were",
+    "instructions were",
     _instructions,
     {"cpu": "CPU", "python": "Python", "source": "instructions counted by"},
     _more_instructions,

@@ -69,11 +69,9 @@ class GitBaselines(Baselines):
             self._ref = f"{ref}/runs"
 
     def names(self) -> list[str]:
-        """Return the names under which something is saved, sorted."""
         return sorted({name for name, _ in self._files(self._tip())})
 
     def latest(self) -> str | None:
-        """Return the name under which a run was saved last; None if nothing is saved."""
         contents = self._contents(self._files(self._tip()))
         read = [
             (run.created, key[0])
@@ -83,7 +81,6 @@ class GitBaselines(Baselines):
         return max(read)[1] if read else None
 
     def append(self, name: str, run: Run) -> Path:
-        """Add a run to a baseline, and return where it is."""
         key = check_name(name), machine.key(run.machine)
         line = json.dumps(run.to_dict(), allow_nan=False).encode("ascii")
         self._add({key: [line]}, f"Save a run of {name}")

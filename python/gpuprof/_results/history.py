@@ -225,16 +225,9 @@ def _series(
 def _point(run: Run, result: BenchResult, *, compared: bool) -> HistoryPoint:
     low, high = result.interval_ms
     where = result.machine.get("cpu" if result.clock == "cpu" else "gpu")
+    machine = str(where or "unknown machine")
     usable = compared and result.median_ms > 0.0
-    return HistoryPoint(
-        run.created,
-        result.median_ms,
-        low,
-        high,
-        run.commit,
-        str(where or "unknown machine"),
-        usable,
-    )
+    return HistoryPoint(run.created, result.median_ms, low, high, run.commit, machine, usable)
 
 
 def _changes(points: Sequence[HistoryPoint], threshold: float) -> tuple[HistoryChange, ...]:

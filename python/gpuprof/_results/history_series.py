@@ -119,10 +119,8 @@ class HistorySeries(Record):
 
     def facts(self) -> list[str]:
         """Return what is known of the series as sentences: first the changes, then the notes."""
-        count = len(self.points)
-        if not self.changes:
-            return [f"no change found in {plural(count, 'run')}", *self.notes]
-        return [*map(self._said, self.changes), *self.notes]
+        found = [*map(self._said, self.changes)]
+        return [*(found or [f"no change found in {plural(len(self.points), 'run')}"]), *self.notes]
 
     def _said(self, change: HistoryChange) -> str:
         count, at = len(self.points), self.points[change.index]
@@ -164,9 +162,9 @@ class HistorySeries(Record):
             if not values:
                 continue
             level = statistics.median(values)
-            half = math.sqrt(drifts[start].ratio) if start in drifts else 1.0
-            said = f"{percent_sign(steps[start].ratio)}" if start in steps else ""
+            half, said = 1.0, percent_sign(steps[start].ratio) if start in steps else ""
             if start in drifts:
+                half = math.sqrt(drifts[start].ratio)
                 said = f"drift {percent_sign(drifts[start].ratio)}"
             found.append(Level(start, end, level / half, level * half, said, start in steps))
         return found
@@ -185,12 +183,9 @@ class HistorySeries(Record):
         ]
 
     def _ends(self) -> tuple[str, str]:
-        first, last = self.points[0], self.points[-1]
-        return _end(first), _end(last)
-
-
-def _end(point: HistoryPoint) -> str:
-    return f"{point.time[:10]} {short_commit(point.commit)}"
+        ends = self.points[0], self.points[-1]
+        first, last = (f"{point.time[:10]} {short_commit(point.commit)}" for point in ends)
+        return first, last
 
 
 def short_commit(commit: str | None) -> str:

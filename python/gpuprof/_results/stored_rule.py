@@ -136,22 +136,10 @@ class _Change:
         else:
             verdict = Verdict.SLOW if change > 0 else Verdict.FAST
             rule = f"{taken}: more than the noise floor of {why}"
-        warnings = []
-        if floor > 2 * base.least:
-            noisy = f"the baseline is noisy: only changes above {percent(floor)} can be told"
-            warnings.append(noisy)
-        return Decision(
-            verdict,
-            exp(base.middle),
-            exp(base.middle + change),
-            ratio,
-            interval,
-            floor,
-            p_value,
-            len(base.kept),
-            rule,
-            tuple(warnings),
-        )
+        noisy = f"the baseline is noisy: only changes above {percent(floor)} can be told"
+        warnings = (noisy,) if floor > 2 * base.least else ()
+        levels, runs = (exp(base.middle), exp(base.middle + change)), len(base.kept)
+        return Decision(verdict, *levels, ratio, interval, floor, p_value, runs, rule, warnings)
 
     def _is_within(self, interval: tuple[float, float] | None) -> bool:
         """Return whether the interval of the ratio lies within the threshold."""
