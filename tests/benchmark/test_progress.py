@@ -53,6 +53,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return found
 
 
+def half_way(clock: Clock, enabled: bool | None = None) -> None:
+    with Progress("add", enabled) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+
+
 @pytest.fixture
 def _no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.progress", None)
@@ -153,9 +159,7 @@ def test_a_pipe_gets_nothing(
 ) -> None:
     pipe = io.StringIO()
     monkeypatch.setattr(sys, "stderr", pipe)
-    with Progress("add", enabled) as bar:
-        clock.now += SHOWN_AFTER_S
-        bar.update(0.5)
+    half_way(clock, enabled)
     assert pipe.getvalue() == ""
 
 
@@ -173,9 +177,7 @@ def test_a_pipe_gets_lines_if_told_to(clock: Clock, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_terminal_gets_nothing_if_told_so(clock: Clock, terminal: Terminal) -> None:
-    with Progress("add", False) as bar:
-        clock.now += SHOWN_AFTER_S
-        bar.update(0.5)
+    half_way(clock, enabled=False)
     assert terminal.getvalue() == ""
 
 
@@ -186,9 +188,7 @@ def test_a_notebook_gets_lines(clock: Clock, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
-    with Progress("add", None) as bar:
-        clock.now += SHOWN_AFTER_S
-        bar.update(0.5)
+    half_way(clock)
     assert out.getvalue() == "add: 50 %\n"
 
 
@@ -197,9 +197,7 @@ def test_without_standard_error_there_is_no_bar(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     for enabled in (None, True):
-        with Progress("add", enabled) as bar:
-            clock.now += SHOWN_AFTER_S
-            bar.update(0.5)
+        half_way(clock, enabled)
 
 
 @pytest.mark.parametrize("rich_too", [True, False])

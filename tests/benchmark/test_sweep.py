@@ -134,11 +134,8 @@ def test_options_reach_each_benchmark_and_amounts_may_depend_on_the_point(
 
 
 def test_any_iterable_is_an_axis() -> None:
-    assert [point.params["n"] for point in sweep(by_size, {"n": (2**p for p in range(3))})] == [
-        1,
-        2,
-        4,
-    ]
+    found = sweep(by_size, {"n": (2**p for p in range(3))})
+    assert [point.params["n"] for point in found] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -150,12 +147,7 @@ def test_any_iterable_is_an_axis() -> None:
         (by_size, [1, 2], TypeError, "axes: expected a mapping, as in"),
         (by_size, {}, ValueError, "axes: expected at least one, as in"),
         (by_size, {"n": []}, ValueError, r"axes\['n'\]: expected a value or more"),
-        (
-            by_size,
-            {"n": "abc"},
-            TypeError,
-            r"axes\['n'\]: expected a list of its values, got 'abc'",
-        ),
+        (by_size, {"n": "abc"}, TypeError, r"axes\['n'\]: expected a list .*, got 'abc'"),
         (by_size, {"n": 3}, TypeError, r"axes\['n'\]: expected a list of its values, got 3"),
         (by_size, {1: [1]}, TypeError, "a name of axes: expected a str, got 1"),
     ],

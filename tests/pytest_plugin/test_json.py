@@ -274,17 +274,20 @@ def test_both_fixtures_work_in_one_session(project: Project) -> None:
         """
     )
     files = ("--gpu-benchmark-json=ours.json", "--benchmark-json=theirs.json")
-    done = project.run(*BESIDE, *files)
+    switches = ("--benchmark-sort=mean", "--gpu-benchmark-sort=mean", "--gpu-benchmark-columns=min")
+    done = project.run(*BESIDE, *files, *switches)
     done.assert_outcomes(passed=3)
-    done.stdout.fnmatch_lines(["*gpu_benchmark: 2 benchmarks on the CPU clock*"])
+    done.stdout.fnmatch_lines(
+        ["* benchmark: 2 tests *", "*gpu_benchmark: 2 benchmarks on the CPU clock*"]
+    )
     names = [
         [each["name"] for each in project.written(file)["benchmarks"]]
         for file in ("ours.json", "theirs.json")
     ]
     assert names == [["test_ours", "test_both"], ["test_theirs", "test_both"]]
     project.run(*BESIDE, "--benchmark-disable", "--gpu-benchmark-disable").assert_outcomes(passed=3)
-    skipped = project.run(*BESIDE, "--benchmark-skip")
-    skipped.assert_outcomes(passed=1, skipped=2)
+    project.run(*BESIDE, "--benchmark-skip").assert_outcomes(passed=1, skipped=2)
+    project.run(*BESIDE, "--gpu-benchmark-only").assert_outcomes(passed=2, skipped=1)
 
 
 def test_it_is_strict_json(project: Project) -> None:

@@ -223,21 +223,3 @@ def test_both_fail_for_the_same_regression(suites: tuple[Suite, Suite]) -> None:
         assert counted(passes) == ["2 passed", "3 deselected"]
         without = suite.run("--benchmark-compare-fail=min:50%", "-k", "test_sum")
         assert without.returncode == 4
-
-
-def test_both_plugins_work_in_one_session(tmp_path: Path) -> None:
-    pytest.importorskip("pytest_benchmark")
-    theirs = TESTS.replace("test_sum", "test_their_sum")
-    ours = Suite(tmp_path, True).own(TESTS).replace("test_sum", "test_our_sum")
-    both = "def test_both(benchmark, gpu_benchmark):\n    benchmark(sum, [1])\n"
-    both += "    gpu_benchmark(sum, [1])\n"
-    for name, text in (("theirs", theirs), ("ours", ours), ("both", both)):
-        (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
-    plugins = ("-p", "pytest_benchmark.plugin", "-p", "gpuprof._pytest.plugin")
-    short = ("--benchmark-max-time=0.001", "--gpu-benchmark-max-time=0.01")
-    switches = ("--benchmark-sort=mean", "--gpu-benchmark-sort=mean", "--gpu-benchmark-columns=min")
-    done = run_pytest(tmp_path, *plugins, *short, *switches, "--gpu-benchmark-only")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert counted(done) == ["5 passed", "6 skipped"]
-    assert "benchmark: 1 tests" in done.stdout
-    assert "gpu_benchmark: 5 benchmarks on the CPU clock" in done.stdout

@@ -87,37 +87,6 @@ def test_what_cannot_be_measured_is_a_type_error(project: Project, given: str, s
     project.run().stdout.fnmatch_lines([said])
 
 
-def test_pedantic_takes_its_rounds_and_calls_setup_before_each(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        def test_a(gpu_benchmark):
-            made, seen = [], []
-            def setup():
-                made.append(len(made))
-                return (made[-1],), {"twice": True}
-            def record(number, twice):
-                seen.append((number, twice))
-                return number
-            value = gpu_benchmark.pedantic(record, setup=setup, rounds=7, warmup_rounds=2)
-            assert value == 2 + 7 - 1
-            assert seen == [(number, True) for number in range(2 + 7)]
-            assert gpu_benchmark.result.count == 7
-        """
-    )
-    project.run().assert_outcomes(passed=1)
-
-
-def test_pedantic_without_setup_uses_the_arguments_given(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        def test_a(gpu_benchmark):
-            assert gpu_benchmark.pedantic(sorted, [[2, 1]], {"reverse": True}) == [2, 1]
-            assert gpu_benchmark.result.count == 1
-        """
-    )
-    project.run().assert_outcomes(passed=1)
-
-
 def test_a_few_samples_are_shown_without_a_precision(project: Project) -> None:
     project.pytester.makepyfile(
         "def test_a(gpu_benchmark): gpu_benchmark.pedantic(sum, [[1]], rounds=5)"
@@ -125,35 +94,6 @@ def test_a_few_samples_are_shown_without_a_precision(project: Project) -> None:
     done = project.run()
     done.stdout.fnmatch_lines(["test_a *1.00 ms *5 *cpu*"])
     done.stdout.no_fnmatch_line("test_a *%*")
-
-
-def test_pedantic_refuses_what_setup_returns(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        import pytest
-
-        def test_a(gpu_benchmark):
-            with pytest.raises(TypeError, match="got int"):
-                gpu_benchmark.pedantic(sum, setup=lambda: 5)
-        """
-    )
-    project.run().assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize("wrong", ["rounds=0", "rounds=1.5", "warmup_rounds=-1", "rounds=True"])
-def test_pedantic_refuses_a_number_of_rounds(project: Project, wrong: str) -> None:
-    name = wrong.partition("=")[0]
-    project.pytester.makepyfile(
-        f"""
-        import pytest
-
-        def test_a(gpu_benchmark):
-            with pytest.raises((TypeError, ValueError), match="{name}: expected a whole number"):
-                gpu_benchmark.pedantic(sum, ([1],), {wrong})
-            gpu_benchmark(sum, [1])
-        """
-    )
-    project.run().assert_outcomes(passed=1)
 
 
 def test_every_test_with_the_fixture_has_the_marker(project: Project) -> None:

@@ -92,9 +92,13 @@ def test_arguments_come_from_one_place(project: Project) -> None:
         def test_wrong(gpu_benchmark):
             with pytest.raises(TypeError, match="^setup: expected it to return None or"):
                 gpu_benchmark.pedantic(sum, setup=lambda: 5, teardown=print)
+
+        def test_wrong_alone(gpu_benchmark):
+            with pytest.raises(TypeError, match="^setup: expected it .*, got int"):
+                gpu_benchmark.pedantic(sum, setup=lambda: 5)
         """
     )
-    project.run().assert_outcomes(passed=3)
+    project.run().assert_outcomes(passed=4)
 
 
 def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
@@ -136,10 +140,17 @@ def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
         def test_names_that_are_keywords(gpu_benchmark):
             assert gpu_benchmark.pedantic(dict, kwargs={"if": 1, "b": 2}) == {"if": 1, "b": 2}
 
-        @pytest.mark.parametrize("wrong", [0, 1.5, True, "2", None])
-        def test_wrong(gpu_benchmark, wrong):
-            with pytest.raises(ValueError, match="^iterations: expected a"):
-                gpu_benchmark.pedantic(None, iterations=wrong)
+        @pytest.mark.parametrize(
+            ("name", "wrong"),
+            [
+                *(("iterations", wrong) for wrong in (0, 1.5, True, "2", None)),
+                *(("rounds", wrong) for wrong in (0, 1.5, True)),
+                ("warmup_rounds", -1),
+            ],
+        )
+        def test_wrong(gpu_benchmark, name, wrong):
+            with pytest.raises(ValueError, match=f"^{name}: expected a whole number"):
+                gpu_benchmark.pedantic(None, **{name: wrong})
             gpu_benchmark(sum, [1])
 
         def test_steps(gpu_benchmark):
@@ -149,9 +160,9 @@ def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
         """
     )
     options = ("--gpu-benchmark-save=main", COMPARE)
-    project.run(options[0]).assert_outcomes(passed=15)
+    project.run(options[0]).assert_outcomes(passed=19)
     again = project.run(*options)
-    again.assert_outcomes(passed=15)
+    again.assert_outcomes(passed=19)
     again.stdout.fnmatch_lines(["test_a[[]counts0-1[]] * NODATA"])
 
 

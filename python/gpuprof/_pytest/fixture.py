@@ -1,5 +1,8 @@
 """The fixture ``gpu_benchmark``: measures a function and judges the time at once.
 
+Every process with a benchmark imports this module, also where it only counts under Callgrind, which
+makes it slow. So it imports little; what measures and judges is imported where it is used.
+
 The verdict is reached inside the call, because a second measurement, which precedes a failure,
 needs the test's context managers and arguments. The test fails only after its body has passed.
 """
@@ -15,26 +18,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpuprof._benchmark import api, rounds
 from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._common import checks
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
-from gpuprof._graphs.graph import CapturedGraph
-from gpuprof._pytest import device_lock, event_loop, profiles
+from gpuprof._pytest import device_lock, event_loop
 from gpuprof._pytest.fresh_process import (
     FreshProcess,
     NotMeasured,
     count_under_callgrind,
     with_callgrind,
 )
-from gpuprof._pytest.judge import Judge
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
     FixtureStats,
     Steps,
     checked_counts,
     count_launches,
+    profiled,
     without_idle_gpu,
 )
 from gpuprof._pytest.settings import CALLGRIND_CALLS, FIXTURE, RESULT_FILE, Settings
@@ -42,6 +43,8 @@ from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._common.launches import Launches
+    from gpuprof._graphs.graph import CapturedGraph
+    from gpuprof._pytest.judge import Judge
     from gpuprof._results.decision import Decision
     from gpuprof._results.result import BenchResult
 
@@ -285,6 +288,8 @@ class GpuBenchmark:
             Nothing was counted: the text says why. Or a second use in one test, or a coroutine
             function where an event loop runs.
         """
+        from gpuprof._graphs.graph import CapturedGraph
+
         graph = what if isinstance(what, CapturedGraph) else None
         if graph is not None and (args or kwargs):
             message = "check_launches: a graph takes no arguments; pass the graph alone"
@@ -300,8 +305,7 @@ class GpuBenchmark:
                 return None
             mode = self._arguments["mode"]
             self.result = count_launches(function, args, kwargs, graph, name=self._key, mode=mode)
-        judge = Judge(self._key, self._settings, self._comparisons)
-        judgement = judge.decide_launches(self.result)
+        judgement = self._judge_of().decide_launches(self.result)
         self.decision, self.failure = judgement.decision, judgement.failure
         return self.result.launches
 
@@ -350,7 +354,7 @@ class GpuBenchmark:
                 self._judge(self.result, lambda: measure()[1])
                 steps.tear_down()
                 if self._arguments["cprofile"]:
-                    self._profile = profiles.of(call, self._arguments["cprofile"])
+                    self._profile = profiled(call, self._arguments["cprofile"])
                     steps.tear_down()
             return value if counts is None else last
 
@@ -362,6 +366,8 @@ class GpuBenchmark:
         warm: Callable[[], object],
     ) -> tuple[Any, BenchResult]:
         """Measure once: until the result is precise enough, or with a given number of calls."""
+        from gpuprof._benchmark import api, rounds
+
         options: dict[str, Any] = {"name": self._key, "setup": steps.step}
         for name, value in self._arguments.items():
             if value is not None and name not in _OWN:
@@ -417,10 +423,7 @@ class GpuBenchmark:
 
     def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
         """Judge the result; measure again before the test fails."""
-        judge = Judge(
-            self._key,
-            self._settings,
-            self._comparisons,
+        judge = self._judge_of(
             threshold=self._arguments["threshold"],
             memory_threshold=self._arguments["memory_threshold"],
             max_ms=self._arguments["max_ms"],
@@ -443,6 +446,11 @@ class GpuBenchmark:
         except NotMeasured as error:
             self._warn_of(f"measured again in this process, because {error}")
             return None
+
+    def _judge_of(self, **limits: float | None) -> Judge:
+        from gpuprof._pytest.judge import Judge
+
+        return Judge(self._key, self._settings, self._comparisons, **limits)
 
     def _warn_of(self, text: str) -> None:
         self._item.warn(pytest.PytestWarning(f"{FIXTURE}: {text}"))

@@ -35,7 +35,6 @@ import gpuprof._core as _core
 from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._common.instructions import Instructions
 from gpuprof._pytest.settings import CALLGRIND_CALLS, RESULT_FILE
-from gpuprof._results.baselines import load_kind
 from gpuprof.errors import BaselineError
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ class FreshProcess:
 
     def measure(self) -> BenchResult:
         """Run the test and return what it measured; raises `NotMeasured`."""
+        from gpuprof._results.baselines import load_kind
+
         with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
             file = Path(folder) / "result.json"
             self.run(folder, {RESULT_FILE: str(file)})

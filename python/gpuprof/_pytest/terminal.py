@@ -12,7 +12,6 @@ from gpuprof._common.text import encodable, plural, shown_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
-from gpuprof._pytest.profiles import rows as profile_rows
 from gpuprof._results.decision import Verdict
 from gpuprof._results.result import bins_of, warnings_of
 from gpuprof._results.two_sides import reasons_of, remarks_of
@@ -37,6 +36,15 @@ _MARKUP = {
     **{verdict: {"yellow": True} for verdict in _UNDECIDED},
 }
 _MAX_WARNINGS = 20
+# What is shown of a profile, as pstats calls it.
+_PROFILE = {
+    "ncalls_recursion": "ncalls",
+    "tottime": "tottime",
+    "tottime_per": "percall",
+    "cumtime": "cumtime",
+    "cumtime_per": "percall",
+    "function_name": "filename:lineno(function)",
+}
 
 
 def show(results: Results, reporter: pytest.TerminalReporter) -> None:
@@ -79,8 +87,11 @@ def _profiles(records: Sequence[Record], out: _Lines) -> None:
         out.line("cProfile, in seconds")
     for data in profiled:
         out.line(shown_text(data["key"]))
-        for row in profile_rows(data["cprofile"]):
-            out.line(row)
+        out.line("\t".join(_PROFILE.values()))
+        for row in data["cprofile"]:
+            cells = [row[column] for column in _PROFILE]
+            texts = [f"{each:.4f}" if isinstance(each, float) else str(each) for each in cells]
+            out.line("\t".join(texts))
         out.line("")
 
 
