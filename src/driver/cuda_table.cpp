@@ -34,7 +34,6 @@ struct State {
   int version = 0;
   std::unique_ptr<const Error> sticky;
   std::atomic<bool> has_table{false};
-  std::atomic<bool> is_ready{false};
 };
 
 State& state() {
@@ -269,7 +268,7 @@ std::string initialise(State& s) {
     return failure;
   }
   driver_was_initialised();
-  s.is_ready.store(true, std::memory_order_release);
+  ready_table.store(&s.table, std::memory_order_release);
   return {};
 }
 
@@ -314,16 +313,16 @@ const Table* loaded_or_null() noexcept {
   return s.has_table.load(std::memory_order_acquire) ? &s.table : nullptr;
 }
 
-const Table& ready() {
+const Table& make_ready() {
   auto& s = state();
-  if (blocked.load(std::memory_order_relaxed) != 0) throw_if_blocked();
-  if (s.is_ready.load(std::memory_order_acquire)) return s.table;
+  throw_if_blocked();
+  if (is_ready()) return s.table;
   loaded();
   std::string failure;
   bool initialised_here = false;
   {
     const std::lock_guard lock(s.mutex);
-    if (!s.is_ready.load(std::memory_order_relaxed)) {
+    if (!is_ready()) {
       failure = s.init_failure.empty() ? initialise(s) : s.init_failure;
       initialised_here = failure.empty();
     }
@@ -333,12 +332,10 @@ const Table& ready() {
   return s.table;
 }
 
-bool is_ready() noexcept { return state().is_ready.load(std::memory_order_acquire); }
-
 const Table* in_use_or_null() noexcept {
   auto& s = state();
   if (blocked.load(std::memory_order_relaxed) != 0) return nullptr;
-  if (s.is_ready.load(std::memory_order_acquire)) return &s.table;
+  if (is_ready()) return &s.table;
   try {
     if (!s.has_table.load(std::memory_order_acquire) && !library_is_loaded()) return nullptr;
     if (!ensure_loaded(s).empty()) return nullptr;

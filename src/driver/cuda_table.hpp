@@ -9,6 +9,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -58,10 +59,15 @@ const Table* loaded_or_null() noexcept;
 
 // The table, with CUDA initialised and at least one device. Throws Error(kUnavailable), and what
 // throw_if_blocked() throws.
-const Table& ready();
+const Table& make_ready();
+inline std::atomic<const Table*> ready_table{nullptr};  // null until CUDA is initialised
+inline const Table& ready() {
+  const Table* table = ready_table.load(std::memory_order_acquire);
+  return table != nullptr && blocked.load(std::memory_order_relaxed) == 0 ? *table : make_ready();
+}
 
 // Whether CUDA is initialised, and the call above returns at once.
-bool is_ready() noexcept;
+inline bool is_ready() noexcept { return ready_table.load(std::memory_order_acquire) != nullptr; }
 
 // The table if something in this process has initialised CUDA, else null. May open the library, but
 // initialises nothing. Never throws.

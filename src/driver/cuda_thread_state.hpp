@@ -12,20 +12,26 @@ namespace gpuprof::driver {
 class CurrentContext {
  public:
   CurrentContext(const Table& table, CUcontext context) : table_(table) {
-    CUcontext current = nullptr;
-    if (context == nullptr) return;
-    if (table.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
-    check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
-    pushed_ = true;
+    if (context != nullptr) push(context);
   }
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
   ~CurrentContext() {
-    CUcontext popped = nullptr;
-    if (pushed_) table_.cuCtxPopCurrent(&popped);
+    if (pushed_) pop();
   }
 
  private:
+  void push(CUcontext context) {
+    CUcontext current = nullptr;
+    if (table_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
+    check(table_.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    pushed_ = true;
+  }
+  void pop() noexcept {
+    CUcontext popped = nullptr;
+    table_.cuCtxPopCurrent(&popped);
+  }
+
   const Table& table_;
   bool pushed_ = false;
 };

@@ -31,8 +31,7 @@ void EventClock::note_loss() noexcept {
   }
 }
 
-driver::EventAccess EventClock::access() {
-  if (const auto access = try_access()) return *access;
+void EventClock::throw_loss() {
   driver::throw_if_blocked();
   const std::lock_guard lock(mutex_);
   if (loss_) throw Error(*loss_);

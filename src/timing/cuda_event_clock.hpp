@@ -63,7 +63,10 @@ class EventClock {
     return access;
   }
   // The same, or throws the reason as driver::Error.
-  driver::EventAccess access();
+  driver::EventAccess access() {
+    if (const auto access = try_access()) return *access;
+    throw_loss();
+  }
 
   bool check_alive() noexcept { return try_access().has_value(); }
 
@@ -121,6 +124,7 @@ class EventClock {
 
   bool pop_free(EventPair& pair) noexcept;
   void note_loss() noexcept;
+  [[noreturn]] void throw_loss();
   [[nodiscard]] EventPair make_pair(const driver::EventAccess& access) const;
   bool make_pairs();
   void drain_all(const driver::EventAccess& access) noexcept;

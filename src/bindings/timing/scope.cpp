@@ -120,8 +120,11 @@ void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
 
 SampleRef Scope::take_entry(const Place& place) {
   SampleRef sample(place.stack->entries()[place.index].sample);
-  const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.stack);
-  open_in_.erase(std::next(newest).base());
+  if (open_in_.back() == place.stack) {
+    open_in_.pop_back();
+  } else {
+    open_in_.erase(std::next(std::find(open_in_.rbegin(), open_in_.rend(), place.stack)).base());
+  }
   place.stack->close(place.index);  // last: letting the context go may run Python code
   return sample;
 }

@@ -11,6 +11,7 @@
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
@@ -137,6 +138,24 @@ class PyTimer {
   bool closing_ = false;
 };
 
+template <void (PyTimer::*kSet)(py::handle)>
+PyObject* set_mark(PyObject* self, PyObject* stream) {
+  return guarded<PyObject*>(nullptr, [&] {
+    (unchecked<PyTimer>(self).*kSet)(stream);
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyMethodDef record_start_method{
+    "record_start", &set_mark<&PyTimer::start>, METH_O,
+    "record_start(self: gpuprof._core.Timer, stream: typing.Any) -> None\n\n"
+    "Set the first mark, on `stream` or the timer's own, and forget the second."};
+
+PyMethodDef record_end_method{
+    "record_end", &set_mark<&PyTimer::stop>, METH_O,
+    "record_end(self: gpuprof._core.Timer, stream: typing.Any) -> None\n\n"
+    "Set the second mark, on `stream` or that of the first."};
+
 std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream) {
   if (!stream.is_none()) stream_handle(stream.ptr());
   if (!py::isinstance<py::str>(backend)) {
@@ -154,12 +173,10 @@ std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream
 }  // namespace
 
 void bind_timing_timer(py::module_& module) {
-  py::class_<PyTimer>(module, "Timer")
-      .def(py::init(&make_timer), py::arg("backend"), py::arg("stream"))
-      .def("record_start", &PyTimer::start, py::arg("stream") = py::none(),
-           "Set the first mark, on `stream` or the timer's own, and forget the second.")
-      .def("record_end", &PyTimer::stop, py::arg("stream") = py::none(),
-           "Set the second mark, on `stream` or that of the first.")
+  py::class_<PyTimer> timer(module, "Timer");
+  add_method(timer, record_start_method);
+  add_method(timer, record_end_method);
+  timer.def(py::init(&make_timer), py::arg("backend"), py::arg("stream"))
       .def("elapsed_ms", &PyTimer::elapsed_ms,
            "Milliseconds between the marks; waits for the GPU. 0.0 while a mark is missing.")
       .def_property_readonly("ready", &PyTimer::ready,
