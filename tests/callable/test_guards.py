@@ -363,28 +363,3 @@ def test_another_dict_of_a_module_is_found() -> None:
     module.__dict__ = {**vars(module)}
     with pytest.raises(TypeError, match="replaces attribute '__dict__'"):
         guards.finish()
-
-
-def test_a_run_that_moves_an_array_is_refused() -> None:
-    array = Array()
-    guards = ModuleGuards([], [("x", array)])
-    array.address = 1
-    with pytest.raises(TypeError, match="the function moves 'x', which a replay cannot"):
-        guards.finish()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("address", 8, "'x': its memory moved (p.data = ..., .to())"),
-        ("shape", (3, 2), "'x': its shape is (3, 2), captured (2, 3)"),
-        ("typestr", "<i4", "'x': its dtype is int32, captured float32"),
-    ],
-)
-def test_a_named_array_that_changed_is_told(name: str, value: Any, text: str) -> None:
-    array = Array()
-    guards = ModuleGuards([], [("x", array)]).finish()
-    assert guards.name_of(array) == "'x'"
-    assert guards.name_of(Array()) == "tensor of shape (2, 3)"
-    setattr(array, name, value)
-    assert guards.moved() == [text]

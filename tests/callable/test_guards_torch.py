@@ -201,7 +201,9 @@ def test_tensors_are_told_of_without_the_protocol_too(tensor: Any) -> None:
 @pytest.mark.parametrize("rank", range(8))
 def test_tensors_of_any_rank_are_told_of(rank: int) -> None:
     tensor = torch.ones((2,) * rank)
-    guards = ModuleGuards([], [("x", tensor)]).finish()
+    model = nn.Module()
+    model.register_buffer("x", tensor)
+    guards = ModuleGuards([model]).finish()
     assert holds(guards)
     before = tensor.data
     for other in (before[None], before.view(torch.int32), before.clone(), before[..., None]):
@@ -282,14 +284,16 @@ def test_modules_are_neither_kept_alive_nor_watched_after_release(net: Any) -> N
 
 
 def test_tensors_have_names(net: Any) -> None:
-    cache = torch.ones(2)
-    guards = ModuleGuards([net], [("cache", cache)]).finish()
+    cache, seen = torch.ones(2), Observation()
+    with seen.of_block():
+        cache + 1
+    guards = ModuleGuards([net]).finish(seen)
     assert guards.name_of(net.fc.weight) == WEIGHT
     assert guards.name_of(net.norm.running_var) == "buffer 'norm.running_var'"
-    assert guards.name_of(cache) == "'cache'"
+    assert guards.name_of(cache) == "a tensor of shape (2,)"
     assert guards.name_of(torch.ones(2, 3)) == "tensor of shape (2, 3)"
     cache.resize_(4000)
-    assert guards.moved() == [f"'cache': {MOVED}"]
+    assert guards.moved() == [f"a tensor of shape (2,): {MOVED}"]
 
 
 def test_several_modules_are_named_by_their_classes(net: Any) -> None:

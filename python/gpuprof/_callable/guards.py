@@ -2,10 +2,8 @@
 
 A graph contains the addresses of parameters and moments, and plain settings as they were at the
 capture. After `model.to()`, `load_state_dict(assign=True)` or `model.eval()` a replay would
-silently use the old ones. So modules are guarded whole: their parameters, buffers, submodules,
-hooks, flags, plain attributes, and what is in plain containers. Of optimizers the options and the
-tensors of the state are. `_core._Guards` compares them in each call; `ModuleGuards.moved` says what
-has changed.
+silently use the old ones. docs/design/callable.md lists what is guarded of modules and optimizers.
+`_core._Guards` compares it in each call; `ModuleGuards.moved` says what has changed.
 
 Any other object is frozen at the capture. All functions need the interpreter lock, and no other.
 """
@@ -72,7 +70,7 @@ class _Tensor(NamedTuple):
 
 
 class ModuleGuards:
-    """What modules and named tensors are before a capture, with all that is in the modules.
+    """What modules are before a capture, with all that is in them.
 
     `core` compares it in C++, all in each check or with "sweep" a few tensors at a time. It is
     there after `finish`. The tensors, their memory and the containers are kept alive.
@@ -80,9 +78,7 @@ class ModuleGuards:
 
     core: _core._Guards
 
-    def __init__(
-        self, modules: Iterable[Any], tensors: Iterable[tuple[str, Any]] = (), check: str = "strict"
-    ) -> None:
+    def __init__(self, modules: Iterable[Any], check: str = "strict") -> None:
         self.modules: list[Any] = []
         self._at_once = _AT_ONCE[check]
         self._containers: list[_Container] = []
@@ -90,8 +86,6 @@ class ModuleGuards:
         self._names: dict[int, str] = {}
         self._seen: dict[int, Any] = {}
         self._add_modules(modules)
-        for name, tensor in tensors:
-            self._add_tensor(f"'{name}'", tensor)
 
     def finish(self, seen: Observation | None = None) -> ModuleGuards:
         """Leave out what the run has changed itself, which a replay may not depend on.
@@ -206,10 +200,9 @@ class ModuleGuards:
         self._containers.append(_Container(*container))
 
     def _add_tensor(self, name: str, tensor: Any) -> None:
-        if id(tensor) in self._names:
-            return
-        self._names[id(tensor)] = name
-        self._tensors.append(_Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor)))
+        if id(tensor) not in self._names:
+            self._names[id(tensor)] = name
+            self._tensors.append(_Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor)))
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
         for each in self._containers:
