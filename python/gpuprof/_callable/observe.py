@@ -53,25 +53,7 @@ class External:
 
 
 class Observation:
-    """What runs of a function were seen to use; made before, with the graph's own arguments.
-
-    Attributes
-    ----------
-    externals : list of External
-    made_outside : Tensor or None
-        An external tensor that operators have made of others that require gradients.
-    written : set of int
-        The numbers of the arguments that were written to.
-    depends_on_layout : bool
-        Whether an operator wrote to an argument, or to what may be a copy of one or itself, as the
-        argument is laid out: `reshape` copies some tensors and makes views of others. Or whether
-        one may have drawn random numbers.
-    has_foreign_work : bool
-    modules, optimizers : list
-        Those that were called.
-    modules_read : list
-        Those of which a capture has read an attribute.
-    """
+    """What runs of a function were seen to use; made before, with the graph's own arguments."""
 
     def __init__(self, arguments: Sequence[Any] = ()) -> None:
         self._arguments: dict[int, list[int]] = {}
@@ -89,14 +71,22 @@ class Observation:
         self._broke: Broke | None = None
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
-        self.made_outside: Any = None
-        self.written: set[int] = set()
-        self.depends_on_layout = False
-        self.has_foreign_work = False
-        self.modules: list[Any] = []
-        self.optimizers: list[Any] = []
         self._read: dict[int, Any] = {}
         self._gradients: dict[int, tuple[Any, Any]] = {}
+        # An external tensor that operators have made of others that require gradients.
+        self.made_outside: Any = None
+        self.written: set[int] = set()  # the numbers of the arguments that were written to
+        # Whether an operator wrote to an argument, or to what may be a copy of one or itself, as
+        # the argument is laid out: `reshape` copies some tensors and makes views of others. Or
+        # whether one may have drawn random numbers.
+        self.depends_on_layout = False
+        self.has_foreign_work = False
+        self.modules: list[Any] = []  # that were called
+        self.optimizers: list[Any] = []
+
+    @property
+    def externals(self) -> list[External]:
+        return list(self._externals.values())
 
     @property
     def gradients(self) -> list[tuple[Any, Any]]:
@@ -105,15 +95,12 @@ class Observation:
 
     @property
     def modules_read(self) -> list[Any]:
+        """The modules of which a capture has read an attribute."""
         return [each for each in self._read.values() if hasattr(each, "_modules")]
 
     def has_made(self, tensor: Any) -> bool:
         """Return whether the run has made the memory of a tensor."""
         return _has_storage(tensor) and int(tensor.untyped_storage()._cdata) in self._made
-
-    @property
-    def externals(self) -> list[External]:
-        return list(self._externals.values())
 
     @contextlib.contextmanager
     def of_block(
@@ -132,7 +119,7 @@ class Observation:
             ):
                 yield
             self._broke = None  # no operator comes that could tell of a line
-            self._find_foreign_nodes()
+            self.has_foreign_work |= self._count_nodes(None)
         except Exception as error:
             with contextlib.suppress(Exception):  # it matters more than its note
                 if self._broke is not None and count is not None and count(0)[0] is None:
@@ -158,9 +145,8 @@ class Observation:
 
         Foreign work may have written to all that is known: externals, and what is in `modules`.
         """
-        on_gpu = [each for each in self.externals if each.is_on_gpu]
-        written = [place for each in on_gpu for place in each.writes]
-        read = [place for each in on_gpu for place in each.reads]
+        written = [place for each in self._on_gpu for place in each.writes]
+        read = [place for each in self._on_gpu for place in each.reads]
         if self.has_foreign_work:
             written += [extent(facts_by_attributes(each)) for each in self._whole_state(modules)]
         return merged(written), merged(read)
@@ -171,17 +157,14 @@ class Observation:
 
     def _whole_state(self, modules: Sequence[Any]) -> list[Any]:
         """Return all memory of externals and of what is in `modules`, as bytes."""
-        torch = loaded.torch()
-        tensors = [each.tensor for each in self.externals]
-        for module in modules:
-            tensors += [*module.parameters(), *module.buffers()]
         storages = {
             tensor.untyped_storage()._cdata: tensor.untyped_storage()
-            for tensor in tensors
+            for tensor in (*(each.tensor for each in self.externals), *_tensors_in(modules))
             if tensor.is_cuda
         }
         if not storages:  # perhaps without torch
             return []
+        torch = loaded.torch()
         with torch.inference_mode(False):
             return [
                 torch.empty(0, dtype=torch.uint8, device=each.device).set_(each)
@@ -191,13 +174,11 @@ class Observation:
 
     def written_tensors(self) -> list[Any]:
         """Return external tensors on the GPU that cover all that was written besides."""
-        return [
-            tensor for each in self.externals if each.is_on_gpu for tensor in each.writes.values()
-        ]
+        return [tensor for each in self._on_gpu for tensor in each.writes.values()]
 
     def only_read(self) -> list[Any]:
         """Return the external tensors on the GPU whose memory was not written."""
-        unwritten = [each for each in self.externals if each.is_on_gpu and not each.writes]
+        unwritten = [each for each in self._on_gpu if not each.writes]
         return [tensor for each in unwritten for tensor in each.tensors.values()]
 
     def floating(self, modules: Sequence[Any]) -> list[Any]:
@@ -205,25 +186,22 @@ class Observation:
 
         Foreign work may have read all that is in `modules`.
         """
-        torch = loaded.torch()
-        on_gpu = [each for each in self.externals if each.is_on_gpu]
-        tensors = [tensor for each in on_gpu for tensor in each.tensors.values()]
+        tensors = [tensor for each in self._on_gpu for tensor in each.tensors.values()]
         if self.has_foreign_work:
-            state = (
-                each for module in modules for each in (*module.parameters(), *module.buffers())
-            )
-            tensors += [each for each in state if each.is_cuda]
-        found = {
-            _place_of(each): each
-            for each in tensors
-            if each.is_floating_point() or each.is_complex()
-        }
+            tensors += [each for each in _tensors_in(modules) if each.is_cuda]
+        tensors = [each for each in tensors if each.is_floating_point() or each.is_complex()]
+        found = {_place_of(each): each for each in tensors}
         # Others on the same memory: version counters do not show what is written to those.
         aliases = [each.data for each in found.values()]
+        torch = loaded.torch()
         return [each for each in aliases if torch._debug_has_internal_overlap(each) != 1]
 
+    @property
+    def _on_gpu(self) -> list[External]:
+        return [each for each in self._externals.values() if each.is_on_gpu]
+
     def _before(self, uses: list[Use]) -> None:
-        self._find_foreign_nodes()
+        self.has_foreign_work |= self._count_nodes(None)
         for use in uses:
             self._note(use)
 
@@ -242,9 +220,6 @@ class Observation:
     def _failed(self, func: Any) -> None:
         if self._broke is not None:
             self._broke(str(func.name()), line_of(sys._getframe()))
-
-    def _find_foreign_nodes(self) -> None:
-        self.has_foreign_work |= self._count_nodes(None)
 
     def _count_nodes(self, func: Any) -> bool:
         """Return whether nodes that do work were added since the last count, as by `func`."""
@@ -367,6 +342,12 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
         if loaded.torch_part("optim.optimizer") is not None:
             undo.callback(torch_hooks.around_all_steps(add(optimizers)))
         yield
+
+
+def _tensors_in(modules: Sequence[Any]) -> Iterator[Any]:
+    for module in modules:
+        yield from module.parameters()
+        yield from module.buffers()
 
 
 def _has_storage(tensor: Any) -> bool:
