@@ -145,10 +145,10 @@ def test_reset_drops_the_graphs_and_the_next_call_captures_anew(cupy: Any) -> No
 # Capture when called.
 
 
-@pytest.mark.parametrize("warmup", [0, 1, 3])
-def test_without_samples_the_first_calls_run_eagerly(cupy: Any, warmup: int) -> None:
+@pytest.mark.parametrize(("given", "warmup"), [(0, 0), (1, 1), (3, 3), (None, 3)])
+def test_without_samples_the_first_calls_run_eagerly(cupy: Any, given: Any, warmup: int) -> None:
     runs = Counted()
-    fast = gpuprof.make_graphed_callable(twice(cupy, runs), warmup=warmup)
+    fast = gpuprof.make_graphed_callable(twice(cupy, runs), warmup=given)
     assert runs() == 0
     for value in range(warmup):
         assert fast.graphs == ()

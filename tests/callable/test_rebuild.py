@@ -28,6 +28,7 @@ from tests.support.structures import (
     Color,
     Frozen,
     Handle,
+    Named,
     Output,
     Pair,
     Point,
@@ -185,8 +186,9 @@ def test_every_kind_of_container_is_made_without_its_own_init() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(None, True, 1.5, "text", b"", ..., Color.RED, Array, len, np.float32(2), slice(1)),
-        *(range(2), frozenset({1}), time.struct_time(range(9)), time.gmtime(0)),
+        *(None, True, 1, 1.5, 1j, "text", b"", ..., Color.RED, Color, Array, types, len, flat),
+        *(np.float32(2), np.dtype, slice(1, 2), range(2), frozenset({1, "a"})),
+        *(time.struct_time(range(9)), time.gmtime(0)),
     ],
 )
 def test_plain_values_are_returned_as_they_are(value: object) -> None:
@@ -201,6 +203,10 @@ def test_plain_values_are_returned_as_they_are(value: object) -> None:
         (lambda: {1}, "a set, which is neither"),
         (lambda: iter([1]), "list_iterator, which is neither"),
         (lambda: functools.partial(print, Array(1)), "functools.partial, which is neither"),
+        (lambda: Named("a"), "Named, which is neither"),
+        (lambda: frozenset({Handle()}), "a frozenset, which is neither"),
+        (lambda: slice(Handle()), "a slice, which is neither"),
+        (lambda: [].append, "a builtin_function_or_method, which is neither"),
         (lambda: np.ones(2), "a NumPy array; a CUDA graph writes device memory only: return it"),
         (lambda: Array(2, kind=1), "Array in host memory; a CUDA graph writes device memory only"),
         (lambda: {Array(1): 1}, "Array as a key"),

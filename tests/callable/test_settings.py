@@ -7,31 +7,8 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._callable.settings import Writes, check_settings
 from tests.support.callables import twice
-
-GIVEN = {
-    "compile": False,
-    "warmup": None,
-    "mode": "thread_local",
-    "stream": None,
-    "pool": None,
-    "outputs": "clone",
-    "on_new_shape": "capture",
-    "max_graphs": 8,
-    "buckets": None,
-    "on_capture_error": "raise",
-    "writes": "auto",
-    "guards": None,
-    "check": "strict",
-    "verify": "capture",
-    "param_grads": "autograd",
-    "timers": "last",
-    "name": None,
-}
-
-
-def step(x: Any, state: dict[str, Any], *rest: Any, out: Any = None) -> None: ...
+from tests.support.structures import Batch
 
 
 @pytest.mark.parametrize(
@@ -69,17 +46,30 @@ def test_a_wrong_setting_is_named_with_what_was_expected(
         gpuprof.make_graphed_callable(twice(cupy), **options)
 
 
-def test_what_is_used_where_nothing_is_given() -> None:
-    settings = check_settings(step, None, GIVEN)
-    assert (settings.warmup, settings.check, settings.verify) == (3, "strict", "capture")
-    assert (settings.verify_every, settings.guards, settings.shares_pool) == (0, (), False)
-    assert settings.writes.numbers(["args[0]"]) is None
-    assert check_settings(step, None, {**GIVEN, "verify": 7}).verify_every == 7
-    assert check_settings(step, None, {**GIVEN, "verify": "off"}).verify_every == 0
-    assert check_settings(step, None, {**GIVEN, "pool": gpuprof.CapturePool()}).shares_pool
+class Call:
+    """A function that writes to all its arrays, by work that torch does not know."""
 
+    def __init__(self, cupy: Any) -> None:
+        self.one = cupy.array([1.0])
+        arrays = [cupy.array([0.0]) for _ in range(5)]
+        self.arrays = arrays
+        self.args = (arrays[0], {"a": arrays[1], "b": Batch(arrays[2])}, arrays[3])
+        self.kwargs = {"out": [arrays[4]]}
 
-PATHS = ["args[0]", "args[1]['a']", "args[1]['b'].x", "args[2]", "kwargs['out'][0]"]
+    def step(self, x: Any, state: dict[str, Any], *rest: Any, out: Any = None) -> None:
+        for each in (x, state["a"], state["b"].x, *rest, *out):
+            each[...] = self.one
+
+    def graphed(self, names: Any) -> gpuprof.GraphedCallable:
+        options: dict[str, Any] = {"writes": names, "verify": "off"}
+        return gpuprof.make_graphed_callable(self.step, self.args, self.kwargs, **options)
+
+    def written(self, names: Any) -> set[int]:
+        """Return the numbers of the arrays that a replay writes to."""
+        fast = self.graphed(names)
+        fast(*self.args, **self.kwargs)
+        assert fast.stats().replays == 1
+        return {number for number, each in enumerate(self.arrays) if each.tolist() == [1]}
 
 
 @pytest.mark.parametrize(
@@ -95,24 +85,28 @@ PATHS = ["args[0]", "args[1]['a']", "args[1]['b'].x", "args[2]", "kwargs['out'][
         (("out",), {4}),
         (("kwargs['out']",), {4}),
         (["args[2]", "x", "x"], {0, 3}),
+        ("auto", {0, 1, 2, 3, 4}),
     ],
 )
-def test_arguments_are_named_by_parameter_or_path(names: Any, numbers: set[int]) -> None:
-    writes = check_settings(step, None, {**GIVEN, "writes": names}).writes
-    assert writes.numbers(PATHS) == numbers
+def test_arguments_are_named_by_parameter_or_path(cupy: Any, names: Any, numbers: set[int]) -> None:
+    assert Call(cupy).written(names) == numbers
 
 
 @pytest.mark.parametrize("name", ["y", "args[9]", "args[1]['c']", "stat", ""])
-def test_a_name_of_no_array_is_an_error_that_lists_those_there_are(name: str) -> None:
-    writes = check_settings(step, None, {**GIVEN, "writes": (name,)}).writes
+def test_a_name_of_no_array_is_an_error_that_lists_those_there_are(cupy: Any, name: str) -> None:
     with pytest.raises(ValueError, match=r"^writes: no array at ") as caught:
-        writes.numbers(PATHS)
-    assert str(caught.value).endswith(f"{name!r}; the call has arrays at {', '.join(PATHS)}")
+        Call(cupy).graphed((name,))
+    paths = "args[0], args[1]['a'], args[1]['b'].x, args[2], kwargs['out'][0]"
+    assert str(caught.value).endswith(f"{name!r}; the call has arrays at {paths}")
     with pytest.raises(ValueError, match="the call has arrays at nowhere"):
-        writes.numbers([])
+        gpuprof.make_graphed_callable(lambda: None, (), writes=(name,))
 
 
-def test_a_function_that_tells_no_parameters_takes_paths_alone() -> None:
-    writes = check_settings(dict.fromkeys, None, {**GIVEN, "writes": ("args[0]",)}).writes
-    assert writes.numbers(PATHS) == {0}
-    assert Writes(None, {}).numbers(PATHS) is None
+def test_a_function_that_tells_no_parameters_takes_paths_alone(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Call(cupy)
+    monkeypatch.setattr(Call.step, "__signature__", "none", raising=False)
+    assert call.written(("args[0]",)) == {0}
+    with pytest.raises(ValueError, match="writes: no array at 'x'"):
+        call.graphed(("x",))

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuprof._callable.leaves import is_plain
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
-from tests.support.structures import Batch, Color, Handle, Named, Pair, flat, same
+from tests.support.structures import Batch, Color, Pair, flat, same
 
 
 @pytest.fixture(autouse=True)
@@ -222,31 +221,6 @@ def test_one_container_in_two_places_is_no_loop() -> None:
     assert len(flat(shared, {"a": shared}).leaves) == 2
 
 
-# What is plain
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(None, True, 1, 1.0, 1j, "a", b"a", ..., range(3), slice(1, 2), Color.RED, Color, types),
-        *(len, flat, np.float32(1), np.dtype, frozenset({1, "a"})),
-    ],
-)
-def test_plain_values_are_known(value: object) -> None:
-    assert is_plain(value)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(Array(1), [], (), {}, Handle(), Named("a"), frozenset({Handle()}), slice(Handle())),
-        *([].append, functools.partial(len), types.SimpleNamespace()),
-    ],
-)
-def test_what_may_hold_an_array_is_not_plain(value: object) -> None:
-    assert not is_plain(value)
-
-
 # Tensors, by a stand-in for torch
 
 
@@ -292,18 +266,6 @@ def test_tensors_and_parameters_are_one_family(torch: None) -> None:
 def test_a_tensor_that_tells_no_facts_is_asked_for_its_attributes(torch: None) -> None:
     (leaf,) = flat(Tensor()).leaves
     assert leaf.facts == (4096, 2, 0, (4, 16, 1), (2, 3), (3, 1))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "code"),
-    [
-        *(("int64", 0), ("uint8", 1), ("float16", 2), ("complex64", 5), ("bool", 6)),
-        *(("float8_e4m3fn", 10), ("float8_e5m2", 12)),
-    ],
-)
-def test_the_types_of_elements_have_the_codes_of_dlpack(torch: None, dtype: str, code: int) -> None:
-    (leaf,) = flat(Tensor(dtype=f"torch.{dtype}")).leaves
-    assert leaf.facts[3][0] == code
 
 
 @pytest.mark.parametrize(

@@ -87,15 +87,6 @@ def is_plain(value: object) -> bool:
     return any(kind is getattr(torch, name, None) for name in _TORCH_PLAIN)
 
 
-def is_hashable(value: object) -> bool:
-    """Return whether `value` can be told from another by hash and ==."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
 def value_key(value: Any) -> Hashable:
     """Return what is equal for two plain or hashable values that are the same to a function."""
     kind = type(value)

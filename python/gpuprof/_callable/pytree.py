@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import gpuprof._core as _core
-from gpuprof._callable.leaves import Leaf, is_hashable, is_plain, value_key
-from gpuprof._common.containers import another, parts_of
+from gpuprof._callable.leaves import Leaf, is_plain, value_key
+from gpuprof._common.containers import ContainerParts, another, parts_of
 from gpuprof._common.text import a_type
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import (
@@ -40,13 +40,24 @@ from gpuprof._frameworks.array_facts import (
     is_array,
     is_array_type,
 )
-from gpuprof._frameworks.arrays import arrays_of
+from gpuprof._frameworks.arrays import arrays_of, memory_order
 from gpuprof._frameworks.torch import pytree_node
 
 Pattern: TypeAlias = "tuple[Any, ...]"
 
 _BUILTIN = (tuple, list, dict)
 _REGISTER = "register its class with torch.utils._pytree.register_pytree_node"
+_WITHOUT_HASH = {
+    set: "which has no order: pass a sorted tuple",
+    list: "a subclass of list, which may hold more than its items: pass list(x)",
+    bytearray: "whose bytes may change: pass bytes(x)",
+    Mapping: "which is no dict: pass dict(x)",
+    object: (
+        "which is neither an array on the GPU, nor a tuple, list, dict or dataclass, nor hashable, "
+        "so that two calls cannot be told apart by it: pass its parts, give its class a __hash__, "
+        f"or {_REGISTER}"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -58,22 +69,22 @@ class Flat:
     arrays: tuple[Any, ...]
     values: tuple[tuple[str, Any], ...]
 
-    @property
+    @functools.cached_property
     def constants(self) -> list[Any]:
         """The constants without their paths."""
         return [value for _, value in self.values]
 
-    @property
+    @functools.cached_property
     def libraries(self) -> set[str]:
         return {leaf.framework.name for leaf in self.leaves}
 
-    @property
+    @functools.cached_property
     def device(self) -> int:
         """That of the first array."""
         found: int = self.leaves[0].facts[DEVICE] if self.leaves else 0
         return found
 
-    @property
+    @functools.cached_property
     def key(self) -> Hashable:
         """What two calls have in common if one graph can serve both.
 
@@ -94,11 +105,8 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
     constant that can be told from others, or a container contains itself.
     """
     walk = _Walk("argument")
-    positional, by_name = [], []
-    for number, value in enumerate(args):
-        positional.append(walk.pattern(value, f"args[{number}]"))
-    for name, value in kwargs.items():
-        by_name.append(walk.pattern(value, f"kwargs[{name!r}]"))
+    positional = [walk.pattern(value, f"args[{number}]") for number, value in enumerate(args)]
+    by_name = [walk.pattern(value, f"kwargs[{name!r}]") for name, value in kwargs.items()]
     keywords = "dict", tuple(kwargs), tuple(by_name)
     return walk.flat(("tuple", (("tuple", tuple(positional)), keywords)))
 
@@ -143,15 +151,15 @@ def layout_of(flat: Flat, padded: Flat) -> Hashable:
 
     That is the strides of each, and of an array that is padded the order of its dimensions.
     """
-    return tuple(
-        tuple(sorted(range(len(facts[STRIDES])), key=lambda axis: -abs(facts[STRIDES][axis])))
-        if leaf.facts[STRIDES] is None
-        else tuple(
-            stride if size > 1 else 0
-            for size, stride in zip(facts[SHAPE], facts[STRIDES], strict=True)
-        )
-        for leaf, facts in zip(padded.leaves, (each.facts for each in flat.leaves), strict=True)
-    )
+    found = []
+    for leaf, padded_leaf in zip(flat.leaves, padded.leaves, strict=True):
+        strides = leaf.facts[STRIDES]
+        if padded_leaf.facts[STRIDES] is None:
+            found.append(tuple(memory_order(strides)[0]))
+        else:
+            pairs = zip(leaf.facts[SHAPE], strides, strict=True)
+            found.append(tuple(stride if size > 1 else 0 for size, stride in pairs))
+    return tuple(found)
 
 
 def pattern_key(pattern: Pattern) -> Hashable:
@@ -230,11 +238,11 @@ class _Walk:
         """Return the pattern of a container; None of what is none."""
         if type(value) not in _BUILTIN and loaded.is_module(value):  # even if it is a dataclass
             return None
-        whole = self._role == "argument"  # all that it has must be among its names
         node: Any = None if type(value) in _BUILTIN else pytree_node(type(value))
         parts = None
         if node is None or isinstance(value, (tuple, dict)):  # C++ compares these by itself
-            parts = parts_of(value, path, whole=whole)
+            # All that an argument has must be among its names.
+            parts = parts_of(value, path, whole=self._role == "argument")
         if node is None and parts is None:
             return None
         if id(value) in self._around:
@@ -242,19 +250,29 @@ class _Walk:
             raise TypeError(message)
         self._around.add(id(value))
         if parts is None:
-            return self._registered(value, _Apart(node.flatten_fn, node.unflatten_fn), path)
-        if parts.kind in {"dict", "mapping"}:
-            _check_keys(parts.names, path)
+            apart = _Apart(node.flatten_fn, node.unflatten_fn)
+            found: Pattern = self._registered(value, apart, path)
+        else:
+            found = self._of_parts(value, parts, path)
+        self._around.discard(id(value))
+        return found
+
+    def _of_parts(self, value: Any, parts: ContainerParts, path: str) -> Pattern:
+        for key in parts.names:
+            if not is_plain(key) and is_array(key):  # what it holds would not be looked at
+                message = (
+                    f"{path}: {a_type(type(key))} as a key; arrays are followed as values only"
+                )
+                raise TypeError(message)
         children = tuple(
             self.pattern(part, path + step)
             for part, step in zip(parts.parts, parts.steps, strict=True)
         )
-        self._around.discard(id(value))
         if parts.kind == "dict":
             return "dict", parts.names, children
         if parts.kind in {"tuple", "list"}:
             return parts.kind, children
-        if whole:
+        if self._role == "argument":
             return parts.kind, type(value), parts.names, children
         return "object", parts.make, children
 
@@ -264,16 +282,7 @@ class _Walk:
         outside, self._in_context = self._in_context, True
         rest = self.pattern(context, f"{path} (context)")
         self._in_context = outside
-        self._around.discard(id(value))
         return "registered", type(value), apart, (children, rest)
-
-
-def _check_keys(keys: tuple[Any, ...], path: str) -> None:
-    """Refuse arrays as keys: what such a key holds would not be looked at."""
-    for key in keys:
-        if not is_plain(key) and is_array(key):
-            message = f"{path}: {a_type(type(key))} as a key; arrays are followed as values only"
-            raise TypeError(message)
 
 
 def _check_constant(value: Any, path: str) -> None:
@@ -289,9 +298,12 @@ def _check_constant(value: Any, path: str) -> None:
         parts = (value.start, value.stop, value.step)
     elif isinstance(value, (tuple, frozenset)):
         parts = tuple(value)
-    if not is_hashable(parts if isinstance(value, slice) else value):
-        message = f"{path}: {a_type(type(value))}, {_instead(value)}"
-        raise TypeError(message)
+    try:
+        hash(parts if isinstance(value, slice) else value)
+    except TypeError:
+        wrong = next(text for kind, text in _WITHOUT_HASH.items() if isinstance(value, kind))
+        message = f"{path}: {a_type(type(value))}, {wrong}"
+        raise TypeError(message) from None
     for part in parts:
         if not is_plain(part) and is_array(part):
             message = (
@@ -299,20 +311,3 @@ def _check_constant(value: Any, path: str) -> None:
                 "pass arrays by themselves, or in tuples, lists, dicts and dataclasses"
             )
             raise TypeError(message)
-
-
-def _instead(value: object) -> str:
-    """Say what is wrong with something that has no hash, and what to pass in its place."""
-    if isinstance(value, set):
-        return "which has no order: pass a sorted tuple"
-    if isinstance(value, list):
-        return "a subclass of list, which may hold more than its items: pass list(x)"
-    if isinstance(value, bytearray):
-        return "whose bytes may change: pass bytes(x)"
-    if isinstance(value, Mapping):
-        return "which is no dict: pass dict(x)"
-    return (
-        "which is neither an array on the GPU, nor a tuple, list, dict or dataclass, nor hashable, "
-        "so that two calls cannot be told apart by it: pass its parts, give its class a __hash__, "
-        f"or {_REGISTER}"
-    )
