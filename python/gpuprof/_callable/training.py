@@ -5,12 +5,7 @@ results gets gradients is captured from it, in the memory of the forward graph, 
 then on: what a result leads to that the loss does not use gets no gradient, as without a graph. A
 backward graph reads what the forward graph leaves in that memory. So it is right only for its last
 replay, and while no graph ran that was captured in that memory before it: `backward` refuses
-anything else. One replay of the forward graph can have several backward passes, other than of
-compiled code.
-
-``param_grads="autograd"`` gives the gradients of parameters to autograd, which adds them to
-``.grad`` and runs hooks. The caller may keep them: each backward pass returns copies.
-``"accumulate"`` adds them inside of the graph to tensors of its own, which become ``.grad``.
+anything else. docs/design/callable.md says more, and what `param_grads` does with gradients.
 """
 
 from __future__ import annotations
@@ -22,6 +17,7 @@ import operator
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from gpuprof._callable.placement import Place, one_capture
@@ -85,10 +81,9 @@ class _Backward(NamedTuple):
 class Training:
     """The backward passes of one captured forward pass; keeps its graph and memory.
 
-    `arguments` are those that the forward graph was captured with, `results` what the function
-    returned, `frozen` the external tensors that it only read, `owners` the parameters that others
-    stood in for, by the ids of those, `versions` the version counters of what a backward pass may
-    read. Refuses what would give wrong gradients, by InvalidStateError.
+    `frozen` are the external tensors that the function only read, `owners` the parameters that
+    others stood in for, by the ids of those, `versions` the version counters of what a backward
+    pass may read. Refuses what would give wrong gradients, by InvalidStateError.
     """
 
     def __init__(
@@ -137,9 +132,8 @@ class Training:
         self._apply = _function_apply()
         torch = loaded.torch()
         # Without a tensor that requires a gradient there would be no backward pass.
-        self._anchor: list[Any] = []
-        if not self._externals:
-            self._anchor = [torch.zeros((), requires_grad=True)]
+        is_anchored = not self._externals
+        self._anchor = [torch.zeros((), requires_grad=True)] if is_anchored else []
         self._sums = [torch.zeros_like(each) for each in self._accumulated]
         self._backwards: dict[tuple[int, ...], _Backward] = {}  # by the results with a gradient
         self._last: object = None  # the call whose activations are there
@@ -214,8 +208,8 @@ class Training:
                     ]
                     if used_sums:
                         torch._foreach_add_(*map(list, zip(*used_sums, strict=True)))
-            number = 0 if self._order is None else self._order.next_number()
             is_used = [grad is not None for grad in found[count:]]
+            number = 0 if self._order is None else self._order.next_number()
             return _Backward(guard.graph, number, gradients_in, count, flat, like, is_used)
 
     # Calls.
@@ -240,16 +234,14 @@ class Training:
         if self._plain:
             without = [results[number] for number in self._plain]
             ctx.mark_non_differentiable(*filter(loaded.is_tensor, without))
-        call = ctx.call = self._last = _Call()
-        call.launches = self._launches.launches
-        call.versions = list(map(_VERSION, self._frozen))
+        returned = [(weakref.ref(each), each._version) for each in results if self._is_static]
+        versions = list(map(_VERSION, self._frozen))
+        call = ctx.call = self._last = _Call(self._launches.launches, versions, returned)
         if self._order is not None:
             # Compiled code lets go of its activations once its backward pass is captured.
             captured = self._backwards.values() if self._is_compiled else ()
             last = max((each.number for each in captured), default=math.inf)
             call.opened = self._order.replayed(self._forward_number, last)
-        if self._is_static:
-            call.results = [(weakref.ref(each), each._version) for each in results]
         return results
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -352,9 +344,7 @@ class Training:
                 "since the call a parameter or another tensor that the function reads was changed "
                 "in place; call backward() before the optimizer's step"
             )
-        elif self._is_static and any(
-            ref() is not None and ref()._version != seen for ref, seen in call.results
-        ):
+        elif any(ref() is not None and ref()._version != seen for ref, seen in call.results):
             wrong = (
                 "since the call its result was changed in place, which is memory of the graph "
                 "(outputs='static'); change a copy"
@@ -416,17 +406,15 @@ def _skip_hooks(tensors: Iterable[Any]) -> None:
         loaded.torch().autograd.Variable._execution_engine.queue_callback(put_back)
 
 
+@dataclass(slots=True)
 class _Call:
     """One forward replay, for its backward passes."""
 
-    __slots__ = ("launches", "opened", "passes", "results", "versions")
-
-    def __init__(self) -> None:
-        self.passes = 0
-        self.opened: _OpenForward | None = None  # where memory is shared
-        self.launches: int
-        self.versions: list[int]  # of the tensors that were only read
-        self.results: list[tuple[Any, int]]  # weak, with their versions, where they are static
+    launches: int
+    versions: list[int]  # of the tensors that were only read
+    results: list[tuple[Any, int]]  # weak, with their versions, where they are static
+    opened: _OpenForward | None = None  # where memory is shared
+    passes: int = 0
 
 
 class _Order:
@@ -470,13 +458,13 @@ class _Order:
         return opened
 
 
+@dataclass(eq=False)
 class _OpenForward:
     """A forward replay, while its backward pass may come."""
 
-    def __init__(self, forward: int, last: float) -> None:
-        self.forward = forward
-        self.last = last
-        self.is_overwritten = False
+    forward: int
+    last: float
+    is_overwritten: bool = False
 
 
 @functools.lru_cache(maxsize=1)
