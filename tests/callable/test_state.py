@@ -131,13 +131,6 @@ def holds(guards: Any) -> bool:
     return all(ask() == wanted for ask, wanted in guards)
 
 
-def test_what_requires_a_gradient_is_a_tensor_that_says_so() -> None:
-    assert state.requires_grad(torch.ones(1, requires_grad=True))
-    assert state.requires_grad(torch.ones(1, requires_grad=True) * 2)
-    assert not state.requires_grad(torch.ones(1))
-    assert not state.requires_grad(object())
-
-
 def test_external_tensors_require_gradients_as_they_did() -> None:
     frozen, trained = torch.ones(2), torch.ones(2, requires_grad=True)
     numbers = torch.tensor([1])
@@ -189,6 +182,55 @@ def test_modules_are_in_training_as_they_were() -> None:
     model.train()
     assert holds(guards)
     assert state.training_flags([]) == []
+
+
+@pytest.fixture
+def model() -> Any:
+    return torch.nn.Linear(2, 1)
+
+
+# Gradients that a function sets.
+
+
+def test_a_function_that_sets_no_gradients_asks_for_none(model: Any) -> None:
+    fields = state.GradientFields([model])
+    assert fields.changed() == []
+    assert fields.guards([]) == []
+
+
+def test_gradients_that_were_made_are_what_a_call_leaves(model: Any) -> None:
+    fields = state.GradientFields([model])
+    model(torch.ones(2)).sum().backward()
+    made = model.weight.grad, model.bias.grad
+    changed = fields.changed()
+    assert [id(parameter) for parameter, _ in changed] == [*map(id, model.parameters())]
+    assert all(found is grad for (_, found), grad in zip(changed, made, strict=True))
+    guards = fields.guards([])
+    assert not holds(guards), "a call finds none, as the capture did"
+    model.zero_grad()
+    assert holds(guards)
+
+
+def test_gradients_that_were_added_to_are_to_be_the_same_tensors(model: Any) -> None:
+    model(torch.ones(2)).sum().backward()
+    fields = state.GradientFields([model])
+    model(torch.ones(2)).sum().backward()
+    assert fields.changed() == []
+    guards = fields.guards([external(model.weight.grad)])
+    assert holds(guards)
+    kept = model.weight.grad
+    model.weight.grad = kept.clone()
+    assert not holds(guards)
+    model.weight.grad = kept
+    model.bias.grad = None
+    assert holds(guards), "that one was not used"
+
+
+def test_gradients_that_were_let_go_are_let_go(model: Any) -> None:
+    model(torch.ones(2)).sum().backward()
+    fields = state.GradientFields([model])
+    model.zero_grad()
+    assert [found for _, found in fields.changed()] == [None, None]
 
 
 def test_a_transform_of_torch_func_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Parts of the backward pass that need no GPU: gradient fields, and the order of replays."""
+"""Parts of the backward pass that need no GPU: autograd's function, and the order of replays."""
 
 from __future__ import annotations
 
@@ -9,76 +9,10 @@ from typing import Any
 import pytest
 
 from gpuprof import CapturePool
-from gpuprof._callable.observe import External
-from gpuprof._callable.state import GradientFields
 from gpuprof._callable.training import _function_apply, _Order
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
-
-
-def holds(guards: Any) -> bool:
-    return all(ask() == wanted for ask, wanted in guards)
-
-
-def used(*tensors: Any) -> list[External]:
-    return [External(tensor, tensor.untyped_storage()) for tensor in tensors]
-
-
-@pytest.fixture
-def model() -> Any:
-    return torch.nn.Linear(2, 1)
-
-
-# Gradients that a function sets.
-
-
-def test_a_function_that_sets_no_gradients_asks_for_none(model: Any) -> None:
-    fields = GradientFields([model])
-    assert fields.changed() == []
-    assert fields.guards([]) == []
-
-
-def test_gradients_that_were_made_are_what_a_call_leaves(model: Any) -> None:
-    fields = GradientFields([model])
-    model(torch.ones(2)).sum().backward()
-    made = model.weight.grad, model.bias.grad
-    changed = fields.changed()
-    assert [id(parameter) for parameter, _ in changed] == [*map(id, model.parameters())]
-    assert all(found is grad for (_, found), grad in zip(changed, made, strict=True))
-    guards = fields.guards([])
-    assert not holds(guards), "a call finds none, as the capture did"
-    model.zero_grad()
-    assert holds(guards)
-
-
-def test_gradients_that_were_added_to_are_to_be_the_same_tensors(model: Any) -> None:
-    model(torch.ones(2)).sum().backward()
-    fields = GradientFields([model])
-    model(torch.ones(2)).sum().backward()
-    assert fields.changed() == []
-    guards = fields.guards(used(model.weight.grad))
-    assert holds(guards)
-    kept = model.weight.grad
-    model.weight.grad = kept.clone()
-    assert not holds(guards)
-    model.weight.grad = kept
-    model.bias.grad = None
-    assert holds(guards), "that one was not used"
-
-
-def test_gradients_that_were_let_go_are_let_go(model: Any) -> None:
-    model(torch.ones(2)).sum().backward()
-    fields = GradientFields([model])
-    model.zero_grad()
-    assert [found for _, found in fields.changed()] == [None, None]
-
-
-def test_optimizers_name_parameters_too(model: Any) -> None:
-    other = torch.nn.Parameter(torch.ones(1))
-    fields = GradientFields([torch.optim.SGD([other], lr=0.1), model])
-    other.grad = torch.ones(1)
-    assert [parameter is other for parameter, _ in fields.changed()] == [True]
 
 
 # Backward passes.

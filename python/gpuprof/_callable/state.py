@@ -63,16 +63,13 @@ def current() -> State:
     torch = loaded.whole_torch()
     if torch is None:
         return State()
-    autocast, cache = None, True
-    if torch.is_autocast_enabled():
-        autocast = torch.get_autocast_dtype("cuda")
-        cache = torch.is_autocast_cache_enabled()
+    casts = torch.is_autocast_enabled()
     dtype = torch.get_default_dtype()
     return State(
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        autocast,
-        cache,
+        torch.get_autocast_dtype("cuda") if casts else None,
+        torch.is_autocast_cache_enabled() if casts else True,
         None if dtype is torch.float32 else dtype,
     )
 
@@ -91,11 +88,10 @@ def state_guards(state: State) -> tuple[StateGuard, ...]:
         # Without an argument it tells of the GPU, in half the time.
         (torch.is_autocast_enabled, state.autocast is not None),
         (torch.get_default_dtype, state.default_dtype or torch.float32),
+        # Of torch.func: under vmap, grad or functionalize tensors stand for others.
+        (torch._C._functorch.maybe_current_level, None),
+        (functools.partial(getattr, torch.autograd.forward_ad, "_current_level"), _NO_LEVEL),
     ]
-    # Of torch.func: under vmap, grad or functionalize tensors stand for others.
-    found.append((torch._C._functorch.maybe_current_level, None))
-    forward = torch.autograd.forward_ad
-    found.append((functools.partial(getattr, forward, "_current_level"), _NO_LEVEL))
     if state.autocast is not None:
         found.append((functools.partial(torch.get_autocast_dtype, "cuda"), state.autocast))
         found.append((torch.is_autocast_cache_enabled, state.autocast_cache))
@@ -121,14 +117,11 @@ def modes_of(
     """Return the state, which modules train, and what requires gradients if they are recorded."""
     state, modules = current(), list(modules)
     training = tuple(part.training for module in modules for part in module.modules())
-    if not state.records_gradients:
-        return state, training, ()
-    parameters = (each for module in modules for each in module.parameters())
-    return (
-        state,
-        training,
-        (*(leaf.requires_grad for leaf in leaves), *map(_REQUIRES_GRAD, parameters)),
-    )
+    require: tuple[bool, ...] = ()
+    if state.records_gradients:
+        parameters = (each for module in modules for each in module.parameters())
+        require = (*map(_REQUIRES_GRAD, leaves), *map(_REQUIRES_GRAD, parameters))
+    return state, training, require
 
 
 def requires_grad(array: object) -> bool:
@@ -151,10 +144,10 @@ def tensor_guards(state: State, externals: Iterable[External]) -> list[StateGuar
         return found
     floating = [each for each in tensors if each.is_floating_point() or each.is_complex()]
     without = [each for each in floating if not each.requires_grad]
+    with_ = [each for each in floating if each.requires_grad]
     if without:
         any_requires = loaded.torch()._C._any_requires_grad
         found.append((functools.partial(any_requires, *without), False))
-    with_ = [each for each in floating if each.requires_grad]
     if with_:
         found.append((functools.partial(_all_require, with_), True))
     return found
@@ -176,37 +169,29 @@ def _all_require(tensors: list[Any]) -> bool:
 
 
 class GradientFields:
-    """The ``.grad`` of what modules and optimizers have of parameters, and of what a run has shown.
+    """The ``.grad`` of the parameters of modules, and of what a run has shown.
 
     Made before the function is captured. It says what the capture found there, which a call must
     find as well, and what a call leaves there.
     """
 
-    def __init__(self, owners: Iterable[Any]) -> None:
-        parameters: dict[int, Any] = {}
-        for owner in owners:
-            groups = getattr(owner, "param_groups", None)
-            found = (
-                owner.parameters()
-                if groups is None
-                else (each for group in groups for each in group["params"])
-            )
-            parameters |= {id(each): each for each in found}
-        self._before = [(each, each.grad) for each in parameters.values()]
+    def __init__(self, modules: Iterable[Any]) -> None:
+        self._before: dict[int, tuple[Any, Any]] = {}
+        for module in modules:
+            self.add((each, each.grad) for each in module.parameters())
 
     def add(self, found: Iterable[tuple[Any, Any]]) -> None:
-        """Add tensors that nothing but a run shows, with the ``.grad`` that they had before."""
-        known = {id(each) for each, _ in self._before}
-        self._before += [pair for pair in found if id(pair[0]) not in known]
+        """Add tensors with the ``.grad`` that they had before, if they are not known."""
+        for tensor, before in found:
+            self._before.setdefault(id(tensor), (tensor, before))
 
     def changed(self) -> list[tuple[Any, Any]]:
         """Return the parameters whose ``.grad`` the function has set, with what it has set."""
-        return [(each, each.grad) for each, before in self._before if each.grad is not before]
+        pairs = self._before.values()
+        return [(each, each.grad) for each, before in pairs if each.grad is not before]
 
     def restore(self) -> None:
-        """Set each ``.grad`` to what it was."""
-        for parameter, before in self._before:
-            parameter.grad = before
+        set_gradients(self._before.values())
 
     def guards(self, externals: Iterable[External]) -> list[StateGuard]:
         """Return what says that a call finds there what the capture found, as far as it matters.
@@ -216,11 +201,16 @@ class GradientFields:
         used = {each.storage._cdata for each in externals}
         expected = [
             (each, before)
-            for each, before in self._before
+            for each, before in self._before.values()
             if (before is None and each.grad is not None)
             or (before is not None and before.untyped_storage()._cdata in used)
         ]
         return [(functools.partial(_have_gradients, expected), True)] if expected else []
+
+
+def set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:
+    for parameter, gradient in gradients:
+        parameter.grad = gradient
 
 
 def _have_gradients(expected: list[tuple[Any, Any]]) -> bool:
