@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learn, learned
+from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learned
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, flat
@@ -195,6 +195,11 @@ def test_sizes_may_be_any_iterable_of_whole_numbers() -> None:
 # What is cut off the results
 
 FIVE = Padding((Axis(0, 5, 8),), ())
+
+
+def learn(padding: Padding, paths: list[str], padded: list[Any], real: list[Any]) -> Any:
+    shapes = [*zip(paths, padded, strict=True)]
+    return learned(padding, shapes, [Array(*shape) for shape in real], ())
 
 
 def test_dimensions_of_results_that_follow_are_cut() -> None:

@@ -107,16 +107,12 @@ def test_a_result_that_cannot_be_made_again_is_refused_by_its_path(
     check_usable(cupy)
 
 
-def test_a_function_that_changes_its_arguments_structure_is_refused(cupy: Any) -> None:
-    def replacing(table: dict[str, Any]) -> None:
+def test_a_function_that_replaces_an_array_of_its_arguments_is_refused(cupy: Any) -> None:
+    def body(table: dict[str, Any]) -> None:
         table["x"] = table["x"].copy()
 
-    def adding(table: dict[str, Any]) -> None:
-        table["y"] = 1
-
-    for body, word in ((replacing, r"\['x'\]: the function replaces it"), (adding, r"\['y'\]")):
-        with pytest.raises(TypeError, match=word):
-            make(body, {"x": cupy.array([1.0])})
+    with pytest.raises(TypeError, match=r"\['x'\]: the function replaces it"):
+        make(body, {"x": cupy.array([1.0])})
     check_usable(cupy)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuprof._callable.mismatch import describe_closest, describe_mismatch
+from gpuprof._callable.mismatch import describe_mismatch
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import FLOAT16, MANAGED, PINNED, Array, OtherArray
 from tests.support.structures import Batch, Color, Frozen, Named, Output, Pair, Slotted, flat, same
@@ -126,17 +126,6 @@ def test_every_difference_is_listed_with_its_path() -> None:
         "kwargs['flag']: False, captured True",
         f"kwargs['mask']: missing, captured a float32 {STAND_INS}.Array of shape (3,)",
     ]
-
-
-def test_the_closest_of_several_graphs_is_described() -> None:
-    graphs = [flat(Array(4, 8), k=1), flat(Array(1, 8), k=2), flat([1], j=3)]
-    call = flat(Array(2, 8), k=2)
-    assert describe_closest(call, graphs) == (
-        "args[0]: shape (2, 8), captured (1, 8)\n(2 other captured graphs differ no less)"
-    )
-    assert describe_closest(call, graphs[1:2]) == "args[0]: shape (2, 8), captured (1, 8)"
-    assert describe_closest(call, []) == "nothing was captured yet"
-    assert describe_closest(graphs[0], graphs) == "the arguments fit what was captured"
 
 
 def test_a_long_value_is_cut_and_an_object_without_text_named() -> None:

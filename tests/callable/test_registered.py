@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import gpuprof
-from tests.fake_driver.control import FakeCuda
 from tests.support.callables import Counted
-from tests.support.stand_in_cupy import installed
 from tests.support.structures import Cache, Point, Register, registry
 
 
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Register:
     return registry(monkeypatch)
-
-
-@pytest.fixture
-def cupy(fake: FakeCuda) -> Iterator[Any]:
-    with installed(fake) as module:
-        yield module
 
 
 def step(cupy: Any, runs: Counted) -> Callable[[Any, Any], Any]:

@@ -391,7 +391,7 @@ def test_a_function_that_changes_a_container_is_refused_however_it_was_warmed_up
         return batch["x"].copy()
 
     for warmup in (0, 2):
-        with pytest.raises(TypeError, match="the function changes its arguments"):
+        with pytest.raises(TypeError, match=r"changes its arguments, .*'y'\]: 1, captured"):
             make(body, {"x": cupy.array([1.0])}, warmup=warmup)
         with pytest.warns(RuntimeWarning, match="the capture failed"):
             fast = make(body, {"x": cupy.array([1.0])}, warmup=warmup, on_capture_error="eager")

@@ -191,17 +191,17 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     if isinstance(fn, tuple):
         return _together(fn, sample_args, sample_kwargs, given)
     samples = check_samples(sample_args, sample_kwargs)
-    return _make(fn, check_settings(fn, samples, given), samples)
+    settings = check_settings(fn, samples, given)
+    return class_for(GraphedCallable, fn)._make(fn, settings, samples)
 
 
 def _together(
     functions: tuple[Callable[..., Any], ...], args: Any, kwargs: Any, given: dict[str, Any]
 ) -> tuple[GraphedCallable, ...]:
     count = len(functions)
+    kwargs = (None,) * count if kwargs is None else kwargs
     for name, value in (("sample_args", args), ("sample_kwargs", kwargs)):
-        if value is None and name == "sample_kwargs":
-            kwargs = (None,) * count
-        elif not isinstance(value, tuple) or len(value) != count:
+        if not isinstance(value, tuple) or len(value) != count:
             raise type_error(value, name, f"a tuple of {count}, one for each function")
     if given["buckets"] is not None:
         message = "buckets: not with several functions; give each function a callable of its own"
@@ -213,12 +213,7 @@ def _together(
         if samples is None:
             raise type_error(None, "sample_args", "the arguments of each function")
         checked.append((fn, check_settings(fn, samples, {**given, "pool": pool}), samples))
-    return tuple(_make(*each) for each in checked)
-
-
-def _make(fn: Any, *settings: Any) -> GraphedCallable:
-    made: GraphedCallable = class_for(GraphedCallable, fn)._make(fn, *settings)
-    return made
+    return tuple(class_for(GraphedCallable, each[0])._make(*each) for each in checked)
 
 
 class GraphedCallable(CapturingCalls):
@@ -296,14 +291,11 @@ class GraphedCallable(CapturingCalls):
         captured = [each for each in map(self._of_entry, self._entries) if each is not None]
         graphs = tuple(self._stats_of(each) for each in captured)
         sizes = [each.memory_bytes for each in graphs]
-        return GraphedCallableStats(
-            **self._counts,
-            replays=self._replays_gone + sum(each.replays for each in graphs),
-            hits=self._hits + self._hits_of_python,
-            capture_s=self._capture_s,
-            memory_bytes=None if None in sizes else sum(size or 0 for size in sizes),
-            graphs=graphs,
-        )
+        memory = None if None in sizes else sum(size or 0 for size in sizes)
+        counts = dict(self._counts)
+        counts["replays"] += sum(each.replays for each in graphs)
+        counts["hits"] += self._hits
+        return GraphedCallableStats(**counts, memory_bytes=memory, graphs=graphs)
 
     def _stats_of(self, captured: CapturedCall) -> GraphCounts:
         graph = captured.graph

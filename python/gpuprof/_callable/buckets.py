@@ -1,10 +1,8 @@
 """Buckets: calls of many sizes served by graphs of a few, by padding up to a listed size.
 
-The caller says which dimension of which arguments may be padded. An *axis* is one such size, which
-may be that of several arrays: its real size n is padded to a bucket B. In the results, the
-dimensions that follow an axis are found by comparing what the function returns for padded and for
-real arguments: where one size is k * B and the other k * n, a padded call keeps the first k * n.
-What the function writes to padded arguments is cut and copied back.
+An *axis* is one such size, which may be that of several arrays: its real size n is padded to a
+bucket B. Where a size of a result is k * B for padded arguments and k * n for real ones, a padded
+call keeps the first k * n. What the function writes to padded arguments is cut and copied back.
 
 Padding is zeros, and the caller must ensure that it does not change what is kept: a mean over a
 padded dimension is another number, and the second copy in x.repeat(2) begins at B and not at n.
@@ -13,7 +11,6 @@ A function that has to know what is real asks for a mask.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,11 +71,6 @@ class Padding:
             library = flat.leaves[number].framework.at(on)
             arrays[number] = library.padded(arrays[number], dim, size)
         return arrays
-
-    def arguments(self, flat: Flat, on: CallStream) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return (args, kwargs) of a call with its padded arrays."""
-        args, kwargs = rebuild(flat.pattern, self.arrays(flat, on))
-        return args, kwargs
 
     def give_back(
         self, flat: Flat, arrays: Sequence[Any], written: Collection[str], on: CallStream
@@ -230,22 +222,18 @@ class Buckets:
 
 def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_Rule]:
     rules = []
+    expected = "ints above 0, as in (8, 16, 32)"
     for dim, sizes in by_dim.items():
         if not isinstance(dim, int) or isinstance(dim, bool):
             raise checks.type_error(dim, where, "a number of a dimension")
-        found = _checked_sizes(sizes, f"{where}[{dim}]")
+        at = f"{where}[{dim}]"
+        if isinstance(sizes, (str, bytes, Mapping)) or not isinstance(sizes, Iterable):
+            raise checks.type_error(sizes, at, expected)
+        found = tuple(sorted({checks.whole(at, size) for size in sizes}))
+        if not found:
+            raise checks.value_error(sizes, at, expected)
         rules.append(_Rule(dim if path is None else found, path, dim, found))
     return rules
-
-
-def _checked_sizes(sizes: Any, where: str) -> tuple[int, ...]:
-    expected = "ints above 0, as in (8, 16, 32)"
-    if isinstance(sizes, (str, bytes, Mapping)) or not isinstance(sizes, Iterable):
-        raise checks.type_error(sizes, where, expected)
-    found = {checks.whole(where, size) for size in sizes}
-    if not found:
-        raise checks.value_error(sizes, where, expected)
-    return tuple(sorted(found))
 
 
 def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimension]:
@@ -274,12 +262,8 @@ def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimensi
 # Results.
 
 
-class Slice(NamedTuple):
-    """A dimension of a result that is `times` the size of an axis."""
-
-    dim: int
-    rule: Hashable
-    times: int
+# The dimensions of a result that follow an axis: its rule, and how many times its size they are.
+Followers = dict[int, tuple[Hashable, int]]
 
 
 @dataclass(frozen=True)
@@ -288,12 +272,12 @@ class ResultSlices:
 
     `rules` are the axes that were padded when this was learned, with the least real size that it
     holds for; of others nothing is known. `values` are what the function returned besides arrays
-    for real arguments, or None.
+    for real arguments.
     """
 
-    slices: tuple[tuple[Slice, ...], ...]
+    slices: tuple[Followers, ...]
     rules: dict[Hashable, int]
-    values: tuple[Any, ...] | None = None
+    values: tuple[Any, ...]
 
     def covers(self, padding: Padding) -> bool:
         """Return whether the axes of a call are known, for sizes as small as its own."""
@@ -301,21 +285,19 @@ class ResultSlices:
 
     def with_(self, other: ResultSlices) -> ResultSlices:
         """Return what is known by this and by what was learned later; ValueError if they differ."""
-        slices = tuple(
-            tuple(dict.fromkeys([*mine, *theirs]))
-            for mine, theirs in zip(self.slices, other.slices, strict=True)
-        )
-        if any(len({dim for dim, _, _ in each}) < len(each) for each in slices):
+        pairs = [*zip(self.slices, other.slices, strict=True)]
+        if any(mine[dim] != theirs[dim] for mine, theirs in pairs for dim in mine.keys() & theirs):
             message = "buckets: a dimension of a result follows several axes; drop buckets="
             raise ValueError(message)
         _check_values(self.values, other.values)
+        slices = tuple(mine | theirs for mine, theirs in pairs)
         return ResultSlices(slices, self.rules | other.rules, self.values)
 
     def apply(self, padding: Padding) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return what to cut of each result, as (dimension, real size), if `covers` is true."""
         real = {axis.rule: axis.real for axis in padding.axes}
         return tuple(
-            tuple((dim, times * real[rule]) for dim, rule, times in each if rule in real)
+            tuple((dim, times * real[rule]) for dim, (rule, times) in each.items() if rule in real)
             for each in self.slices
         )
 
@@ -343,43 +325,30 @@ def learned(
 ) -> ResultSlices:
     """Compare the paths and shapes of a padded call's results with the result for real arguments.
 
-    `constants` are those of the real call. Errors are those of `learn`.
+    `constants` are those of the real call. ValueError if a size differs and is not a multiple of an
+    axis, or may be one of several.
     """
     flat = flatten_result(result, constants)
-    paths, shapes = [path for path, _ in padded_shapes], [shape for _, shape in padded_shapes]
-    slices = learn(padding, paths, shapes, [leaf.facts[SHAPE] for leaf in flat.leaves])
-    return replace(slices, values=tuple(flat.constants))
-
-
-def learn(
-    padding: Padding, paths: Sequence[str], padded: Sequence[Shape], real: Sequence[Shape]
-) -> ResultSlices:
-    """Compare the shapes of the results of a run with padded arguments and one with real ones.
-
-    ValueError if a size differs and is not a multiple of an axis, or may be one of several.
-    """
-    if len(padded) != len(real):
+    if len(padded_shapes) != len(flat.leaves):
         message = (
-            f"the function returns {len(padded)} arrays for padded arguments and {len(real)} for "
-            "the real ones, so that padding changes what it does; drop buckets="
+            f"the function returns {len(padded_shapes)} arrays for padded arguments and "
+            f"{len(flat.leaves)} for the real ones, so that padding changes what it does; drop "
+            "buckets="
         )
         raise ValueError(message)
-    slices = tuple(
-        _slices_of(padding.axes, path, tuple(large), tuple(small))
-        for path, large, small in zip(paths, padded, real, strict=True)
-    )
+    slices = []
+    stayed = [0]
+    for (path, padded), leaf in zip(padded_shapes, flat.leaves, strict=True):
+        real = tuple(leaf.facts[SHAPE])
+        slices.append(_followers(padding.axes, path, tuple(padded), real))
+        stayed += [size for size, large in zip(real, padded, strict=True) if size == large]
     # A size that stayed may be a limit, as in x[:4]: smaller real sizes have to be looked at again.
-    sizes = zip(itertools.chain(*padded), itertools.chain(*real), strict=True)
-    stayed = [small for large, small in sizes if large == small]
-    least = {
-        axis.rule: max([0, *(size for size in stayed if size <= axis.real)])
-        for axis in padding.axes
-    }
-    return ResultSlices(slices, least)
+    least = {axis.rule: max(size for size in stayed if size <= axis.real) for axis in padding.axes}
+    return ResultSlices(tuple(slices), least, tuple(flat.constants))
 
 
-def _check_values(found: tuple[Any, ...] | None, real: tuple[Any, ...] | None) -> None:
-    if found is not None and real is not None and not same_value(found, real):
+def _check_values(found: tuple[Any, ...], real: tuple[Any, ...]) -> None:
+    if not same_value(found, real):
         message = (
             f"besides arrays the function returns {shown_value(real)}, and {shown_value(found)} "
             "when the arguments are padded; return arrays alone, or drop buckets="
@@ -387,12 +356,12 @@ def _check_values(found: tuple[Any, ...] | None, real: tuple[Any, ...] | None) -
         raise ValueError(message)
 
 
-def _slices_of(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> tuple[Slice, ...]:
+def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> Followers:
     follows = f"the result at {path} has shape {real}, and {padded} when the arguments are padded"
     unrelated = f"{follows}, which does not follow the padded dimension; drop buckets="
     if len(padded) != len(real):
         raise ValueError(unrelated)
-    found = []
+    found: Followers = {}
     for dim, (large, small) in enumerate(zip(padded, real, strict=True)):
         if large == small:
             continue
@@ -405,8 +374,8 @@ def _slices_of(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> t
                 "the first call with sizes that differ from each other"
             )
             raise ValueError(message)
-        found.append(Slice(dim, fitting[0].rule, _times(fitting[0], large, small)))
-    return tuple(found)
+        found[dim] = fitting[0].rule, _times(fitting[0], large, small)
+    return found
 
 
 def _times(axis: Axis, padded: int, real: int) -> int:

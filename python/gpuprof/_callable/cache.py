@@ -10,6 +10,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -20,8 +21,8 @@ from gpuprof._callable.guards import MadeStateError
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
 from gpuprof._callable.pytree import Flat, flatten_arguments, layout_of, rebuild
-from gpuprof._callable.settings import sees_order_of_keywords
 from gpuprof._callable.state import modes_of, transform_of_torch
+from gpuprof._callable.stats import GraphedCallableStats
 from gpuprof._callable.verify import as_in_capture, check_padding, compared, mismatch, twins_of
 from gpuprof._common.checks import level_outside
 from gpuprof._frameworks.streams import CallStream
@@ -40,10 +41,6 @@ _TRIES = 3  # of a call that finds its graph stale
 _NOT_IN_MODULES = "a tensor on the CPU, a .grad or a requires_grad"  # of which no name is known
 _KEY_WITHOUT_STRIDES = 5  # its parts
 _MAX_KINDS = 1024  # of calls without a graph, and of padded ones with, that are remembered
-_COUNTED = (  # fields of `GraphedCallableStats`
-    *("captures", "eager_calls", "misses", "evictions", "recaptures"),
-    *("failures", "padded_calls", "numerics"),
-)
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
 # callable that is called in the warm-up of another one, and never with the lock of a callable.
@@ -74,13 +71,12 @@ class CapturingCalls(_core.CallBase):
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
         self._lock = threading.RLock()
-        self._counts = dict.fromkeys(_COUNTED, 0)
-        self._hits_of_python = 0
-        self._replays_gone = 0
+        # Those of `GraphedCallableStats` that C++ and the graphs do not keep.
+        self._counts: dict[str, Any] = {
+            each.name: each.default for each in fields(GraphedCallableStats) if each.default == 0
+        }
         self._launches_gone = 0
-        self._capture_s = 0.0
         self._warned: set[str] = set()
-        self._in_order = sees_order_of_keywords(fn)
         self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
             self._require_cuda()
@@ -88,10 +84,11 @@ class CapturingCalls(_core.CallBase):
         self._fn = fn
 
     def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._settings.buckets is not None:
-            kwargs = self._settings.buckets.with_mask(args, kwargs)
+        buckets = self._settings.buckets
+        if buckets is not None:
+            kwargs = buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
-        padding = self._padding(flat)
+        padding = None if buckets is None else buckets.plan(flat)
         captured = self._find(flat, padding)
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None and self._is_to_be_verified(captured):
@@ -132,8 +129,9 @@ class CapturingCalls(_core.CallBase):
         if transform is not None:
             return self._refuse(transform, args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
-        if self._settings.buckets is not None:
-            kwargs = self._settings.buckets.with_mask(args, kwargs)
+        buckets = self._settings.buckets
+        if buckets is not None:
+            kwargs = buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
         if self._stream_of(flat).is_captured():
             return self._eagerly(args, kwargs)
@@ -141,8 +139,8 @@ class CapturingCalls(_core.CallBase):
             result = self._like_an_earlier_call(flat, (args, kwargs))
             if is_answer(result):
                 return result
+        padding = None if buckets is None else buckets.plan(flat)
         for _ in range(_TRIES):
-            padding = self._padding(flat)
             captured = self._find(flat, padding)
             if captured is None or captured.overlaps(flat):
                 break
@@ -194,12 +192,8 @@ class CapturingCalls(_core.CallBase):
         leaves = captured.flat.leaves
         cannot = any(leaf.framework.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
-        cannot |= runs_once or self._hides_writes(captured)
+        cannot |= runs_once or captured.hides_writes
         return self._settings.verify != "off" and captured.entry.runs == 0 and not cannot
-
-    def _hides_writes(self, captured: CapturedCall) -> bool:
-        """Return whether a second run might write a second time to what only the caller knows."""
-        return captured.has_foreign_work and self._settings.writes.names is None
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.
@@ -224,7 +218,7 @@ class CapturingCalls(_core.CallBase):
         return result
 
     def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
-        if not self._in_order and len(kwargs) > 1:
+        if len(kwargs) > 1 and not self._settings.keywords_in_order:
             kwargs = dict(sorted(kwargs.items()))
         return flatten_arguments(args, kwargs)
 
@@ -248,7 +242,7 @@ class CapturingCalls(_core.CallBase):
     def _remembered(self, key: Any) -> Kind:
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
             for each in [*self._kinds.values()]:
-                if each.captured is None and not each.strides_matter:
+                if self._of_kind(each) is None and not each.strides_matter:
                     self._kinds.pop(each.key, None)
                     break
         return self._kinds.setdefault(key, Kind(key))
@@ -266,10 +260,10 @@ class CapturingCalls(_core.CallBase):
         """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
         kind = self._kind_of(flat, padding)
         with self._lock:
-            if kind.captured is not None:
-                self._hits_of_python += 1
-                return kind.captured
-            self._counts["misses"] += 1
+            captured = self._of_kind(kind)
+            self._counts["misses" if captured is None else "hits"] += 1
+            if captured is not None:
+                return captured
             others = [*self._captured]
             warmup = self._warmup_before_capture(kind)
         if others and self._settings.on_new_shape == "raise" and not kind.is_eager:
@@ -283,9 +277,7 @@ class CapturingCalls(_core.CallBase):
             # Another thread may have captured it meanwhile.
             if kind.strides_matter:
                 kind = self._of_layout(kind, flat, padding)
-            if kind.captured is not None:
-                return kind.captured
-            return self._try_capture(flat, padding, kind, warmup)
+            return self._of_kind(kind) or self._try_capture(flat, padding, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -305,18 +297,11 @@ class CapturingCalls(_core.CallBase):
     ) -> CapturedCall | None:
         given = flat
         if padding is not None:
-            given = self._flat(*padding.arguments(flat, self._stream_of(flat)))
-        recording = Recording(
-            self._body,
-            given,
-            kind.key[1],
-            self._settings,
-            keywords_in_order=self._in_order,
-            modules=self._find_modules(given),
-        )
+            given = self._flat(*rebuild(flat.pattern, padding.arrays(flat, self._stream_of(flat))))
+        modules = self._find_modules(given)
+        recording = Recording(self._body, given, kind.key[1], self._settings, modules)
         try:
-            recording.record(warmup)
-            return self._note(recording.finish(), kind, flat, padding)
+            return self._note(recording.record(warmup), kind, flat, padding)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -340,16 +325,15 @@ class CapturingCalls(_core.CallBase):
         if captured.strides_matter and len(kind.key) == _KEY_WITHOUT_STRIDES:
             kind.strides_matter = True
             kind = self._of_layout(kind, flat, padding)
-        captured.key = kind.key
+        captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
             order = captured.pool._launch_order()
             if order not in self._orders:
                 self._orders.append(order)
             self._counts["captures"] += 1
-            self._capture_s += captured.seconds
+            self._counts["capture_s"] += captured.seconds
             self._captured.append(captured)
-            kind.captured = captured
             self._add(captured.entry)
             while len(self._entries) > limit:
                 gone += [each for each in self._captured if each.entry is self._entries[-1]]
@@ -367,26 +351,22 @@ class CapturingCalls(_core.CallBase):
     def _of_entry(self, entry: _core._CacheEntry) -> CapturedCall | None:
         return next((each for each in self._captured if each.entry is entry), None)
 
+    def _of_kind(self, kind: Kind) -> CapturedCall | None:
+        return next((each for each in self._captured if each.kind is kind), None)
+
     # Graphs that go.
 
-    def _drop(self, captured: CapturedCall) -> list[Kind]:
-        """Forget a graph, and return whose it was.
-
-        With the lock, and for a caller that keeps the graph until that is free.
-        """
-        kinds = [each for each in [*self._kinds.values()] if each.captured is captured]
-        for kind in kinds:
-            kind.captured = None
+    def _drop(self, captured: CapturedCall) -> None:
+        """Forget a graph, with the lock: the caller keeps it until that is free."""
         # Not closed: another thread may be in a call of it.
         self._captured = [each for each in self._captured if each is not captured]
         self._forget_padded(captured)
         self._remove(captured.entry)
-        self._replays_gone += captured.replays
+        self._counts["replays"] += captured.replays
         order = captured.pool._launch_order()
         if captured.pool is not self._settings.pool:
             self._orders.remove(order)
             self._launches_gone += order.launches
-        return kinds
 
     def _drop_stale(self, found: CapturedCall) -> None:
         """Drop a graph that is stale, with all others that are, or refuse the call.
@@ -409,9 +389,9 @@ class CapturingCalls(_core.CallBase):
         with self._lock:
             stale = [each for each in self._captured if each is found or moved.get(id(each))]
             for each in stale:
-                for kind in self._drop(each):
-                    kind.is_eager |= policy == "eager"
-                    kind.runs = self._settings.warmup
+                self._drop(each)
+                each.kind.is_eager |= policy == "eager"
+                each.kind.runs = self._settings.warmup
             if policy != "eager":
                 self._counts["recaptures"] += len(stale)
             self._held_modules = None
@@ -429,10 +409,6 @@ class CapturingCalls(_core.CallBase):
 
     # Padding.
 
-    def _padding(self, flat: Flat) -> Padding | None:
-        buckets = self._settings.buckets
-        return None if buckets is None else buckets.plan(flat)
-
     def _like_an_earlier_call(self, flat: Flat, given: Any) -> Any:
         """Answer a padded call by the graph of the last one with such arrays, if it still fits.
 
@@ -444,8 +420,9 @@ class CapturingCalls(_core.CallBase):
             return _core._no_fit
         result = self._run_padded(captured, flat, padding, given)
         with self._lock:
-            self._hits_of_python += is_answer(result)
-            if not is_answer(result):
+            if is_answer(result):
+                self._counts["hits"] += 1
+            else:
                 self._forget_padded(captured)
         return result
 
@@ -467,7 +444,7 @@ class CapturingCalls(_core.CallBase):
                 result = self._eagerly(*given)
             more = learned(padding, captured.result_shapes, result, flat.constants)
             captured.slices = more if captured.slices is None else captured.slices.with_(more)
-            if self._settings.verify != "off" and not self._hides_writes(captured):
+            if self._settings.verify != "off" and not captured.hides_writes:
                 run = functools.partial(self._run, captured.entry)
                 check_padding(captured, padding, flat, on, expected=result, replay=run)
             return result

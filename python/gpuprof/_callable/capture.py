@@ -1,13 +1,9 @@
 """From a function and the arguments of one call to a graph that serves all calls of that kind.
 
 The function runs on arrays of the graph's own, which are filled from the call's: first for real, to
-warm up, then under a capture. The copies from the call's arrays and to new ones for the result
-become nodes at the edges of the graph, before it is made executable.
-
-What the function uses besides its arguments is observed while it is captured. Under the dispatch
-mode that shows it, compiled code runs its operators one by one: where there is such code, a capture
-that is thrown away is observed, and another one kept. What warm-ups change is put back: random
-generators, tensors that torch's operators wrote to, and the arguments, of which they see copies.
+warm up, then under a capture, in which it is observed. The copies from the call's arrays and to new
+ones for the result become nodes at the edges of the graph. The steps, and why they are so, are on
+the page docs/design/callable.md.
 """
 
 from __future__ import annotations
@@ -100,15 +96,12 @@ class Recording:
         flat: Flat,
         state: State,
         settings: Settings,
-        *,
-        keywords_in_order: bool,
-        modules: Sequence[Any] = (),
+        modules: Sequence[Any],
     ) -> None:
         self._function = function
         self._flat = flat
         self._state = state
         self._settings = settings
-        self._keywords_in_order = keywords_in_order
         self.modules = list(modules)  # with those that are seen to be called
         self.is_running = False  # whether an error of the function is its own, in a warm-up
         self._begun = time.perf_counter()
@@ -131,8 +124,8 @@ class Recording:
         self._pattern: Pattern = ()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
-    def record(self, warmup: int) -> None:
-        """Run the function `warmup` times, and capture it.
+    def record(self, warmup: int) -> CapturedCall:
+        """Run the function `warmup` times, capture it, and return what runs calls of this kind.
 
         TypeError if the function returns what cannot be made again, CaptureError if it cannot be
         captured, InvalidStateError if this torch keeps no graphs.
@@ -156,37 +149,36 @@ class Recording:
         self._flat = self._flat.without_arrays()
         self._found = ()
         self._borrowed.clear()
+        try:
+            return self._captured_call()
+        finally:
+            self._gradients.restore()  # what the capture left there holds no numbers yet
 
     def _capture_and_observe(self) -> None:
         runs_once = self._settings.warmup == 0 and not self._inputs
-        trains = False
-        if self._is_compiled and not runs_once:
-            trains = self._observe_in_a_capture_to_discard()
-            self._gradients.restore()
-        if not trains:
-            self._graph = self._capture(observes=not self._is_compiled, trains=runs_once)
-            trains = self._leaves_backward(self._found)
-        if trains and not runs_once:
-            # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
-            # whose nodes for their gradients may be of another stream.
-            if self._found:
-                self._graph.close()
+        discards = self._is_compiled and not runs_once
+        observes = discards or not self._is_compiled
+        self._graph = self._capture(observes=observes, trains=runs_once, discards=discards)
+        trains = self._leaves_backward() and not runs_once
+        if discards or trains:
+            self._graph.close()
             self._forget()
             self._gradients.restore()
-            used = [*self.modules, *self._seen.modules, *self._seen.modules_read]
+            # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
+            # whose nodes for their gradients may be of another stream.
+            used = [*self.modules, *self._seen.modules, *self._seen.modules_read] if trains else []
             with own_parameters(used) as self._owners:
-                self._graph = self._capture(observes=False, trains=True)
+                self._graph = self._capture(observes=False, trains=trains)
 
-    def _leaves_backward(self, results: Sequence[Any]) -> bool:
-        """Return whether the backward pass of these results is still to come."""
+    def _leaves_backward(self) -> bool:
+        """Return whether the backward pass of the results is still to come."""
         self._gradients.add(self._seen.gradients)
         uses_gradients = self._seen.optimizers or self._gradients.changed()
         uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
-        return not uses_gradients and any(map(requires_grad, results))
+        return not uses_gradients and any(map(requires_grad, self._found))
 
     def _with_backward(self) -> Training:
-        for number in self._written:
-            leaf = self._inputs[number].leaf
+        for leaf in (self._inputs[number].leaf for number in self._written):
             if leaf.requires_grad:
                 message = (
                     f"{leaf.path}: it requires a gradient, and the function changes it in place, "
@@ -219,24 +211,16 @@ class Recording:
             },
         )
 
-    def finish(self) -> CapturedCall:
-        """Return what runs calls of this kind, after `record`."""
-        try:
-            return self._captured_call()
-        finally:
-            self._gradients.restore()  # what the capture left there holds no numbers yet
-
     def _captured_call(self) -> CapturedCall:
         seen = self._seen
         guards = self._guards.finish(seen)
         written, read = seen.ranges(guards.modules)
         if self._settings.outputs == "static":
             read = merged([*read, *(extent(each.facts) for each in self._results)])
-        strides = [self._call_strides(leaf) for leaf in self._flat.leaves]
         tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
         tensors += [each.tensor for each in seen.externals]
         return CapturedCall(
-            entry=self._entry(guards, written, read, strides),
+            entry=self._entry(guards, written, read),
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
@@ -248,10 +232,10 @@ class Recording:
             written=written,
             read=read,
             by_torch=self._place.backend == "torch",
-            externals_written=self._seen.state(guards.modules),
-            floating=self._seen.floating(guards.modules),
-            has_foreign_work=self._seen.has_foreign_work,
-            strides_matter=any(each is not None for each in strides),
+            externals_written=seen.state(guards.modules),
+            floating=seen.floating(guards.modules),
+            hides_writes=seen.has_foreign_work and self._settings.writes.names is None,
+            strides_matter=any(self._call_strides(leaf) is not None for leaf in self._flat.leaves),
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
@@ -285,7 +269,7 @@ class Recording:
                     if number == 0 or not self._is_compiled:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
-                    backward_of(self._arrays_of(result))
+                    backward_of(flatten_result(result, self._flat.constants).arrays)
         self.modules += [each for each in seen.modules if each not in self.modules]
         return seen.gradients
 
@@ -304,43 +288,19 @@ class Recording:
         check_unchanged(args, kwargs, self._flat, self._arguments)
         return result
 
-    def _arrays_of(self, result: Any) -> Sequence[Any]:
-        return flatten_result(result, self._flat.constants).arrays
-
-    def _observe_in_a_capture_to_discard(self) -> bool:
-        """Observe the function; return whether there is a backward pass to capture."""
-        block = capture(
-            self._place.stream,
-            backend=self._place.backend,
-            mode=self._settings.mode,
-            pool=CapturePool(),
-            timers="strip",
-            allow_empty=True,
-            name=self._settings.name,
-        )
-        block._constants = self._constants = HostConstants()
-        with (
-            one_capture(),
-            block as guard,
-            fresh_autocast_cache(),
-            self._seen.of_block(*watch_of(block, self._place.device)),
-        ):
-            arrays = self._arrays_of(self._run())
-            self._seen.note_results(arrays)
-        guard.graph.close()
-        return self._leaves_backward(arrays)
-
-    def _capture(self, *, observes: bool, trains: bool) -> CapturedGraph:
+    def _capture(self, *, observes: bool, trains: bool, discards: bool = False) -> CapturedGraph:
         settings = self._settings
-        if trains and self._state.records_gradients and not settings.shares_pool:
-            # What a forward pass leaves for the backward one no other graph may overwrite.
+        keeps_apart = trains and self._state.records_gradients and not settings.shares_pool
+        if keeps_apart or discards:
+            # What a forward pass leaves for the backward one no other graph may overwrite, and what
+            # is thrown away leaves nothing to others.
             self._pool = CapturePool()
         block = capture(
             self._place.stream,
             backend=self._place.backend,
             mode=settings.mode,
             pool=self._pool,
-            timers=settings.timers,
+            timers="strip" if discards else settings.timers,
             keep_alive=[
                 *((each.static, each.inside) for each in self._inputs),
                 self._place.memory,
@@ -377,10 +337,9 @@ class Recording:
         """Return the numbers of the arguments that the function writes to."""
         paths = [leaf.path for leaf in self._flat.leaves]
         named = self._settings.writes.numbers(paths)
-        if named is not None:
-            return self._seen.written | named
-        every = set(range(len(paths))) if self._seen.has_foreign_work else set()
-        return self._seen.written | every
+        if named is None:
+            named = set(range(len(paths))) if self._seen.has_foreign_work else set()
+        return self._seen.written | named
 
     def _note_results(self, result: Any) -> None:
         flat = flatten_result(result, self._flat.constants)
@@ -398,9 +357,8 @@ class Recording:
             if loaded.is_tensor(inside):
                 inside = inside.detach()
             is_static = self._settings.outputs == "static" or arrays.in_place
-            make, nbytes = None, 0
-            if not is_static:
-                make, nbytes = arrays.empty_like, arrays.nbytes(inside)
+            make = None if is_static else arrays.empty_like
+            nbytes = 0 if is_static else arrays.nbytes(inside)
             self._results.append(_Result(leaf.path, arrays, inside, facts, make, nbytes))
 
     # Copies.
@@ -426,11 +384,7 @@ class Recording:
     # The entry.
 
     def _entry(
-        self,
-        guards: ModuleGuards,
-        written: list[Range],
-        read: list[Range],
-        strides: list[tuple[int, ...] | None],
+        self, guards: ModuleGuards, written: list[Range], read: list[Range]
     ) -> _core._CacheEntry:
         args, kwargs = self._flat.pattern[1]
         on = self._place.calls_stream({each.arrays.name for each in self._results})
@@ -441,11 +395,8 @@ class Recording:
             graph=self._graph,
             args=args,
             keywords=kwargs,
-            keywords_in_order=self._keywords_in_order,
-            arrays=tuple(
-                self._spec(each, wanted, number in self._written)
-                for number, (each, wanted) in enumerate(zip(self._inputs, strides, strict=True))
-            ),
+            keywords_in_order=self._settings.keywords_in_order,
+            arrays=tuple(self._spec(number, each) for number, each in enumerate(self._inputs)),
             state_guards=(
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
@@ -470,9 +421,7 @@ class Recording:
             stream=on.ask,
         )
 
-    def _spec(
-        self, each: _Input, strides: tuple[int, ...] | None, is_written: bool
-    ) -> _core._EntryArray:
+    def _spec(self, number: int, each: _Input) -> _core._EntryArray:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
         asks_gradients = of_torch and self._state.records_gradients
@@ -480,11 +429,11 @@ class Recording:
             types=each.arrays.types,
             desc=facts,
             in_place=each.arrays.in_place,
-            call_strides=strides,
+            call_strides=self._call_strides(each.leaf),
             requires_grad=each.leaf.requires_grad if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),
             copied_in=each.nbytes > 0,
-            copied_back=each.nbytes > 0 and is_written,
+            copied_back=each.nbytes > 0 and number in self._written,
         )
 
     def _call_strides(self, leaf: Leaf) -> tuple[int, ...] | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._callable.observe import Range
 from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._callable.state import set_gradients
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
 
@@ -32,7 +33,6 @@ class Kind:
     runs: int = 0  # eager calls before the capture
     is_eager: bool = False  # they run the function
     strides_matter: bool = False  # a kind for each layout of the arguments has the graphs
-    captured: CapturedCall | None = None
 
 
 @dataclass
@@ -52,12 +52,12 @@ class CapturedCall:
     by_torch: bool  # captured, so that torch's current stream was
     externals_written: list[Any]  # tensors that cover `written`
     floating: list[Any]  # external tensors on the GPU
-    has_foreign_work: bool
+    hides_writes: bool  # a second run may write a second time to what only the caller knows
     strides_matter: bool  # of the arguments: a call with others needs another graph
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
-    key: Any = None  # of its kind of calls
+    kind: Kind = field(init=False)  # of the calls that it serves
     checks: int = 0  # replays that no call has asked for
     slices: ResultSlices | None = None  # how results are cut, for a bucket
 
@@ -162,7 +162,6 @@ def after_run(written: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> A
     def after() -> None:
         if tensors:
             increment_version(tensors)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
+        set_gradients(gradients)
 
     return after

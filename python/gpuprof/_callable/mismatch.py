@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._callable.leaves import same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
 from gpuprof._common.text import a_type, plural, shown_value, type_name
-from gpuprof._frameworks.array_facts import SHAPE, device_name, dtype_name, type_text
+from gpuprof._frameworks.array_facts import SHAPE, Facts, device_name, dtype_name, type_text
 
 if TYPE_CHECKING:
     from gpuprof._callable.entry import CapturedCall
@@ -29,34 +30,15 @@ def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
     ]
 
 
-def describe_closest(flat: Flat, captured: Sequence[Flat]) -> str:
-    """Say how a call differs from the captured one that is closest, a line for each difference.
-
-    One more line says how many other graphs there are.
-    """
-    if not captured:
-        return "nothing was captured yet"
-    found = min((describe_mismatch(flat, each) for each in captured), key=len)
-    if not found:
-        return "the arguments fit what was captured"
-    others = len(captured) - 1
-    if not others:
-        return "\n".join(found)
-    verb = "differs" if others == 1 else "differ"
-    return "\n".join([*found, f"({plural(others, 'other captured graph')} {verb} no less)"])
-
-
 def check_made(args: tuple[Any, ...], kwargs: dict[str, Any], arrays: Sequence[Any]) -> None:
     """Refuse arguments of registered classes that were made around others than `arrays`."""
-    made = flatten_arguments(args, kwargs)
-    for leaf, now, array in zip(made.leaves, made.arrays, arrays, strict=False):
-        if now is not array:
-            message = (
-                f"{leaf.path}: another array than was given to make the object with, so that what "
-                "the function writes to it would be lost; the unflatten function that its class "
-                "was registered with (register_pytree_node) must keep arrays as they are"
-            )
-            raise TypeError(message)
+    _check_arrays(
+        flatten_arguments(args, kwargs),
+        arrays,
+        "another array than was given to make the object with, so that what the function writes to "
+        "it would be lost; the unflatten function that its class was registered with "
+        "(register_pytree_node) must keep arrays as they are",
+    )
 
 
 def check_unchanged(
@@ -68,22 +50,29 @@ def check_unchanged(
     """
     does = "and a replay leaves lists, dicts and objects as they are; return the new value instead"
     after = flatten_arguments(args, kwargs)
-    for leaf, now, array in zip(after.leaves, after.arrays, arrays, strict=False):
-        if now is not array:
-            message = f"{leaf.path}: the function replaces it, {does}"
-            raise TypeError(message)
+    _check_arrays(after, arrays, f"the function replaces it, {does}")
     if after.key != captured.key:
         change = describe_mismatch(after, captured)[0]
         message = f"the function changes its arguments, {does}: {change}"
         raise TypeError(message)
 
 
+def _check_arrays(found: Flat, arrays: Sequence[Any], wrong: str) -> None:
+    for leaf, now, array in zip(found.leaves, found.arrays, arrays, strict=False):
+        if now is not array:
+            message = f"{leaf.path}: {wrong}"
+            raise TypeError(message)
+
+
 def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> list[str]:
-    """Say how a call differs from those that were captured, in one text for each difference."""
-    same = [each for each in captured if each.key[0] == key[0]]
+    """Say how a call differs from the captured one that is closest, in a text for each difference.
+
+    With ``on_new_shape="raise"`` there is one, unless two threads began to capture at once.
+    """
+    same = [each for each in captured if each.kind.key[0] == key[0]]
     if not same:
-        return describe_closest(flat, [each.flat for each in captured]).splitlines()
-    theirs = same[0].key
+        return min((describe_mismatch(flat, each.flat) for each in captured), key=len)
+    theirs = same[0].kind.key
     lines: list[str] = key[1].describe_difference(theirs[1])
     if key[2] != theirs[2]:
         lines.append("training mode: another than captured")
@@ -96,9 +85,14 @@ def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> lis
     return lines
 
 
-class _Comparison:
-    """Two calls, side by side."""
+_OF_ARRAYS: dict[str, Callable[[Facts], Any]] = {
+    "shape": operator.itemgetter(SHAPE),
+    "dtype": dtype_name,
+    "device": device_name,
+}
 
+
+class _Comparison:
     def __init__(self, flat: Flat, captured: Flat) -> None:
         self._flat = flat
         self._captured = captured
@@ -129,38 +123,29 @@ class _Comparison:
     def _of_names(self, pattern: Pattern, captured: Pattern, path: str) -> Iterator[str]:
         by_key = pattern[0] != "object"
         mine, theirs = _by_name(pattern), _by_name(captured)
-        for key, (name, child) in mine.items():
+        for key, (name, child) in (mine | theirs).items():
             at = f"{path}[{shown_value(name)}]" if by_key else f"{path}.{name}"
-            if key in theirs:
-                yield from self.differences(child, theirs[key][1], at)
-            else:
+            if key not in theirs:
                 yield f"{at}: {_thing(self._flat, child)}, captured without it"
+            elif key not in mine:
+                yield f"{at}: missing, captured {_thing(self._captured, child)}"
+            else:
+                yield from self.differences(mine[key][1], child, at)
         if mine.keys() == theirs.keys() and [*mine] != [*theirs]:
             order = ", ".join(shown_value(name) for name, _ in theirs.values())
             yield f"{path}: the order of its keys, captured {order}"
-        for key, (name, child) in theirs.items():
-            if key not in mine:
-                at = f"{path}[{shown_value(name)}]" if by_key else f"{path}.{name}"
-                yield f"{at}: missing, captured {_thing(self._captured, child)}"
 
     def _of_arrays(self, number: int, captured_number: int, path: str) -> Iterator[str]:
         mine, theirs = self._flat.leaves[number], self._captured.leaves[captured_number]
         if mine.key == theirs.key:
             return
-        names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
         if mine.framework.types != theirs.framework.types:
+            names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
             yield f"{path}: a {names[0]}, captured a {names[1]}"
-        own, other = (
-            {
-                "shape": tuple(leaf.facts[SHAPE]),
-                "dtype": dtype_name(leaf.facts),
-                "device": device_name(leaf.facts),
-            }
-            for leaf in (mine, theirs)
-        )
-        for what in own:
-            if own[what] != other[what]:
-                yield f"{path}: {what} {own[what]}, captured {other[what]}"
+        for what, tell in _OF_ARRAYS.items():
+            own, other = tell(mine.facts), tell(theirs.facts)
+            if own != other:
+                yield f"{path}: {what} {own}, captured {other}"
 
     def _other_thing(self, pattern: Pattern, captured: Pattern, path: str) -> str:
         mine, theirs = _thing(self._flat, pattern), _thing(self._captured, captured)

@@ -46,6 +46,7 @@ class Settings(NamedTuple):
     timers: Any
     name: str
     shares_pool: bool  # with what else is captured
+    keywords_in_order: bool  # the function may see in which order they are given
 
     @property
     def verify_every(self) -> int:
@@ -121,6 +122,7 @@ def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -
         "verify": verify,
         "buckets": None if given["buckets"] is None else Buckets(given["buckets"]),
         "name": graph_name(given["name"]) or _name_of(fn),
+        "keywords_in_order": _takes_any_keyword(fn),
     }
     return Settings(**{**given, **checked})
 
@@ -155,8 +157,7 @@ def _name_of(fn: Any) -> str:
         return "callable"
 
 
-def sees_order_of_keywords(fn: Callable[..., Any]) -> bool:
-    """Return whether a function may see in which order keywords are given: it takes any of them."""
+def _takes_any_keyword(fn: Callable[..., Any]) -> bool:
     known = _parameters(fn)
     return known is None or any(
         each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values()

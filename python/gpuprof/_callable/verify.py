@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import gpuprof._core as _core
-from gpuprof._callable.entry import draws
+from gpuprof._callable.entry import draws, is_answer
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
+from gpuprof._callable.state import set_gradients
 from gpuprof._common.text import a_type, shown_value
 from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
@@ -47,25 +47,18 @@ def mismatch(name: str, found: Sequence[Difference], *, draws: bool) -> GraphMis
     `draws` says that the graph draws random numbers.
     """
     problems = tuple(map(str, found))
-    lines = [f"  {problem}" for problem in problems[:_MAX_PROBLEMS]]
+    lines = [
+        f"{name}: a replay of the graph differs from the function, given the same inputs; from now "
+        "on calls run the function",
+        *(f"  {problem}" for problem in problems[:_MAX_PROBLEMS]),
+    ]
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"  and {len(problems) - _MAX_PROBLEMS} more")
     hints = (_DRAWS, *_HINTS) if draws else _HINTS
-    text = "\n".join(
-        [
-            f"{name}: a replay of the graph differs from the function, given the same inputs; "
-            "from now on calls run the function",
-            *lines,
-            "Usual causes:",
-            *(f"- {hint}" for hint in hints),
-        ]
-    )
-    error = GraphMismatchError(text)
-    error.problems = problems
-    if found:
-        first = found[0]
-        error.path, error.index = first.path, first.index
-        error.expected, error.found = first.expected, first.found
+    lines += ["Usual causes:", *(f"- {hint}" for hint in hints)]
+    error, first = GraphMismatchError("\n".join(lines)), found[0]
+    error.problems, error.path, error.index = problems, first.path, first.index
+    error.expected, error.found = first.expected, first.found
     return error
 
 
@@ -95,18 +88,14 @@ def compared(
         own = _OwnRuns(function, captured, flat, on)
         with kept_random_state(device) as own.rewind:
             result = replay(*rebuild(flat.pattern, flat.arrays))
-        if result is _core._no_fit or result is _core._is_stale:
+        if not is_answer(result):
             return result, [], False
         after = copied(state)
         put_back(state, own.before)
         expected = own.run(own.twins)
-        _set_gradients(own.gradients if undo else captured.gradients)
+        set_gradients(own.gradients if undo else captured.gradients)
         found = _result_pairs(expected, result, flat.constants, captured.flat.constants)
-        written = [
-            (leaf, twin, array)
-            for leaf, twin, array in zip(flat.leaves, own.twins, flat.arrays, strict=True)
-            if leaf.path in captured.writes
-        ]
+        written = [(flat.leaves[n], own.twins[n], flat.arrays[n]) for n in own.written]
         found += [(leaf.path, twin, array) for leaf, twin, array in written]
         names = map(captured.guards.name_of, state)
         found += zip(names, state, after, strict=True)
@@ -139,17 +128,17 @@ class _OwnRuns:
         self._captured = captured
         self._flat = flat
         self._on = on
-        self._written = [n for n, leaf in enumerate(flat.leaves) if leaf.path in captured.writes]
+        self.written = [n for n, leaf in enumerate(flat.leaves) if leaf.path in captured.writes]
         self.twins = twins_of(flat, on)
         # What the caller's arrays are before the replay, which leaves alone those not written to.
-        self._given = twins_of(flat, on) if self._written else flat.arrays
+        self._given = twins_of(flat, on) if self.written else flat.arrays
         self.before = copied(captured.externals_written)
         self.gradients = [(parameter, parameter.grad) for parameter, _ in captured.gradients]
         self.rewind: Callable[[], object] = tuple
         self.has_moved = False
 
     def run(self, twins: Sequence[Any]) -> Any:
-        _set_gradients(self.gradients)
+        set_gradients(self.gradients)
         args, kwargs = rebuild(self._flat.pattern, twins)
         with fresh_autocast_cache(), as_in_capture(self._captured):
             return self._function(*args, **kwargs)
@@ -162,23 +151,21 @@ class _OwnRuns:
         Of those that are changed in place it is that change which does. All is put back. There is
         nothing to return where the memory for copies of all state does not suffice.
         """
+        units = dict.fromkeys(numbers, 0.0)
         try:
-            units = self._measured(pairs, numbers)
+            self._measure(units, pairs)
         except loaded.torch().OutOfMemoryError:
             return {}
         self.has_moved = True
         return units
 
-    def _measured(
-        self, pairs: Sequence[tuple[str, Any, Any]], numbers: Sequence[int]
-    ) -> dict[int, float]:
+    def _measure(self, units: dict[int, float], pairs: Sequence[tuple[str, Any, Any]]) -> None:
         state, floating = self._captured.externals_written, self._captured.floating
-        expected = {n: pairs[n][1].detach().clone() for n in numbers}
-        results = [None] * (len(pairs) - len(self._written) - len(state))
-        begun = [*results, *(self._given[n] for n in self._written), *self.before]
-        units = dict.fromkeys(numbers, 0.0)
+        expected = {n: pairs[n][1].detach().clone() for n in units}
+        results = [None] * (len(pairs) - len(self.written) - len(state))
+        begun = [*results, *(self._given[n] for n in self.written), *self.before]
         with kept_random_state(self._captured.device), contextlib.ExitStack() as undo:
-            undo.callback(_set_gradients, [(one, one.grad) for one, _ in self.gradients])
+            undo.callback(set_gradients, [(one, one.grad) for one, _ in self.gradients])
             undo.callback(put_back, state, copied(state))
             put_back(state, self.before)
             before = copied(floating)
@@ -189,26 +176,20 @@ class _OwnRuns:
                 moved, ended = self._moved_run(seed)
                 moved = [*results, *moved]
                 # Unless it returns another structure now.
-                for n in numbers if len(ended) == len(pairs) else ():
+                for n in units if len(ended) == len(pairs) else ():
                     ends = expected[n], ended[n], pairs[n][2]
                     units[n] = max(units[n], largest_change(*ends, begun[n], moved[n]))
-        return units
 
     def _moved_run(self, seed: int) -> tuple[list[Any], list[Any]]:
         """Return what is changed in place as it was moved, and results and that after the run."""
         twins = twins_of(self._flat, self._on, self._given)
         tensors = [each.data for each in twins if each.is_floating_point() or each.is_complex()]
         move([*self._captured.floating, *tensors], seed, self._captured.dtypes)
-        written = [*(twins[n] for n in self._written), *self._captured.externals_written]
+        written = [*(twins[n] for n in self.written), *self._captured.externals_written]
         moved = copied(written)
         self.rewind()
         result = self.run(twins)
         return moved, [*flatten_result(result, self._flat.constants).arrays, *written]
-
-
-def _set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:
-    for parameter, gradient in gradients:
-        parameter.grad = gradient
 
 
 def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) -> list[Any]:
@@ -243,7 +224,7 @@ def check_padding(
     if captured.writes or captured.written or draws(captured.graph):
         return
     found = replay(*rebuild(flat.pattern, padding.arrays(flat, on)))
-    if found is _core._no_fit or found is _core._is_stale:
+    if not is_answer(found):
         return
     captured.checks += 1
     assert captured.slices is not None
