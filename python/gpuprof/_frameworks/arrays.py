@@ -193,8 +193,6 @@ class TorchArrays(Arrays):
 
 
 class CupyArrays(Arrays):
-    """Arrays of CuPy's."""
-
     name = "cupy"
 
     def __init__(self, cupy: Any) -> None:

@@ -77,8 +77,6 @@ class _TracedOut:
 
 
 class TracedOutScope(_TracedOut):
-    """A scope inside a compiled region."""
-
     last = None
     ms = float("nan")
 
@@ -87,8 +85,6 @@ class TracedOutScope(_TracedOut):
 
 
 class TracedOutAnnotation(_TracedOut):
-    """An annotation inside a compiled region."""
-
     is_active = False
 
     def __enter__(self) -> Self:

@@ -46,7 +46,6 @@ class HostConstants:
 
     @contextlib.contextmanager
     def of_block(self) -> Iterator[None]:
-        """Let the block copy from the host."""
         if not self._copies or loaded.whole_torch() is None:
             yield
             return

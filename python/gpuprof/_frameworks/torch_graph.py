@@ -99,7 +99,6 @@ class ByTorch:
         )
 
     def replay(self, stream: int) -> None:
-        """Launch the graph by torch on a stream."""
         self._parts.probe.replay(self.graph, stream)
 
 

@@ -110,8 +110,6 @@ class _Start:
 
 
 class _Opened(NamedTuple):
-    """A backward pass that is open."""
-
     call: Call
     scope: Any
     sample: Any
@@ -319,8 +317,6 @@ class _Hook(torch_hooks.Hook):
 
 
 class Before(_Hook):
-    """The hook before a module's forward pass."""
-
     def __call__(self, _module: Any, _arguments: Any) -> None:
         if self.is_compiling() or self.core.closed:
             return  # no Python runs in a compiled region
@@ -329,8 +325,6 @@ class Before(_Hook):
 
 
 class After(_Hook):
-    """The hook after a module's forward pass, also after one that raised."""
-
     def __call__(self, module: Any, _arguments: Any, result: Any) -> None:
         if self.is_compiling() or self.core.closed:
             return
