@@ -147,11 +147,11 @@ def text_of(found: Comparison, form: str) -> str:
     table = _table(found, MAX_NAME_COLUMNS if is_text else None)
     grid = (table.plain() if is_text else table.markdown()) if found.rows else []
     remarks = [f"note: {each}" if is_text else each for each in found.remarks()]
-    blocks = [found.headline(), grid, found.reasons(), remarks, [_summary(found)]]
-    for place, block in enumerate(blocks):
-        if block is not grid:
-            blocks[place] = [*map(shown_text, block)] if is_text else markdown_list(block)[1:]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    head, *rest = (
+        [*map(shown_text, block)] if is_text else markdown_list(block)[1:]
+        for block in (found.headline(), found.reasons(), remarks, [_summary(found)])
+    )
+    return "\n\n".join("\n".join(block) for block in (head, grid, *rest) if block) + "\n"
 
 
 def _csv(found: Comparison) -> str:

@@ -96,7 +96,7 @@ class Baselines:
 
     def names(self) -> list[str]:
         """Return the names under which something is saved, sorted."""
-        names = [name for name in _listed(self._folder) if _NAME.fullmatch(name)]
+        names = [name for name in _listed(self._folder, FileNotFoundError) if _NAME.fullmatch(name)]
         return [name for name in names if _files(self._folder / name)]
 
     def latest(self) -> str | None:
@@ -203,14 +203,15 @@ def _kept(runs: Sequence[Run]) -> list[Run]:
 
 
 def _files(folder: Path) -> list[Path]:
-    names = _listed(folder) if folder.is_dir() else []
+    names = _listed(folder, FileNotFoundError, NotADirectoryError)
     return [folder / name for name in names if name.endswith(".json") and name != ".json"]
 
 
-def _listed(folder: Path) -> list[str]:
+def _listed(folder: Path, *empty: type[OSError]) -> list[str]:
+    """Return the names in a folder, sorted; none where reading it raises one of these."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208
-    except FileNotFoundError:
+    except empty:
         return []
     except OSError as error:
         raise _failed(folder, "read", error) from error

@@ -40,9 +40,8 @@ def judge(
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
     warnings: list[str] = []
     alike = comparable(base, new[-1])
-    odd = next((run for run in new if difference(run, new[-1]) is not None), None)
-    if odd is not None:
-        rule = f"the new runs cannot be taken together: {difference(odd, new[-1])}"
+    if odd := next(filter(None, (difference(run, new[-1]) for run in new)), None):
+        rule = f"the new runs cannot be taken together: {odd}"
         return Decision(Verdict.INCOMPARABLE, rule=rule)
     if not alike:
         return Decision(Verdict.INCOMPARABLE, rule=difference(base[-1], new[-1]) or "")
