@@ -20,28 +20,23 @@ GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
+    raise ValueError(name)
 
 
 SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore[attr-defined]
     parse_constant=_refuse_constant
 ).scan_once
-_loads: Callable[[str], Any] | None
-try:
+_loads: Callable[[str], Any] | None = None
+with suppress(ImportError):
     _loads = importlib.import_module("orjson").loads
-except ImportError:
-    _loads = None
 NOT_DECODED = (ValueError, RecursionError, StopIteration)
 
 
 def decoded(text: str) -> Any:
     """Decode a whole text, by orjson where that is installed; one of `NOT_DECODED` is raised."""
     if _loads:
-        try:
+        with suppress(ValueError):  # a lone surrogate, or what the other refuses too
             return _loads(text)
-        except ValueError:
-            pass  # a lone surrogate, or what the other refuses too
     value, end = SCAN(text, 0)
     if end != len(text):
         raise ValueError(end)
@@ -49,7 +44,6 @@ def decoded(text: str) -> Any:
 
 
 def has_unique_keys(text: str, events: list[Any]) -> bool:
-    """Whether no object has a key twice."""
     if {*map(type, events)} == {dict}:
         keys = sum(map(len, events))
         if (colons := text.count(":")) != keys:
@@ -79,19 +73,16 @@ class Batch:
     _spans: list[tuple[int, int]] = field(default_factory=list)
 
     def spans(self) -> list[tuple[int, int]]:
-        """Return begin and end of each event in `raw`."""
         if not self._spans:
             whole = [(0, len(self.raw))]
             self._spans = whole if len(self.events) == 1 else spans(self.raw, is_cut=False)
         return self._spans
 
     def text_of(self, number: int) -> bytes:
-        """Return the JSON text of one event, as it stands in the file."""
         begin, end = self.spans()[number]
         return self.raw[begin:end]
 
     def offset_of(self, number: int) -> int:
-        """Return the byte of the file where one event begins."""
         return self.offset + self.spans()[number][0]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -66,7 +65,7 @@ def trace_diff(
     if by is not None:
         checks.choice("by", by, GROUPINGS)
     checks.whole("top", top)
-    (name_a, before, cut_a), (name_b, after, cut_b) = _read(Path(a)), _read(Path(b))
+    (name_a, before, cut_a), (name_b, after, cut_b) = _read("A", Path(a)), _read("B", Path(b))
     calls = None if per is None else (_calls(before, per, name_a), _calls(after, per, name_b))
     kinds = KINDS if by is None else GROUPINGS[by]
     rows, hidden = _rows(before, after, kinds, calls or (1, 1), top)
@@ -78,19 +77,15 @@ def trace_diff(
         rows=rows,
         hidden=hidden,
         idle=_idle(before, after, calls or (1, 1)),
-        launch_delays=[
-            replace(found.delays, trace=which)
-            for which, found in (("A", before), ("B", after))
-            if found.delays
-        ],
+        launch_delays=[found.delays for found in (before, after) if found.delays],
         notes=_notes(before, after, per),
-        cut=[f"{which}: {cut}" for which, cut in (("A", cut_a), ("B", cut_b)) if cut],
+        cut=[*cut_a, *cut_b],
     )
 
 
-def _read(file: Path) -> tuple[str, Contents, str | None]:
-    """Return the name to show, what is in the file, and how it is cut off."""
-    scan = DiffScan()
+def _read(which: str, file: Path) -> tuple[str, Contents, list[str]]:
+    """Return the name to show, what is in the file, and how it is cut off, if it is."""
+    scan = DiffScan(which)
     damage = read(file, scan.read)
     found, name = scan.contents(), shown(file)
     if not any(found.rows.values()):
@@ -99,7 +94,8 @@ def _read(file: Path) -> tuple[str, Contents, str | None]:
             "trace of gpuprof, or of torch.profiler with CUDA activity or record_function"
         )
         raise TraceError(message)
-    return name, found, cut_of(scan.end, damage)
+    cut = cut_of(scan.end, damage)
+    return name, found, [f"{which}: {cut}"] if cut else []
 
 
 def _calls(found: Contents, per: str, name: str) -> int:
@@ -159,15 +155,15 @@ def _idle(before: Contents, after: Contents, calls: tuple[int, int]) -> list[Idl
 
 def _notes(before: Contents, after: Contents, per: str | None) -> list[str]:
     notes = []
-    for which, found in (("A", before), ("B", after)):
+    for found in (before, after):
         if not found.work:
             notes.append(
-                f"{which} has no kernels, so there is no idle time; gpuprof.kernels(), or "
+                f"{found.which} has no kernels, so there is no idle time; gpuprof.kernels(), or "
                 "torch.profiler with CUDA activity, writes them"
             )
         elif not found.launched:
-            notes.append(f"{which} does not say when its kernels were launched")
-        notes += [f"{which}: {note}" for note in found.notes]
+            notes.append(f"{found.which} does not say when its kernels were launched")
+        notes += [f"{found.which}: {note}" for note in found.notes]
     if before.rank != after.rank and None not in (before.rank, after.rank):
         notes.append(f"A is of rank {before.rank}, B of rank {after.rank}")
     if before.ranks != after.ranks:

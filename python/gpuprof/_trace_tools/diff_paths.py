@@ -14,20 +14,24 @@ NONE = TOP  # in the place of a number
 
 
 class Spans:
-    """Begin, end, name and track of many ranges."""
+    """Begin, end, name and track of many ranges, and the number that joins each to others."""
 
     def __init__(self) -> None:
         self.begin, self.end = array("d"), array("d")
-        self.name, self.track = array("l"), array("l")
+        self.name, self.track, self.link = array("l"), array("l"), array("q")
 
     def __len__(self) -> int:
         return len(self.begin)
 
-    def add(self, begin: float, end: float, name: int, track: int) -> None:
+    def add(self, begin: float, size: float, name: int, track: int, link: int) -> None:
         self.begin.append(begin)
-        self.end.append(end)
+        self.end.append(begin + size)
         self.name.append(name)
         self.track.append(track)
+        self.link.append(link)
+
+    def size(self, place: int) -> float:
+        return self.end[place] - self.begin[place]
 
     def by_track(self) -> dict[int, list[int]]:
         """Return the places of each track's ranges, outer ones first."""

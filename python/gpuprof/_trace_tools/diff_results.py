@@ -5,7 +5,7 @@ Names come out of files: they are made fit to be shown before they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpuprof._common.records import Plain
 from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
@@ -24,12 +24,7 @@ _TITLES = {
 _SCOPE_COLUMNS = ["A", "B", "change", "%", "calls A", "calls B", "each A", "each B"]
 _IDLE_COLUMNS = ["cause", "A", "B", "change", "%", "gaps A", "gaps B"]
 _DELAY_COLUMNS = ["trace", "launches", "mean", "p50", "p99", "max"]
-_CAUSES = {
-    "host_bound": "host-bound",
-    "dependency": "dependency",
-    "launch_gap": "launch gap",
-    "unknown": "unknown",
-}
+_CAUSES = {"host_bound": "host-bound", "launch_gap": "launch gap"}  # others as they are
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,6 @@ class DiffRow(Plain):
         return self.total_b_ms / self.calls_b if self.calls_b else None
 
     def cells(self) -> list[str]:
-        """Return the line of a table."""
         only = self.state if self.state != "both" else ""
         return [
             cut(shown_text(self.name), MAX_NAME_COLUMNS),
@@ -88,7 +82,6 @@ class IdleRow(Plain):
     total_b_ms: float
 
     def cells(self) -> list[str]:
-        """Return the line of a table."""
         is_busy = self.cause == "busy"
         return [
             _CAUSES.get(self.cause, self.cause),
@@ -138,17 +131,16 @@ class TraceDiff(ShownTables, Plain, Exported):
 
     def to_markdown(self) -> str:
         """Return the headlines, the tables in Markdown, and the notes as a list."""
-        tables = [replace(table, title=title) for title, table in self._tables()]
-        lines = [line for table in tables for line in ("", *table.markdown())]
+        lines = [line for table in self._tables() for line in ("", *table.markdown())]
         return "\n".join([*self._headlines(), *lines, *markdown_list(self._all_notes())]) + "\n"
 
     def _records(self) -> Records:
         return Records.of_plain(row.to_dict() for row in self.rows)
 
     def _repr_html_(self) -> str:
-        tables = (f"<div>{title}</div>{table.html()}" for title, table in self._tables())
+        tables = "".join(table.html() for table in self._tables())
         notes = html_list(self._all_notes())
-        return f"<div>{html_list(self._headlines())}{''.join(tables)}{notes}</div>"
+        return f"<div>{html_list(self._headlines())}{tables}{notes}</div>"
 
     def _headlines(self) -> list[str]:
         lines = [f"A: {shown_text(self.path_a)}", f"B: {shown_text(self.path_b)}"]
@@ -157,7 +149,7 @@ class TraceDiff(ShownTables, Plain, Exported):
             lines.append(f"all figures are per call of {shown_text(self.per)}: {calls}")
         return lines
 
-    def _tables(self) -> list[tuple[str, Table]]:
+    def _tables(self) -> list[Table]:
         tables = []
         for kind, title in _TITLES.items():
             rows = [row for row in self.rows if row.kind == kind]
@@ -167,10 +159,10 @@ class TraceDiff(ShownTables, Plain, Exported):
             note = f" ({more:,} more with smaller changes)" if more else ""
             name = "kernel" if kind == "kernel" else "scope"
             lines = [row.cells() for row in rows]
-            tables.append((title + note, Table([name, *_SCOPE_COLUMNS], lines, {name})))
+            tables.append(Table([name, *_SCOPE_COLUMNS], lines, {name}, title + note))
         if self.idle:
             lines = [row.cells() for row in self.idle]
-            tables.append(("GPU idle by cause", Table(_IDLE_COLUMNS, lines, {"cause"})))
+            tables.append(Table(_IDLE_COLUMNS, lines, {"cause"}, "GPU idle by cause"))
         if self.launch_delays:
             lines = [
                 [
@@ -181,7 +173,7 @@ class TraceDiff(ShownTables, Plain, Exported):
                 for row in self.launch_delays
             ]
             title = "launch delay: from the launch call to the first kernel"
-            tables.append((title, Table(_DELAY_COLUMNS, lines, {"trace"})))
+            tables.append(Table(_DELAY_COLUMNS, lines, {"trace"}, title))
         return tables
 
     def _all_notes(self) -> list[str]:

@@ -60,12 +60,13 @@ class Figures:
 class Contents:
     """What is compared. Rows are by kind (`KINDS`) and name."""
 
+    which: str  # "A" or "B"
     rows: dict[str, dict[str, Figures]]
     idle: dict[str, tuple[int, float]]  # by cause, of all devices
     busy: float
     devices: int
     launched: int  # pieces of GPU work whose launch is known
-    delays: LaunchDelay | None  # which does not say yet of which trace
+    delays: LaunchDelay | None
     rank: int | None
     ranks: int  # how many processes' traces were merged into it
     notes: list[str] = field(default_factory=list)
@@ -89,23 +90,22 @@ class _Call(NamedTuple):
 
 
 class DiffScan(Scan):
-    """Reads one trace: `read` it, then ask for `contents`."""
+    """Reads one trace, "A" or "B": `read` it, then ask for `contents`."""
 
-    def __init__(self) -> None:
+    def __init__(self, which: str) -> None:
         super().__init__()
+        self._which = which
         self._base: int | None = None
         self._names = Numbers(MOST_NAMES)
         self._tracks = Numbers(MOST_NAMES)
         self._devices = Numbers(MOST_NAMES)
         self._kernels: dict[int, Figures] = defaultdict(Figures)
-        self._host, self._gpu = Spans(), Spans()
-        self._gpu_link = array("q")  # torch's "External id"
+        self._host, self._gpu = Spans(), Spans()  # linked by torch's "External id"
         self._gpu_around = array("b")  # drawn around kernels, not measured
-        self._external: dict[int, int] = {}  # place in `_host` by that
+        self._external: dict[int, int] = {}  # place in `_host` by its link
         self._flow_from: dict[Any, tuple[int, float]] = {}  # by id: the launching track and time
         self._flow_to: dict[tuple[int, float], Any] = {}  # by GPU track and time: the id
-        self._work = Spans()  # the track is the device's number
-        self._correlation = array("q")
+        self._work = Spans()  # the track is the device's number, the link that of its launch
         self._scope: dict[int, str] = {}  # of work that says it
         self._launches: dict[int, _Call] = {}
         self._ranks: set[int] = set()
@@ -113,7 +113,6 @@ class DiffScan(Scan):
         self._unkept_work = self._unkept_scopes = 0
 
     def read(self, pieces: Iterator[bytes]) -> None:
-        """Read a whole file."""
         super().read(pieces)
         for header in self.reader.headers:
             info = header.decoded() if header.key == "distributedInfo" else None
@@ -121,7 +120,6 @@ class DiffScan(Scan):
                 self._rank = info["rank"]
 
     def visit(self, event: Event) -> None:
-        """Take one event that is of a scope, or of GPU work."""
         category, phase = event.get("cat"), event.get("ph")
         if phase == "X":
             if type(category) is not str:
@@ -181,8 +179,7 @@ class DiffScan(Scan):
         number = self._devices[
             _rank_of(event), device if type(device) is int else str(event.get("pid"))
         ]
-        self._correlation.append(_number_of(event, "correlation"))
-        self._work.add(begin, begin + size, name, number)
+        self._work.add(begin, size, name, number, _number_of(event, "correlation"))
 
     def _take_call(self, event: Event, begin: float, size: float) -> None:
         name = str(event.get("name"))
@@ -206,7 +203,7 @@ class DiffScan(Scan):
         link = _number_of(event, "External id")
         if link != NONE:
             self._external[link] = len(self._host)
-        self._host.add(begin, begin + size, self._name(event), self._track(event))
+        self._host.add(begin, size, self._name(event), self._track(event), link)
 
     def _take_gpu(self, event: Event, begin: float, size: float) -> None:
         if len(self._gpu) >= MOST_SCOPES:
@@ -216,9 +213,9 @@ class DiffScan(Scan):
         longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
             size = longer * 1000.0
-        self._gpu_link.append(_number_of(event, "External id"))
+        link = _number_of(event, "External id")
         self._gpu_around.append(event["cat"] == GPU_ANNOTATION)
-        self._gpu.add(begin, begin + size, self._name(event), self._track(event))
+        self._gpu.add(begin, size, self._name(event), self._track(event), link)
 
     def _take_flow(self, event: Event) -> None:
         check_labels(event)
@@ -239,19 +236,19 @@ class DiffScan(Scan):
         host = Nested(self._host, names, self.slack)
         rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
         for place, path in enumerate(host.path):
-            rows["host"][path].add(self._host.end[place] - self._host.begin[place])
+            rows["host"][path].add(self._host.size(place))
         rows["gpu"] = self._gpu_rows(host, names)
         for name, figures in self._kernels.items():
             rows["kernel"][names[name]] = figures
-        calls = [self._launches.get(each) for each in self._correlation]
+        calls = [self._launches.get(link) for link in self._work.link]
         for place, call in enumerate(calls):
             path = self._scope.get(place) or (host.at(call.track, call.begin) if call else "")
-            size = self._work.end[place] - self._work.begin[place]
-            rows["launched"][path or "(no scope)"].add(size)
+            rows["launched"][path or "(no scope)"].add(self._work.size(place))
         if set(rows["launched"]) == {"(no scope)"}:
             rows["launched"].clear()
         gaps, busy = self._idle(calls)
         return Contents(
+            which=self._which,
             rows=rows,
             idle=gaps,
             busy=busy,
@@ -294,7 +291,7 @@ class DiffScan(Scan):
 
     def _annotation_of(self, place: int) -> int | None:
         """Return the place in `_host` of the annotation that a scope on the GPU is of."""
-        outside = self._external.get(self._gpu_link[place])
+        outside = self._external.get(self._gpu.link[place])
         if outside is None or self._host.name[outside] != self._gpu.name[place]:
             return None
         return outside
@@ -330,30 +327,26 @@ class DiffScan(Scan):
         return idle.totals(found), busy
 
     def _given(self, place: int, call: _Call | None) -> idle.Work:
-        launch, given = self._correlation[place], call.given if call else None
-        return (
-            *(self._work.begin[place], self._work.end[place]),
-            *(None if launch == NONE else launch, given),
-        )
+        work, given = self._work, call.given if call else None
+        launch = None if work.link[place] == NONE else work.link[place]
+        return work.begin[place], work.end[place], launch, given
 
     def _delays(self, calls: list[_Call | None]) -> LaunchDelay | None:
         first: dict[int, int] = {}  # place of the first work of each launch
-        for place, correlation in enumerate(self._correlation):
-            if calls[place] is None:
-                continue
-            before = first.get(correlation)
-            if before is None or self._work.begin[place] < self._work.begin[before]:
-                first[correlation] = place
+        begin = self._work.begin
+        for place, link in enumerate(self._work.link):
+            if calls[place] and begin[place] < begin[first.setdefault(link, place)]:
+                first[link] = place
         delays = sorted(
-            max(0.0, self._work.begin[place] - self._launches[correlation].begin)  # clocks differ
-            for correlation, place in first.items()
+            max(0.0, begin[place] - self._launches[link].begin)  # clocks differ
+            for link, place in first.items()
         )
         if not delays:
             return None
         count = len(delays)
         middle, late = delays[(count - 1) // 2], delays[-(-99 * count // 100) - 1]
         times = (each / 1e6 for each in (sum(delays) / count, middle, late, delays[-1]))
-        return LaunchDelay("", count, *times)
+        return LaunchDelay(self._which, count, *times)
 
     def _notes(self) -> list[str]:
         notes = self.notes()

@@ -270,7 +270,7 @@ class _Events(Scan):
                 del event["ts"]
                 begin = f'{{"ts":{microseconds(moved)},'
             named = names_of(event) if phase == "M" else None
-            if named and named[0] == "process":
+            if named and len(named[0]) == 1:  # a process
                 event["args"]["name"] = merged.new_name(file, event.get("pid"), named[1])
             if "pid" in event:
                 event["pid"] = self._pids.get(event["pid"], event["pid"])

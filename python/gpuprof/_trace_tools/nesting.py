@@ -63,37 +63,36 @@ def enclosing(
     return found
 
 
+def end_of(row: Slice) -> float:
+    return row[0] - row[1]
+
+
 class Track:
     """The slices of one track. The owner adds to `new`, and reads `begin` and `end` of them all."""
 
     def __init__(self) -> None:
         self.new: list[Slice] = []
-        self.kept: list[Slice] = []  # placed ones that may hold, or lie in, what is still to come
-        self.around: list[int] = []  # for each of these the number of what is around it
+        # Placed ones that may hold, or lie in, what is still to come; with what is around each.
+        self.kept: list[tuple[Slice, int]] = []
         self.apart: list[Slice] = []  # placed ones that have ended before all that is being placed
         self.covered: dict[int, float] = {}  # by identity, how much of a loose one is not empty
         self.begin: float = -NEVER
         self.end: float = NEVER
         self.last: float = NEVER  # the latest begin that was placed
 
-    def widen(self, rows: list[Slice]) -> None:
-        """Extend the track's own span by that of slices."""
-        ends = [begin - negative for begin, negative, _ in rows]
-        last = max(ends)
-        self.begin, self.end = min(self.begin, min(rows)[0]), max(self.end, last)
+    def widen(self) -> None:
+        """Extend the track's own span by that of the new slices."""
+        self.begin = min(self.begin, min(self.new)[0])
+        self.end = max(self.end, *(begin - negative for begin, negative, _ in self.new))
 
     def time_of(self, row: Slice) -> float:
         return self.covered[id(row)] if row[2] == LOOSE else -row[1]
 
     def take_apart(self, begin: float) -> None:
         """Put aside the kept slices that have ended before `begin`, but for points."""
-        kept, self.apart, self.kept, self.around = (self.kept, self.around), [], [], []
-        for row, outer in zip(*kept, strict=True):
-            if not row[1] or row[0] - row[1] >= begin:
-                self.kept.append(row)
-                self.around.append(outer)
-            elif outer == TOP:
-                self.apart.append(row)
+        ended = [(row, outer) for row, outer in self.kept if row[1] and end_of(row) < begin]
+        self.apart = [row for row, outer in ended if outer == TOP]
+        self.kept = [each for each in self.kept if not each[0][1] or end_of(each[0]) >= begin]
 
     def keep(self, rows: list[Slice], around: list[int], most: int) -> None:
         """Keep what is open, and what nothing is around: of that the older ones merged."""
@@ -112,15 +111,16 @@ class Track:
         for at in range(0, len(older), size):
             group = older[at : at + size]
             begin = group[0][0]
-            row = (begin, begin - max(first - negative for first, negative, _ in group), LOOSE)
-            covered[id(row)] = sum(map(self.time_of, group))
-            kept.append(row)
-        self.around = [TOP] * len(kept)
-        for row, outer in zip(rows, around, strict=True):
-            if row[0] - row[1] > last or (outer == TOP and not row[1]):
-                kept.append(row)
-                self.around.append(outer)
-        self.kept, self.covered = kept, covered
+            merged = (begin, begin - max(map(end_of, group)), LOOSE)
+            covered[id(merged)] = sum(map(self.time_of, group))
+            kept.append(merged)
+        self.covered = covered
+        self.kept = [(row, TOP) for row in kept]
+        self.kept += [
+            (row, outer)
+            for row, outer in zip(rows, around, strict=True)
+            if row[0] - row[1] > last or (outer == TOP and not row[1])
+        ]
 
 
 class Nesting:
@@ -154,40 +154,35 @@ class Nesting:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough is waiting to be placed."""
         return self.waiting > self._most
 
-    def place_new(self, *, is_last: bool = False) -> None:
-        """Place what has come; with `is_last` nothing is kept to place more."""
+    def place_new(self) -> None:
         self.waiting = 0
         tracks = self.tracks.values()
-        each = max(self._most // 4 // max(len(tracks), 1), 2)
-        for track in tracks:
-            if track.new:
-                rows, around = self._nest(track)
-                if not is_last:
-                    track.keep(rows, around, each)
         if sum(len(track.kept) for track in tracks) > self._most:  # so many are open at once
             self.approximate = True
             for track in tracks:
-                half = len(track.kept) // 2
-                del track.kept[:half], track.around[:half]
+                del track.kept[: len(track.kept) // 2]
+        each = max(self._most // 4 // max(len(tracks), 1), 2)
+        for track in tracks:
+            if track.new:
+                track.keep(*self._nest(track), each)
 
     def bare_points(self) -> list[int]:
         """Return the numbers of the slices without length that nothing is around."""
         return [
             row[2]
             for track in self.tracks.values()
-            for row, number in zip(track.kept, track.around, strict=True)
+            for row, number in track.kept
             if number == TOP and not row[1]
         ]
 
     def _nest(self, track: Track) -> tuple[list[Slice], list[int]]:
         """Return the slices with what is around each, and sum up what is inside of each."""
-        track.widen(track.new)
+        track.widen()
         track.take_apart(min(track.new)[0] - self.slack)
-        placed = dict(zip(map(id, track.kept), track.around, strict=True))
-        rows = sorted(track.kept + track.new)
+        placed = {id(row): number for row, number in track.kept}
+        rows = sorted([row for row, _ in track.kept] + track.new)
         track.new.clear()
 
         def cross(before: Slice, row: Slice) -> None:
@@ -199,11 +194,10 @@ class Nesting:
         outer = enclosing(rows, self.slack, cross)
         around = [each[2] for each in outer]
         inside = self._inside
-        deep = {each for each, number in placed.items() if number != TOP}
         for place, (row, number) in enumerate(zip(rows, around, strict=True)):
-            if number == TOP and (not deep or id(row) not in deep):
-                continue
             before = placed.get(id(row))
+            if number == TOP and before is None:
+                continue
             is_kept = id(outer[place]) in placed
             if before is not None and (number == TOP or is_kept):
                 around[place] = before
@@ -236,7 +230,6 @@ class Coverage:
 
     @property
     def busy(self) -> float:
-        """How long there was one."""
         return self.end - self.begin - self._idle
 
     def add(self, rows: list[Slice], slack: float) -> bool:

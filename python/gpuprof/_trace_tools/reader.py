@@ -285,18 +285,16 @@ class EventReader:
         event: Any = None
         fault: OddError | None = None
         try:
-            self._check(raw, begin)
-        except ReadError as error:
-            if error.code == "json":
-                raise
-            fault = OddError(error.reason, error.offset - begin, error.code)
-            # What is twice in its args is the program's.
-            if not isinstance(error, KeyTwiceError) or error.is_outermost:
-                event = fault
-        except RecursionError:
-            event = OddError("nested too deep to be read")
-        try:
-            event = SCAN(raw.decode(), 0)[0] if event is None else event
+            try:
+                self._check(raw, begin)
+            except ReadError as error:
+                if error.code == "json":
+                    raise
+                fault = OddError(error.reason, error.offset - begin, error.code)
+                # What is twice in its args is the program's.
+                if not isinstance(error, KeyTwiceError) or error.is_outermost:
+                    event = fault
+            event = event or SCAN(raw.decode(), 0)[0]
         except RecursionError:
             event = OddError("nested too deep to be read")
         except ValueError:

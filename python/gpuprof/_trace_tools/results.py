@@ -30,16 +30,15 @@ class ShownTables(ABC):
     def _headlines(self) -> list[str]: ...
 
     @abstractmethod
-    def _tables(self) -> list[tuple[str, Table]]:
-        """Return the tables with their titles."""
+    def _tables(self) -> list[Table]: ...
 
     @abstractmethod
     def _all_notes(self) -> list[str]: ...
 
     def __str__(self) -> str:
         text = self._headlines()
-        for title, table in self._tables():
-            text += ["", title, *table.plain()]
+        for table in self._tables():
+            text += ["", *table.plain()]
         notes = self._all_notes()
         return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
 
@@ -61,7 +60,6 @@ class Range(Plain):
     self_ms: float | None
 
     def cells(self, span_ms: float) -> list[str]:
-        """Return the line of a table."""
         return [
             self.name,
             f"{self.count:,}",
@@ -90,7 +88,6 @@ class GpuTrack(Plain):
     largest_gaps: list[tuple[float, float]]  # begin and length, the longest first
 
     def cells(self) -> list[str]:
-        """Return the line of a table."""
         at, gap = self.largest_gaps[0] if self.largest_gaps else (None, None)
         return [
             self.name,
@@ -128,7 +125,7 @@ class TraceSummary(ShownTables, Plain):
         )
         return [f"{shown_text(self.path)}: {what}"]
 
-    def _tables(self) -> list[tuple[str, Table]]:
+    def _tables(self) -> list[Table]:
         tables = []
         for kind, title in _TITLES.items():
             rows = [row for row in self.ranges if row.kind == kind]
@@ -139,10 +136,10 @@ class TraceSummary(ShownTables, Plain):
             heading = _HEADINGS[self.by]
             columns = [heading, "count", "total", "% span", "self", "mean", "min", "max"]
             lines = [row.cells(self.span_ms) for row in rows]
-            tables.append((title + note, Table(columns, lines, _LEFT)))
+            tables.append(Table(columns, lines, _LEFT, title + note))
         if self.gpu_tracks:
             lines = [track.cells() for track in self.gpu_tracks]
-            tables.append(("GPU tracks", Table(_TRACK_COLUMNS, lines, _LEFT)))
+            tables.append(Table(_TRACK_COLUMNS, lines, _LEFT, "GPU tracks"))
         return tables
 
     def _all_notes(self) -> list[str]:

@@ -44,7 +44,6 @@ class Scan(ABC):
         self.end = End()
 
     def read(self, pieces: Iterator[bytes]) -> None:
-        """Read a whole file."""
         self.reader = EventReader(pieces)
         self.end = self.reader.end
         for batch in self.reader.batches():
@@ -71,18 +70,12 @@ class Scan(ABC):
         """Do what is worth doing for many events at once."""
 
     def leave_out(self, error: OddError) -> None:
-        """Count an event that cannot be used."""
         self.left_out += 1
         self.first_odd = self.first_odd or self.located(error)
 
     def located(self, error: OddError) -> ReadError:
-        """Say where in the file it is that the event cannot be used."""
         at = self.batch.offset_of(self.place) + error.at
         return ReadError(at, error.reason, self.batch.first + self.place)
-
-    def text(self) -> bytes:
-        """Return the text of the event."""
-        return self.batch.text_of(self.place)
 
     def notes(self) -> list[str]:
         """Say how many events were left out, and how exact the times are."""
@@ -114,13 +107,11 @@ class Scan(ABC):
         """Return what stands in the place of an event; an `OddError` if it is none."""
         if isinstance(event, OddError):
             raise event
-        if not isinstance(event, dict):
-            reason = f"the event is {kind_of(event)}; expected an object"
-            raise OddError(reason)
-        if not event:
-            reason = "the event is empty"
-            raise OddError(reason)
-        return event
+        if isinstance(event, dict) and event:
+            return event
+        what = "empty" if event == {} else f"{kind_of(event)}; expected an object"
+        reason = f"the event is {what}"
+        raise OddError(reason)
 
 
 class Halves:
@@ -131,7 +122,6 @@ class Halves:
         self.count = self.without_room = 0
 
     def begin(self, key: Any, value: Any) -> None:
-        """Keep a begin, if there is room."""
         if self.count >= MOST_OPEN:
             self.without_room += 1
             return
@@ -139,11 +129,9 @@ class Halves:
         self.count += 1
 
     def last(self, key: Any) -> Any:
-        """Return the last begin that waits; None without one."""
         return self.waiting[key][-1] if key in self.waiting else None
 
     def end(self, key: Any) -> None:
-        """Forget the last begin."""
         self.waiting[key].pop()
         self.count -= 1
         if not self.waiting[key]:

@@ -33,6 +33,7 @@ from gpuprof._trace_tools.values import (
     names_of,
     own_args,
     phase_of,
+    place_of,
     shortened,
 )
 
@@ -52,8 +53,7 @@ Sink = tuple[Callable[[Slice], None], Callable[[float], None], int]
 
 
 def labels_of(event: Event) -> Labels:
-    """Return name, category, pid and tid, empty texts for those that are missing."""
-    return event.get("name", ""), event.get("cat", ""), event.get("pid", ""), event.get("tid", "")
+    return event.get("name", ""), event.get("cat", ""), *place_of(event)
 
 
 class _Group:
@@ -117,11 +117,9 @@ class Ranges:
         self.crossings = 0
 
     def async_sink(self, labels: Labels) -> Sink:
-        """Return where asynchronous ranges of these labels go."""
         return self._sink(self._nowhere, "async", labels, labels[2:])
 
     def sink(self, labels: Labels) -> Sink:
-        """Return where ranges of these labels go."""
         if labels not in self.sinks:
             if len(self.sinks) >= MOST_TRACKS:
                 self.sinks.clear()
@@ -146,19 +144,16 @@ class Ranges:
     def _number(self, kind: str, key: Any, is_annotation: bool) -> int:
         if isinstance(key, str):
             key = shortened(key, MOST_NAME)
-        found = self._numbers.get((kind, key, is_annotation))
-        if found is not None:
-            return found
-        if len(self._groups) >= MOST_GROUPS:
-            key = None
-            if (kind, key, is_annotation) in self._numbers:
-                return self._numbers[kind, key, is_annotation]
-        self._groups.append(_Group(kind, key, is_annotation))
-        self._inside.append(0)
-        number = self._numbers[kind, key, is_annotation] = len(self._groups) - 1
-        return number
+        which = kind, key, is_annotation
+        if which not in self._numbers and len(self._groups) >= MOST_GROUPS:
+            which = kind, None, is_annotation
+        if which not in self._numbers:
+            self._numbers[which] = len(self._groups)
+            self._groups.append(_Group(*which))
+            self._inside.append(0)
+        return self._numbers[which]
 
-    def sum_up(self, *, is_last: bool = False) -> None:
+    def sum_up(self) -> None:
         """Place and sum up what has come."""
         for group in self._groups:
             if group.pending:
@@ -170,9 +165,9 @@ class Ranges:
             if rows and not work.add(rows, kinds, self.nesting.slack):
                 self.nesting.approximate = True
         if self._nowhere.new:
-            self._nowhere.widen(self._nowhere.new)
+            self._nowhere.widen()
             self._nowhere.new.clear()
-        self.nesting.place_new(is_last=is_last)
+        self.nesting.place_new()
         for number, time in enumerate(self._inside):
             if time:
                 self._groups[number].inside += round(time)
@@ -183,7 +178,6 @@ class Ranges:
             self.crossings += 1
 
     def extent(self) -> tuple[int, int]:
-        """Return the begin of the first range and the end of the last."""
         tracks = [*self.nesting.tracks.values(), self._nowhere]
         begin, end = min(track.begin for track in tracks), max(track.end for track in tracks)
         return (round(begin), round(end)) if begin <= end else (0, 0)
@@ -272,13 +266,11 @@ class Summary(Scan):
         self._halves = Halves()
 
     def read(self, pieces: Iterator[bytes]) -> None:
-        """Read a whole file."""
         super().read(pieces)
-        self.ranges.sum_up(is_last=True)
+        self.ranges.sum_up()
         self.unmatched += self._halves.count + self._halves.without_room
 
     def after_batch(self) -> None:
-        """Place the ranges once there are enough."""
         self.ranges.nesting.slack = self.slack
         if self.ranges.nesting.is_due:
             self.ranges.sum_up()
@@ -323,7 +315,7 @@ class Summary(Scan):
             begin, duration, _ = self.span(event)
             self._add(self.ranges.sink(labels_of(event)), begin, duration)
         elif phase in "BE":
-            self._take_half(event, phase == "B", (event.get("pid", ""), event.get("tid", "")))
+            self._take_half(event, phase == "B", place_of(event))
         elif phase in "beSF":
             self._take_half(event, phase in "bS", async_key(event))
         else:
@@ -341,7 +333,6 @@ class Summary(Scan):
         self.ranges.nesting.waiting += 1
 
     def _take_half(self, event: Event, begins: bool, key: tuple[Any, ...] | int) -> None:
-        """Take the begin or the end of a range."""
         time, _ = self.time(event)
         if begins:
             is_async = isinstance(key, int)
@@ -357,25 +348,19 @@ class Summary(Scan):
         self._add(sink, begin, time - begin)
 
     def _take_metadata(self, event: Event) -> None:
-        args, pid = own_args(event), event.get("pid", "")
+        args, named = own_args(event), names_of(event)
         self.dropped += _count_in(args, "dropped")
         self.unplaced += _count_in(args, "unplaced")
-        named = names_of(event)
         if named and len(self.ranges.names) < 2 * MOST_TRACKS:
-            key = (pid,) if named[0] == "process" else (pid, event.get("tid", ""))
-            self.ranges.names[key] = named[1][:MOST_TRACK_NAME]
+            self.ranges.names[named[0]] = named[1][:MOST_TRACK_NAME]
 
     def notes(self) -> list[str]:
-        """Say what is missing from the figures."""
+        crossing = "times ranges overlap on a track without nesting: self times around them are too"
         counted = [
             (self.dropped, "events were dropped while the trace was written"),
             (self.unplaced, "GPU ranges could not be placed on the host's clock"),
             (self.unmatched, "begins or ends without the other are not counted"),
-            (
-                self.ranges.crossings,
-                "times ranges overlap on a track without nesting: self times around them are too "
-                "short",
-            ),
+            (self.ranges.crossings, f"{crossing} short"),
         ]
         notes = super().notes() + [f"{count:,} {what}" for count, what in counted if count]
         if self.ranges.nesting.approximate:

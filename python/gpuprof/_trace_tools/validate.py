@@ -125,9 +125,10 @@ class Validation(Scan):
             self.findings.add("fault", fault.code, fault.reason, batch.first, place)
         if may_matter_inside(batch.raw):
             for self.place, event in enumerate(batch.events):
-                if isinstance(event, dict) and may_matter_inside(self.text()):
+                text = batch.text_of(self.place)
+                if isinstance(event, dict) and may_matter_inside(text):
                     with contextlib.suppress(ValueError):  # a number of too many digits
-                        self._check_inner(json.loads(self.text()))  # orjson rounds large ones
+                        self._check_inner(json.loads(text))  # orjson rounds large ones
         self._nesting.slack = self.slack
         if self._nesting.is_due:
             self._nesting.place_new()

@@ -18,6 +18,7 @@ EXACT_IN_DOUBLES = 1 << 53
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _MANY = b"0" * 16
 _MISSING = object()
+_KINDS = {int: "a number", float: "a number", str: "a string", dict: "an object", list: "an array"}
 
 Event = dict[str, Any]
 
@@ -32,26 +33,16 @@ class OddError(Exception):
 
 def kind_of(value: object) -> str:
     """Say what a value of a member is."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "an array"
-    return "null" if value is None else "missing"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return _KINDS.get(type(value), "missing")
 
 
 def odd(event: Event, member: str, expected: str) -> OddError:
     """Say what a member is, and what it should be."""
-    value = event.get(member, _MISSING)
-    what = kind_of(value)
-    if what == "a number":
-        digits = repr(value)
-        what = digits if len(digits) <= MAX_SHOWN else what
+    what = kind_of(value := event.get(member, _MISSING))
+    if what == "a number" and len(repr(value)) <= MAX_SHOWN:
+        what = repr(value)
     return OddError(f'"{member}" is {what}; expected {expected}', code=member)
 
 
@@ -72,6 +63,11 @@ def check_labels(event: Event) -> None:
         value = event.get(member, 0)
         if type(value) not in (int, str) and not (type(value) is float and math.isfinite(value)):
             raise odd(event, member, "a whole number")
+
+
+def place_of(event: Event) -> tuple[Any, Any]:
+    """Return pid and tid, empty texts for those that are missing."""
+    return event.get("pid", ""), event.get("tid", "")
 
 
 def shortened(text: str, most: int) -> str:
@@ -117,13 +113,12 @@ def own_args(event: Event) -> Event:
     return args_of(event) if is_own else {}
 
 
-def names_of(event: Event) -> tuple[str, str] | None:
-    """Return what a metadata event names, "process" or "thread", and how; None for others."""
-    name = args_of(event).get("name")
-    what = event.get("name")
+def names_of(event: Event) -> tuple[tuple[Any, ...], str] | None:
+    """Return what a metadata event names, (pid,) or (pid, tid), and how; None for others."""
+    name, what, place = args_of(event).get("name"), event.get("name"), place_of(event)
     if type(name) is not str or what not in ("process_name", "thread_name"):
         return None
-    return what.removesuffix("_name"), name
+    return place[:1] if what == "process_name" else place, name
 
 
 def may_matter_inside(text: bytes) -> bool:
