@@ -210,17 +210,7 @@ CAPTURE_TEXTS = {
 
 
 def cuda_error(code: int, name: str, call: str, detail: str = "") -> CudaError:
-    """Return the exception for a failed driver call: a `CudaError` or the fitting subclass.
-
-    Parameters
-    ----------
-    code, name, call, detail
-        As for `CudaError`.
-
-    Returns
-    -------
-    CudaError
-    """
+    """Return the exception for a failed driver call: a `CudaError` or the fitting subclass."""
     kind = _BY_CODE[code][0] if code in _BY_CODE else CudaError
     return kind(code, name, call, detail)
 

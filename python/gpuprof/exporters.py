@@ -64,10 +64,6 @@ def opentelemetry(
     paths : str or iterable of str, optional
         As for `gpuprof.on_sample`.
 
-    Returns
-    -------
-    Listener
-
     Raises
     ------
     ModuleNotFoundError
@@ -103,10 +99,6 @@ def prometheus(
         Upper bounds of the histogram's buckets in seconds.
     paths : str or iterable of str, optional
         As for `gpuprof.on_sample`.
-
-    Returns
-    -------
-    Listener
 
     Raises
     ------
@@ -156,10 +148,6 @@ def log_every(
         The level of the lines.
     paths : str or iterable of str, optional
         As for `gpuprof.on_sample`.
-
-    Returns
-    -------
-    Listener
 
     Raises
     ------

@@ -66,8 +66,8 @@ def test_a_ctrl_c_as_the_block_ends_leaves_nothing_open(fake: FakeCuda) -> None:
 def test_a_warning_of_a_block_that_is_made_an_error_leaves_its_graph(
     fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpuprof.capture, "_outside", lambda _block: "work ran outside")
-    with pytest.raises(RuntimeWarning, match="outside"), gpuprof.capture(stream) as cap:
+    monkeypatch.setattr(debug.CaptureWatch, "report_outside", lambda _watch: "work ran outside")
+    with pytest.raises(RuntimeWarning, match="outside"), gpuprof.capture(stream, debug=True) as cap:
         fake.work(stream, US)
     assert not cap.is_open
     assert cap.graph.num_nodes == 1

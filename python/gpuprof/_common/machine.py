@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import gpuprof._core as _core
+from gpuprof._common import nvml
 from gpuprof.errors import GpuprofError
 
 FRAMEWORKS = {
@@ -37,7 +39,9 @@ def describe(device: int | None = None) -> dict[str, Any]:
     """
     found = dict.fromkeys(("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda"))
     with suppress(GpuprofError):  # the driver is gone or belongs to the parent process
-        found |= _gpu(device)
+        if _core.cuda_in_use():
+            index = _core.cuda_device() if device is None else device
+            found |= _gpu_of(os.getpid(), max(index, 0))
     return found | _host()
 
 
@@ -72,26 +76,13 @@ def driver_release() -> str | None:
             release = _RELEASE.search(path.read_text(encoding="utf-8", errors="replace"))
             if release:
                 return release.group()
-    from gpuprof._common import nvml
-
     with suppress(Exception):  # a foreign library must not end a measurement
         return nvml.driver_release()
     return None
 
 
-def _gpu(device: int | None) -> dict[str, Any]:
-    import gpuprof._core as _core
-
-    if not _core.cuda_in_use():
-        return {}
-    index = _core.cuda_device() if device is None else device
-    return _gpu_of(os.getpid(), max(index, 0))
-
-
 @functools.lru_cache(maxsize=64)
 def _gpu_of(_process: int, index: int) -> dict[str, Any]:
-    import gpuprof._core as _core
-
     known = {entry["index"]: entry for entry in _core.devices()}
     if index not in known:
         return {}
@@ -109,8 +100,6 @@ def _gpu_of(_process: int, index: int) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _host() -> dict[str, Any]:
-    from gpuprof._core import build_info
-
     return {
         **{name: installed(names) for name, names in FRAMEWORKS.items()},
         "numpy": installed(["numpy"]),
@@ -118,7 +107,7 @@ def _host() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),
         "os": f"{platform.system()} {platform.release()}".strip(),
-        "gpuprof": build_info()["version"],
+        "gpuprof": _core.build_info()["version"],
     }
 
 

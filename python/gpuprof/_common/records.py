@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
@@ -198,21 +198,21 @@ def each_of(check: Check) -> Check:
     """Return the check of a list of which each item passes `check`; it returns a tuple."""
 
     def check_all(name: str, value: Any) -> tuple[Any, ...]:
-        found: list[Any] = []
-        items = checks.sequence(name, value)
-        try:
-            found.extend(check(name, item) for item in items)
-        except (TypeError, ValueError) as error:
-            raise _at_place(error, name, len(found)) from None
-        return tuple(found)
+        return _items(name, (check(name, item) for item in checks.sequence(name, value)))
 
     return check_all
 
 
-def _at_place(error: Exception, name: str, place: int) -> Exception:
-    """Return an error of a list's item, which names the list, with the item's place in its text."""
-    kind = TypeError if isinstance(error, TypeError) else ValueError
-    return kind(f"{name}[{place}]{str(error).removeprefix(name)}")
+def _items(name: str, checked: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the checked items of a list; an error of one, which names the list, gets its place."""
+    found: list[Any] = []
+    try:
+        found.extend(checked)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        message = f"{name}[{len(found)}]{str(error).removeprefix(name)}"
+        raise kind(message) from None
+    return tuple(found)
 
 
 def by_name(check: Check) -> Check:
@@ -319,19 +319,14 @@ def _pairs(read: Check) -> Check:
 
 
 def _fixed(readers: Sequence[Check]) -> Check:
-    def read(name: str, value: Any) -> tuple[Any, ...]:
+    def read_all(name: str, value: Any) -> tuple[Any, ...]:
         items = checks.sequence(name, value)
         if len(items) != len(readers):
             message = f"{name}: expected {len(readers)} values, got {len(items)}"
             raise ValueError(message)
-        found: list[Any] = []
-        try:
-            found.extend(reader(name, item) for reader, item in zip(readers, items, strict=True))
-        except (TypeError, ValueError) as error:
-            raise _at_place(error, name, len(found)) from None
-        return tuple(found)
+        return _items(name, (read(name, item) for read, item in zip(readers, items, strict=True)))
 
-    return read
+    return read_all
 
 
 def _float(name: str, value: Any) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpuprof._distributed.watch_state import BackwardPaths, WatchState, scope
+from gpuprof._distributed.watch_state import WatchState, scope
 from gpuprof._frameworks import loaded
 
 DDP_WAIT = "ddp"
@@ -27,9 +27,8 @@ def first_with_gradient(result: Any) -> Any:
 class DdpWait:
     """The hook on a result of the forward pass, and the callbacks that it leaves."""
 
-    def __init__(self, state: WatchState, paths: BackwardPaths) -> None:
+    def __init__(self, state: WatchState) -> None:
         self._state = state
-        self._paths = paths
         self._task = -1
         self._on_cpu = False
         self._opened: Any = None
@@ -52,7 +51,7 @@ class DdpWait:
     def _begin(self) -> None:
         with self._state.passive():
             _queue(self._end)
-            self._opened = scope(DDP_WAIT, self._on_cpu, self._paths.prefix())
+            self._opened = scope(DDP_WAIT, self._on_cpu, self._state.paths.prefix())
             self._opened.__enter__()
 
     def _end(self) -> None:

@@ -72,22 +72,21 @@ class Exchange:
         until then. Where the store fails, `failure` says why, and what was read counts.
         """
         found: dict[int, bytes] = {}
-        partial: dict[int, bytes] = {}
         waiting = [rank for rank in range(self.world.size) if rank != self.world.rank]
         try:
             while waiting:
                 begun = time.monotonic()
-                for rank in self._present(waiting):
-                    value = self.connection.get(self.key(rank))
-                    is_complete = complete is None or complete(value)
-                    (found if is_complete else partial)[rank] = value
-                waiting = [rank for rank in waiting if rank not in found and not self._left(rank)]
+                for rank in self._present([*waiting]):
+                    value = found[rank] = self.connection.get(self.key(rank))
+                    if complete is None or complete(value):
+                        waiting.remove(rank)
+                waiting = [rank for rank in waiting if not self._left(rank)]
                 if not waiting or time.monotonic() >= deadline:
                     break
                 pause(begun, deadline)
         except StoreError as error:
             self.failure = str(error)
-        return {**partial, **found}
+        return found
 
     def _left(self, rank: int) -> bool:
         """Whether a rank has gone so far ahead that its value is deleted, unless it was read."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
 from gpuprof._distributed.ddp import DdpWait, first_with_gradient
-from gpuprof._distributed.watch_state import BackwardPaths, WatchState, scope
+from gpuprof._distributed.watch_state import WatchState, scope
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof.errors import InvalidStateError
 
@@ -182,10 +182,9 @@ class CollectiveWatch:
         replace(module.Work, "wait", _wait(module.Work.wait, state))
         parallel = loaded.torch_part("nn.parallel.distributed")
         if parallel is not None:
-            paths = BackwardPaths()
             autograd, ddp = loaded.torch().autograd, parallel.DistributedDataParallel
-            replace(autograd, "backward", _backward(autograd.backward, state, paths))
-            replace(ddp, "forward", _forward(ddp.forward, state, paths))
+            replace(autograd, "backward", _backward(autograd.backward, state))
+            replace(ddp, "forward", _forward(ddp.forward, state))
 
 
 def _collective(name: str, function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:
@@ -239,22 +238,18 @@ def _is_on_cpu(values: tuple[Any, ...]) -> bool:
     return False
 
 
-def _backward(
-    function: Callable[..., Any], state: WatchState, paths: BackwardPaths
-) -> Callable[..., Any]:
+def _backward(function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:
     @functools.wraps(function)
     def backward(*args: Any, **kwargs: Any) -> Any:
         if not state.measures():
             return function(*args, **kwargs)
-        with paths.noted():
+        with state.paths.noted():
             return function(*args, **kwargs)
 
     return backward
 
 
-def _forward(
-    function: Callable[..., Any], state: WatchState, paths: BackwardPaths
-) -> Callable[..., Any]:
+def _forward(function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:
     @functools.wraps(function)
     def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(model, *args, **kwargs)
@@ -262,7 +257,7 @@ def _forward(
             with state.passive():
                 tensor = first_with_gradient(result)
                 if tensor is not None:
-                    tensor.register_hook(DdpWait(state, paths))
+                    tensor.register_hook(DdpWait(state))
         return result
 
     return forward

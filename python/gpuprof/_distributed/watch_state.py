@@ -25,6 +25,7 @@ class WatchState:
     def __init__(self, close: Callable[[], None]) -> None:
         self.is_open = True
         self.works: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
+        self.paths = BackwardPaths()
         self.tasks: set[int] = set()  # backward passes of autograd with a callback that waits
         self._is_compiling: Callable[[], bool] = loaded.torch().compiler.is_compiling
         self._close = close

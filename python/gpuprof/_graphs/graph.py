@@ -94,10 +94,6 @@ class CapturedGraph(_core.GraphBase):
             Kept alive. Without ``keep_graph=True`` it can be replayed, but has no nodes to inspect.
         name : str, optional
 
-        Returns
-        -------
-        CapturedGraph
-
         Raises
         ------
         TypeError
@@ -123,10 +119,6 @@ class CapturedGraph(_core.GraphBase):
             A CUgraph and the CUgraphExec made of it; the graph may be 0. The caller owns both, and
             must keep them as long as this object: a stale handle crashes the process.
         name : str, optional
-
-        Returns
-        -------
-        CapturedGraph
 
         Raises
         ------
@@ -310,10 +302,6 @@ class CapturedGraph(_core.GraphBase):
         path : str or os.PathLike, optional
             Written whole or not at all.
 
-        Returns
-        -------
-        str
-
         Raises
         ------
         OSError
@@ -443,14 +431,6 @@ class CapturedGraph(_core.GraphBase):
         "a CapturedGraph cannot be pickled: it lives in this process's CUDA context"
     )
 
-    def _facts(self) -> dict[str, str]:
-        if self.closed:
-            return {"state": "closed"}
-        facts = {"replays": str(self.num_replays), "device": str(self.device)}
-        if self.has_pool:
-            facts["buffers"] = str(self.pool_buffer_count)
-        return facts
-
     def __repr__(self) -> str:
         name = f" {shown(self._name)}" if self._name else ""
         if self.closed:
@@ -466,7 +446,10 @@ class CapturedGraph(_core.GraphBase):
         from gpuprof._graphs import drawing
 
         try:
-            return drawing.html_view(self.nodes, self._name or "graph", self._facts())
+            facts = {"replays": str(self.num_replays), "device": str(self.device)}
+            if self.has_pool:
+                facts["buffers"] = str(self.pool_buffer_count)
+            return drawing.html_view(self.nodes, self._name or "graph", facts)
         except RuntimeError:  # closed, without its nodes, in a forked child; or the driver is gone
             import html
 

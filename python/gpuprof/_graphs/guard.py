@@ -164,15 +164,14 @@ class GraphCaptureGuard:
             _core.require_cuda()
         from gpuprof._frameworks import torch_capture
 
-        if torch_capture.wants(stream):
-            return True
-        if backend == "torch":
+        is_torchs = torch_capture.wants(stream)
+        if backend == "torch" and not is_torchs:
             message = (
                 'backend: "torch" needs torch with CUDA in use and one of its streams; got '
                 f"stream={stream!r}"
             )
             raise ValueError(message)
-        return False
+        return is_torchs
 
     def _begin_by_torch(self, stream: object) -> None:
         from gpuprof._frameworks import torch_capture
@@ -221,10 +220,6 @@ class GraphCaptureGuard:
 
     def finish(self) -> CapturedGraph:
         """End the capture and instantiate its graph.
-
-        Returns
-        -------
-        CapturedGraph
 
         Raises
         ------

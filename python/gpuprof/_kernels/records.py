@@ -101,15 +101,14 @@ class Collected:
 
     def not_kept(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Return the totals of the work that is not among the records."""
-        left = {key: list(total) for key, total in self.totals.items()}
+        left = dict(self.totals)
         work = self.work
         for kind, name, begin, end in zip(
             work.kind, work.name, work.begin_ns, work.end_ns, strict=True
         ):
-            total = left[kind, name]
-            total[0] -= 1
-            total[1] -= end - begin
-        return {key: (total[0], total[1]) for key, total in left.items() if total[0] > 0}
+            count, ns = left[kind, name]
+            left[kind, name] = count - 1, ns - (end - begin)
+        return {key: total for key, total in left.items() if total[0] > 0}
 
 
 class Names(dict[str, int]):

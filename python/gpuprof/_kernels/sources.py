@@ -146,14 +146,11 @@ class TorchSource:
     ) -> None:
         """Add the work of the GPU; what a call of `launches_one` launched is of no graph."""
         records: list[tuple[int, ...]] = []
-        totals: dict[tuple[int, int], list[int]] = {}
+        totals = found.totals
         for _, _, text, begin, duration, correlation, device, stream, read_metadata in work:
             number, kind = names[text], kind_of(text)
-            total = totals.get((kind, number))
-            if total is None:
-                total = totals[kind, number] = [0, 0]
-            total[0] += 1
-            total[1] += duration
+            count, ns = totals.get((kind, number), (0, 0))
+            totals[kind, number] = count + 1, ns + duration
             if len(records) >= self._max_records:
                 found.dropped += 1
                 continue
@@ -162,7 +159,6 @@ class TorchSource:
             first, last = begin - shift, begin - shift + duration
             records.append((kind, number, first, last, device, stream, correlation, *more))
         found.work.add(records)
-        found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
 
 
 def ranges_of_unrecorded(

@@ -126,10 +126,6 @@ def backends() -> Mapping[str, Backend]:
     """Return the clocks by name, each with whether and why it is available.
 
     Initialises CUDA if there is a driver.
-
-    Returns
-    -------
-    Mapping[str, Backend]
     """
     driver = _core.driver_info()
     available = bool(driver["available"])

@@ -70,15 +70,9 @@ def calibrate(device: int | None = None) -> Calibration:
     found = _core.calibrate(max(_core.cuda_device(), 0) if device is None else device)
     queued = None if math.isnan(found["queued_ns"]) else found["queued_ns"]
     gate = "no gate on this device" if queued is None else "behind a closed cuStreamWaitValue32"
-    return Calibration(
-        device=found["device"],
-        tick_ns=found["tick_ns"],
-        idle_ns=found["idle_ns"],
-        queued_ns=queued,
-        pairs=found["pairs"],
-        method=(
-            f"{found['pairs']} event pairs with nothing between on a non-blocking stream of their "
-            f"own, one by one (idle) and all at once (queued, {gate}); medians; the tick is the "
-            "greatest common divisor of all readings"
-        ),
+    method = (
+        f"{found['pairs']} event pairs with nothing between on a non-blocking stream of their "
+        f"own, one by one (idle) and all at once (queued, {gate}); medians; the tick is the "
+        "greatest common divisor of all readings"
     )
+    return Calibration(**{**found, "queued_ns": queued, "method": method})

@@ -41,7 +41,7 @@ def decorate(scope: Any, function: Any) -> Any:
         make = _core.annotate if is_range else _core.timer
         scope = make(name_of(function), **given)
     if inspect.iscoroutinefunction(function):
-        return _core._shorten((_annotated_coroutine if is_range else _coroutine)(scope, function))
+        return _core._shorten(_coroutine(scope, function))
     is_async = inspect.isasyncgenfunction(function)
     if not is_async and not inspect.isgeneratorfunction(function):
         return _core._shorten(_function(scope, function))
@@ -64,10 +64,10 @@ def _function(scope: Scope | Annotation, function: Callable[..., Any]) -> Callab
     return timed
 
 
-def _coroutine(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+def _coroutine(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def timed(*args: Any, **kwargs: Any) -> Any:
-        with scope:
+        with _one_range(scope) if isinstance(scope, _core.Annotation) else scope:
             return await function(*args, **kwargs)
 
     return timed
@@ -131,15 +131,6 @@ def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[...
             del resume
 
     return timed
-
-
-def _annotated_coroutine(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def annotated(*args: Any, **kwargs: Any) -> Any:
-        with _one_range(scope):
-            return await function(*args, **kwargs)
-
-    return annotated
 
 
 @contextmanager

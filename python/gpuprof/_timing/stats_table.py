@@ -20,25 +20,9 @@ if TYPE_CHECKING:
 
 MAX_BARS = 40
 
-
 _WORK = ("flops", "nbytes", "flops_per_s", "bytes_per_s", "flops_share", "bytes_share")
 _MEMORY = ("peak", "absolute_peak", "change")
 
-# The columns that are shown unless others are asked for.
-DEFAULT = (
-    "gpu_p50",
-    "host_p50",
-    "count",
-    "total",
-    "self",
-    "share",
-    "first",
-    "flops_per_s",
-    "bytes_per_s",
-    "peak_share",
-    "peak_memory",
-    "memory_change",
-)
 _TIMES = ("mean", "min", "p50", "p90", "p99", "max", "first", "total")
 _HEADINGS = {
     "self": "self",
@@ -50,6 +34,8 @@ _HEADINGS = {
     "peak_memory": "peak memory",
     "memory_change": "memory change",
 }
+# The columns that are shown unless others are asked for.
+DEFAULT = ("gpu_p50", "host_p50", "count", "total", *_HEADINGS)
 _CLOCKS = {"": "", "gpu_": "GPU ", "host_": "host "}
 # What can be asked for, with the heading of each.
 HEADINGS = {
@@ -165,12 +151,12 @@ def cell_text(stats: Rows, row: Row, column: str) -> str:
         return "" if math.isnan(number) else rate(number, "FLOP" if column[0] == "f" else "B")
     if column == "peak_share":
         return _peak_share(row.work)
-    if column == "peak_memory":
-        return "" if math.isnan(number) else byte_size(round(number))
-    if column == "memory_change":
-        return "" if math.isnan(number) else _signed_size(round(number))
     if math.isnan(number):
-        return NOTHING
+        return "" if column.endswith(("_memory", "_change")) else NOTHING
+    if column == "peak_memory":
+        return byte_size(round(number))
+    if column == "memory_change":
+        return f"{'+' if round(number) > 0 else ''}{byte_size(round(number))}"
     if column == "share":
         return f"{100 * number:.1f}"
     return f"{number:,.0f}" if column.endswith("count") else duration(number)
@@ -183,10 +169,6 @@ def _peak_share(work: Work | None) -> str:
     shares = [(work.flops_share, work.peak_dtype), (work.bytes_share, "memory")]
     share, of = max(shares, key=lambda each: -1.0 if each[0] is None else each[0])
     return "" if share is None else f"{100 * share:.1f} {of}"
-
-
-def _signed_size(size: int) -> str:
-    return f"{'+' if size > 0 else ''}{byte_size(size)}"
 
 
 def notes_of(row: Row) -> str:
