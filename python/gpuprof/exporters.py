@@ -50,7 +50,7 @@ def opentelemetry(
     """Record samples in an OpenTelemetry histogram, and as spans if a tracer is given.
 
     The histogram is ``gpuprof.scope.duration`` in seconds, with the attributes ``path`` and
-    ``clock``; the counter ``gpuprof.scope.failures`` has failed samples.
+    ``clock``; the counter ``gpuprof.scope.failures`` has failed samples. Returns the `Listener`.
 
     Parameters
     ----------
@@ -89,7 +89,8 @@ def prometheus(
 
     The histogram is ``gpuprof_scope_duration_seconds``, with the labels ``path`` and ``clock``; the
     counter ``gpuprof_scope_failures_total`` has failed samples. They stay in the registry after
-    the handle was closed, and the next call for the registry goes on with them.
+    the handle was closed, and the next call for the registry goes on with them. Returns that
+    handle, a `Listener`.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def log_every(
     """Log a line for every `n` samples of a path: count, mean, 99th percentile and maximum.
 
     Each line is about the samples since the one before. Its record has the numbers in
-    ``record.gpuprof``, a dict, with times in milliseconds.
+    ``record.gpuprof``, a dict, with times in milliseconds. Returns the `Listener`.
 
     Parameters
     ----------

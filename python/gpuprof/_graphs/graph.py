@@ -86,7 +86,7 @@ class CapturedGraph(_core.GraphBase):
 
     @classmethod
     def from_torch(cls, graph: object, *, name: str | None = None) -> Self:
-        """Inspect and replay a graph that torch, inductor or vLLM made.
+        """Return a `CapturedGraph` of a graph that torch, inductor or vLLM made.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class CapturedGraph(_core.GraphBase):
 
     @classmethod
     def from_handles(cls, graph: int, exec: int, *, name: str | None = None) -> Self:
-        """Inspect and replay a graph of which only the driver's handles are known.
+        """Return a `CapturedGraph` of a graph of which only the driver's handles are known.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class CapturedGraph(_core.GraphBase):
         return diff.compare(self.nodes, other.nodes)
 
     def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the graph in graphviz' language, and write it to a file if one is named.
+        """Return the graph as text in graphviz' language, and write it to a file if one is named.
 
         Parameters
         ----------

@@ -219,7 +219,7 @@ class GraphCaptureGuard:
         return _core.stream_handle(self._stream_object), 0
 
     def finish(self) -> CapturedGraph:
-        """End the capture and instantiate its graph.
+        """End the capture, instantiate its graph, and return that, a `CapturedGraph`.
 
         Raises
         ------
