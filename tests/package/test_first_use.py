@@ -9,7 +9,7 @@ from tests.support.processes import check_python, run_python
 # Runs `use` in a child for each of many moments of it. At the moment, `at_moment` is called as a
 # signal handler would be: between two lines of Python, on the thread that imports.
 HARNESS = """
-import os, sys, signal, threading, time
+import os, random, sys, signal, threading, time
 import gpuprof
 
 def children(count, use, at_moment, after, around=lambda go: go()):
@@ -40,19 +40,22 @@ def children(count, use, at_moment, after, around=lambda go: go()):
         after()
     print(total, [moment for moment in moments if not run(lambda: body(moment))])
 
-def run(body):
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1] == 0
-    signal.alarm(30)
+def forked(body):
+    pid = os.fork()
+    if pid:
+        return pid
     status = 1
     try:
+        signal.alarm(30)
         body()
         status = 0
     except BaseException:
         import traceback
         traceback.print_exc()
     os._exit(status)
+
+def run(body):
+    return os.waitpid(forked(body), 0)[1] == 0
 
 def scope(name):
     with gpuprof.timer(name, backend="cpu"):
@@ -146,34 +149,13 @@ children(15, lambda: {use}, stop, lambda: scope("after"), around)
 # Children with one real signal each, at a random moment of the first use; the moments are denser
 # where the compiled part is loaded, which comes first.
 SIGNALLED = """
-import os, random, signal, sys, time
-import gpuprof
-
-def scope(name):
-    with gpuprof.timer(name, backend="cpu"):
-        pass
-
-def child(body):
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        signal.alarm(30)
-        body()
-        status = 0
-    except BaseException:
-        import traceback
-        traceback.print_exc()
-    os._exit(status)
-
 def duration():
     begin, end = os.pipe()
     def body():
         begun = time.perf_counter()
         scope("body")
         os.write(end, str(time.perf_counter() - begun).encode())
-    os.waitpid(child(body), 0)
+    run(body)
     return float(os.read(begin, 40))
 
 longest = duration()
@@ -187,7 +169,7 @@ print(failed)
 
 def failed_children(one_child: str) -> str:
     # CPython prints what a handler raises inside of a callback of its import system.
-    done = run_python(one_child + SIGNALLED.replace("COUNT", "30"))
+    done = run_python(HARNESS + one_child + SIGNALLED.replace("COUNT", "30"))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip() + (done.stderr if done.stdout.strip() != "0" else "")
 
@@ -208,9 +190,8 @@ def one_child(moment):
             time.sleep(0.001)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         scope("after")
-        rows = gpuprof.stats()
-        assert [rows[name].host.count for name in ("body", "handler", "after")] == [1, 1, 1]
-    return os.waitpid(child(body), 0)[1]
+        assert [count(name) for name in ("body", "handler", "after")] == [1, 1, 1]
+    return os.waitpid(forked(body), 0)[1]
 """
     assert failed_children(script) == "0"
 
@@ -234,8 +215,8 @@ def one_child(moment):
         except KeyboardInterrupt:
             pass
         scope("after")
-        assert gpuprof.stats()["after"].host.count == 1
-    pid = child(body)
+        assert count("after") == 1
+    pid = forked(body)
     os.read(begin, 1)
     time.sleep(moment)
     os.kill(pid, signal.SIGINT)

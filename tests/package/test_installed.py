@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import gpuprof
 from gpuprof import _core
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +60,8 @@ def test_it_is_for_this_version_of_python(installed: importlib.metadata.Distribu
     assert f"Tag: {version}-{version}-" in (installed.read_text("WHEEL") or "")
 
 
-def test_its_licence_comes_with_it(installed: importlib.metadata.Distribution) -> None:
-    assert [path for path in installed.files or [] if path.name == "LICENSE"]
+def test_its_parts_are_of_one_version(installed: importlib.metadata.Distribution) -> None:
+    assert installed.version == _core.build_info()["version"] == gpuprof.__version__
 
 
 def test_the_base_install_needs_nothing_but_python(

@@ -9,7 +9,6 @@ import pickle
 import re
 import tempfile
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,18 +165,6 @@ def test_a_class_has_its_public_name_also_where_nobody_has_asked_for_it() -> Non
 def test_a_pickle_that_names_a_module_of_an_older_version_loads() -> None:
     text = pickle.dumps(errors.TraceError("lost"), 0).replace(b"cgpuprof\n", b"cgpuprof.errors\n")
     assert isinstance(pickle.loads(text), errors.TraceError)
-
-
-def test_the_package_says_that_it_is_typed() -> None:
-    package = resources.files("gpuprof")
-    assert package.joinpath("py.typed").is_file()
-    assert package.joinpath("_core.pyi").is_file()
-
-
-def test_the_version_is_the_extensions() -> None:
-    from gpuprof import _core
-
-    assert gpuprof.__version__ == _core.build_info()["version"]
 
 
 def test_the_reference_documents_every_public_name_and_no_other() -> None:
