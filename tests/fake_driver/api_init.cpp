@@ -23,16 +23,16 @@ void take_down_at_exit() {
 
 // Of the attributes that have a value here; the others are 0.
 const std::map<int, int> kValues = {
-    {1, 1024},     // MAX_THREADS_PER_BLOCK
-    {10, 32},      // WARP_SIZE
+    {1, 1024},      // MAX_THREADS_PER_BLOCK
+    {10, 32},       // WARP_SIZE
     {13, 1980000},  // CLOCK_RATE, kHz
-    {16, 4},       // MULTIPROCESSOR_COUNT
-    {31, 1},       // CONCURRENT_KERNELS
+    {16, 4},        // MULTIPROCESSOR_COUNT
+    {31, 1},        // CONCURRENT_KERNELS
     {38, 1 << 20},  // L2_CACHE_SIZE
-    {40, 2},       // ASYNC_ENGINE_COUNT
-    {41, 1},       // UNIFIED_ADDRESSING
-    {75, 9},       // COMPUTE_CAPABILITY_MAJOR
-    {92, 1},       // CAN_USE_STREAM_MEM_OPS
+    {40, 2},        // ASYNC_ENGINE_COUNT
+    {41, 1},        // UNIFIED_ADDRESSING
+    {75, 9},        // COMPUTE_CAPABILITY_MAJOR
+    {92, 1},        // CAN_USE_STREAM_MEM_OPS
 };
 
 constexpr int kAttributes = 150;

@@ -92,11 +92,8 @@ TEST(Ends, AThreadsLocalsMayCapture) {
   in_own_process([] {
     alarm(kSeconds);
     const driver::Table& table = driver::ready();
-    CUcontext context = nullptr;
-    CUstream stream = nullptr;
-    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    driver::check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
-    driver::check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    const CUcontext context = use_primary();
+    const CUstream stream = make_current_stream();
     std::thread([&] {
       driver::check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
       capturing_end.stream = stream;

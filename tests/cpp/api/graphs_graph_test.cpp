@@ -67,15 +67,6 @@ TEST_F(PublicGraph, MovesAndIsClosedOnce) {
   EXPECT_EQ(live("graph"), 0);
 }
 
-TEST_F(PublicGraph, CannotBeLaunchedIntoACapture) {
-  CapturedGraph graph = graph_of(stream_, [&] { kernel(stream_, "add_k"); });
-  const CUstream other = make_stream();
-  gpuprof::Capture capture{other};
-  const std::string text = text_of<Error>([&] { graph.launch(other); });
-  EXPECT_TRUE(contains(text, "captur")) << text;
-  EXPECT_EQ(capture.status(), CaptureStatus::kActive);
-}
-
 TEST_F(PublicGraph, KeepsItsObjectsUntilTheLastReplayIsOver) {
   auto object = std::make_shared<int>(1);
   Gate gate(*table_, stream_);

@@ -69,34 +69,23 @@ TEST_F(PublicScalar, IsSeenByTheNextReplay) {
   }
 }
 
-TEST_F(PublicScalar, ThatIsKeptIsWaitedForOnAnotherStream) {
-  DeviceScalar<std::uint32_t> scale{1, stream_};
-  Array seen(0);
-  const CUstream other = make_stream();
-  gpuprof::Capture capture{other};
-  read_into(other, scale, seen);
-  capture.keep(scale);
-  CapturedGraph graph = capture.finish();
-  work(stream_, 1'000'000);
-  scale.update(8);
-  graph.launch(other);
-  table_->cuCtxSynchronize();
-  EXPECT_EQ(seen.value(), 8U);
-}
-
-TEST_F(PublicScalar, InAPoolIsWaitedForToo) {
-  DeviceScalar<std::uint32_t> scale{1, stream_};
-  Array seen(0);
-  const CUstream other = make_stream();
-  CaptureOptions options;
-  options.pool.emplace();
-  options.pool->record_buffer(scale);
-  CapturedGraph graph = graph_of(other, [&] { read_into(other, scale, seen); }, options);
-  work(stream_, 1'000'000);
-  scale.update(8);
-  graph.launch(other);
-  table_->cuCtxSynchronize();
-  EXPECT_EQ(seen.value(), 8U);
+TEST_F(PublicScalar, ThatIsKeptOrInAPoolIsWaitedForOnAnotherStream) {
+  for (const bool in_pool : {false, true}) {
+    DeviceScalar<std::uint32_t> scale{1, stream_};
+    Array seen(0);
+    const CUstream other = make_stream();
+    CaptureOptions options;
+    if (in_pool) options.pool.emplace().record_buffer(scale);
+    gpuprof::Capture capture{other, options};
+    read_into(other, scale, seen);
+    if (!in_pool) capture.keep(scale);
+    CapturedGraph graph = capture.finish();
+    work(stream_, 1'000'000);
+    scale.update(8);
+    graph.launch(other);
+    table_->cuCtxSynchronize();
+    EXPECT_EQ(seen.value(), 8U) << in_pool;
+  }
 }
 
 TEST_F(PublicScalar, RefusesAnUpdateInACaptureUnlessItIsToBeRecorded) {

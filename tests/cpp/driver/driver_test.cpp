@@ -26,7 +26,7 @@ using driver::Error;
 using driver::ErrorKind;
 
 void use_driver(const std::string& path) { setenv("GPUPROF_CUDA_DRIVER", path.c_str(), 1); }
-void configure(const char* text) { setenv("FAKECUDA_CONFIG", text, 1); }
+void configure_at_start(const char* text) { setenv("FAKECUDA_CONFIG", text, 1); }
 
 // A file of a test's own, gone with it.
 class File {
@@ -124,7 +124,7 @@ TEST(Loading, SaysWhatWasTriedAndWhatTheLoaderSaid) {
 TEST(Loading, AsksNoMoreWhereTheAnswerStays) {
   for (const char* answer : {"init=3", "init=34", "init=100", "init=803"}) {
     in_own_process([=] {
-      configure(answer);
+      configure_at_start(answer);
       EXPECT_STREQ(error_of_ready().what(), error_of_ready().what());
       EXPECT_EQ(calls_of("cuInit"), 1U);
     });
@@ -173,7 +173,7 @@ TEST(EntryPoints, ADriverThatFailsToTellIsNotTakenToLackOne) {
 
 TEST(EntryPoints, ADriverOfCuda12LacksOnlyWhatCameLater) {
   in_own_process([] {
-    configure("driver_version=12000");
+    configure_at_start("driver_version=12000");
     driver::ready();
     const std::vector<std::string> expected{"cuLogsCurrent", "cuLogsDumpToMemory", "cuFuncGetName",
                                             "cuKernelGetName"};

@@ -40,16 +40,6 @@ std::atomic<std::uint64_t> gpuprof::tests::allocations{0};
 namespace gpuprof::tests {
 namespace {
 
-// The exit status of a child that runs `body`.
-template <typename Body>
-int forked(Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(Fork, AChildThatIsFirstToUseTheDriverMayUseIt) {
   in_own_process([] {
     driver::loaded();
@@ -123,9 +113,7 @@ TEST(Fork, AChildAllocatesNothingBeforeTheProgramGoesOn) {
   in_own_process([] {
     const driver::Table& table = driver::ready();
     for (int number = 0; number < 9; ++number) {  // each makes an entry in a registry
-      CUcontext context = nullptr;
-      driver::check(entry<CUresult(CUcontext*, unsigned, int)>("cuCtxCreate_v2")(&context, 0, 0),
-                    "cuCtxCreate");
+      make_context();
       timing::contexts::find(table, 0, 0);
     }
     // A thread that has used nothing of the library yet, whose variables have no memory so far.

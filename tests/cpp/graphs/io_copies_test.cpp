@@ -47,6 +47,19 @@ class GraphCopies : public OnDevice {
 
   void synchronize() const { driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize"); }
 
+  // An array of the memory that streams allocate from in their order.
+  [[nodiscard]] CUdeviceptr allocate_in_order() const {
+    using Allocate = CUresult(CUdeviceptr*, std::size_t, CUstream);
+    CUdeviceptr made = 0;
+    driver::check(entry<Allocate>("cuMemAllocAsync")(&made, kArrayBytes, stream_),
+                  "cuMemAllocAsync");
+    return made;
+  }
+  void release_in_order(CUdeviceptr array) const {
+    using Release = CUresult(CUdeviceptr, CUstream);
+    driver::check(entry<Release>("cuMemFreeAsync")(array, stream_), "cuMemFreeAsync");
+  }
+
   LaunchResult launch(std::uintptr_t source, std::uintptr_t target,
                       std::ptrdiff_t* refused = nullptr) {
     return launch_at(*graph_, stream_, {source, target}, refused);
@@ -102,11 +115,7 @@ TEST_F(GraphCopies, APlainLaunchLeavesAllCopiesOut) {
 }
 
 TEST_F(GraphCopies, MemoryThatTheDriverRefusesIsNamedAndNothingIsLaunched) {
-  static auto* const allocate =
-      entry<CUresult(CUdeviceptr*, std::size_t, CUstream)>("cuMemAllocAsync");
-  static auto* const release = entry<CUresult(CUdeviceptr, CUstream)>("cuMemFreeAsync");
-  CUdeviceptr of_pool = 0;
-  driver::check(allocate(&of_pool, kArrayBytes, stream_), "cuMemAllocAsync");
+  const CUdeviceptr of_pool = allocate_in_order();
   const Array other(7);
   std::ptrdiff_t refused = -1;
   EXPECT_EQ(launch(of_pool, target_->at(), &refused), LaunchResult::kRefused);
@@ -119,7 +128,7 @@ TEST_F(GraphCopies, MemoryThatTheDriverRefusesIsNamedAndNothingIsLaunched) {
   EXPECT_EQ(refused, -1);
   synchronize();
   EXPECT_EQ(target_->value(), 3U);
-  driver::check(release(of_pool, stream_), "cuMemFreeAsync");
+  release_in_order(of_pool);
 }
 
 TEST_F(GraphCopies, PinnedMemoryIsReadAndWrittenWhereItIs) {
@@ -194,11 +203,7 @@ TEST_F(GraphCopies, AnUpdateMayComeBeforeTheOtherGraphIsExecutable) {
 
 // The other graph names its own arrays only by then, which are of another kind.
 TEST_F(GraphCopies, AnUpdateOfCopiesThatWereMadeForAPoolIsRefusedAndNothingChanges) {
-  static auto* const allocate =
-      entry<CUresult(CUdeviceptr*, std::size_t, CUstream)>("cuMemAllocAsync");
-  static auto* const release = entry<CUresult(CUdeviceptr, CUstream)>("cuMemFreeAsync");
-  CUdeviceptr of_pool = 0;
-  driver::check(allocate(&of_pool, kArrayBytes, stream_), "cuMemAllocAsync");
+  const CUdeviceptr of_pool = allocate_in_order();
   driver::check(table_->cuMemsetD32Async(of_pool, 9, kArrayBytes / 4, stream_), "cuMemsetD32Async");
   GraphPtr graphs[2];
   for (GraphPtr& graph : graphs) {
@@ -217,7 +222,7 @@ TEST_F(GraphCopies, AnUpdateOfCopiesThatWereMadeForAPoolIsRefusedAndNothingChang
     synchronize();
     EXPECT_EQ(target_->value(), 9U);
   }
-  driver::check(release(of_pool, stream_), "cuMemFreeAsync");
+  release_in_order(of_pool);
 }
 
 TEST_F(GraphCopies, AnExecutableCopyWhoseGraphCannotBeChangedIsGivenUp) {

@@ -1,7 +1,5 @@
 // Graphs that share memory run one after the other, on whichever streams they are launched.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -112,15 +110,12 @@ TEST_F(GraphsInOrder, ComeInTheOrderOfCallsOverManyGraphs) {
 }
 
 TEST_F(GraphsInOrder, TellStreamsApartThatHaveHadOneHandle) {
-  static auto* const configure = entry<int(const char*)>("fakecuda_configure");
   ASSERT_EQ(configure("reuse=1"), 0);
   share();
-  CUstream first = nullptr;
-  CUstream second = nullptr;
-  driver::check(table_->cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  const CUstream first = make_current_stream();
   write(first);
   driver::check(table_->cuStreamDestroy(first), "cuStreamDestroy");
-  driver::check(table_->cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  const CUstream second = make_current_stream();
   ASSERT_EQ(first, second) << "the fake driver gives the handle out again";
   read(second);
   EXPECT_EQ(seen(), 1U);
@@ -341,16 +336,13 @@ TEST_F(GraphsInOrder, AGraphMayBeClosedWhileAFrameworkLaunchesIt) {
 
 TEST_F(GraphsInOrder, AGraphOfADeadContextIsNotWaitedFor) {
   order_ = std::make_shared<LaunchOrder>();
-  CUcontext second = nullptr;
-  CUstream stream = nullptr;
-  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&second, 0, 0),
-                "cuCtxCreate");
-  driver::check(table_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  const CUcontext second = make_context();
+  CUstream stream = make_current_stream();
   GraphPtr lost = captured(stream, [&] { work(stream, kMillisecond); });
   lost->instantiate();
   lost->set_launch_order(order_);
   lost->launch({number(stream)});
-  driver::check(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second), "cuCtxDestroy");
+  destroy_context(second);
   reader_->set_launch_order(order_);
   read(stream_);
   EXPECT_EQ(seen(), 0U);
@@ -359,27 +351,10 @@ TEST_F(GraphsInOrder, AGraphOfADeadContextIsNotWaitedFor) {
             CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
-// The exit status of a child that runs `body`.
-template <typename Body>
-int forked(Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
-    _exit(body());
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(GraphsInOrderAndFork, AChildIsRefusedAndMayLetGoOfEverything) {
   in_own_process([] {
-    const driver::Table& table = driver::ready();
-    CUcontext context = nullptr;
-    CUstream stream = nullptr;
-    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    driver::check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
-    driver::check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    use_primary();
+    CUstream stream = make_current_stream();
     auto order = std::make_shared<LaunchOrder>();
     GraphPtr graph = captured(stream, [&] { work(stream, kMillisecond); });
     graph->instantiate();

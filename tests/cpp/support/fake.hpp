@@ -131,6 +131,37 @@ class Exec {
   CUgraphExec exec_ = nullptr;
 };
 
+// A context that becomes current.
+inline CUcontext make_context() {
+  CUcontext made = nullptr;
+  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&made, 0, 0),
+                "cuCtxCreate");
+  return made;
+}
+
+inline void destroy_context(CUcontext context) {
+  driver::check(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(context), "cuCtxDestroy");
+}
+
+inline CUstream make_current_stream() {
+  CUstream made = nullptr;
+  driver::check(driver::ready().cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  return made;
+}
+
+// Device 0's primary context, which becomes current.
+inline CUcontext use_primary() {
+  CUcontext context = nullptr;
+  driver::check(driver::ready().cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+  driver::check(driver::ready().cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  return context;
+}
+
+inline int configure(const std::string& text) {
+  static auto* const call = entry<int(const char*)>("fakecuda_configure");
+  return call(text.c_str());
+}
+
 inline std::uintptr_t number(CUstream stream) noexcept {
   return reinterpret_cast<std::uintptr_t>(stream);
 }
@@ -171,8 +202,7 @@ class OnDevice : public testing::Test {
     table_ = &driver::ready();
     timing::statistics::reset();
     driver::forget_warnings();
-    driver::check(table_->cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
-    driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+    context_ = use_primary();
     stream_ = make_stream();
   }
 

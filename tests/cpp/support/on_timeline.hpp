@@ -33,11 +33,6 @@ inline constexpr char kLatencies[] =
 inline constexpr char kNoLatencies[] =
     "drift_ppb=0;call_ns=1000;record_ns=1280;seen_ns=0;query_ns=10000;jitter_ns=0";
 
-inline void configure(const std::string& text) {
-  static auto* const call = entry<int(const char*)>("fakecuda_configure");
-  ASSERT_EQ(call(text.c_str()), 0);
-}
-
 inline HostNanoseconds fake_now() noexcept {
   static auto* const call = entry<std::uint64_t(int)>("fakecuda_now");
   return static_cast<HostNanoseconds>(call(0));
@@ -66,13 +61,13 @@ class TimelineTest : public OnDevice {
  protected:
   void SetUp() override {
     OnDevice::SetUp();
-    configure(kLatencies);
+    ASSERT_EQ(configure(kLatencies), 0);
     timing::host_clock = &fake_now;
   }
 
   void TearDown() override {
     if (wanted_) want(false);
-    configure(kNoLatencies);
+    EXPECT_EQ(configure(kNoLatencies), 0);
     OnDevice::TearDown();
     timing::host_clock = &timing::monotonic_now;
   }

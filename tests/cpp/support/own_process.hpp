@@ -7,6 +7,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +37,19 @@ void in_own_process(Body&& body) {
         exit_with_result();
       },
       testing::ExitedWithCode(0), "");
+}
+
+// The exit status of a child that runs `body`, for 20 s at most.
+template <typename Body>
+int forked(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 }  // namespace gpuprof::tests

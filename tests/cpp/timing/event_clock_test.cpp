@@ -128,12 +128,8 @@ TEST_F(EventClockTest, AnUnreadableIntervalFailsItsSpanAndNoOther) {
 
 TEST(EventClockLoss, ATrapOnTheDeviceIsFoundByTheWaitForIt) {
   in_own_process([] {
-    const driver::Table& table = driver::ready();
-    CUcontext context = nullptr;
-    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    const driver::CurrentContext current(table, context);
-    CUstream stream = nullptr;
-    driver::check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    use_primary();
+    const CUstream stream = make_current_stream();
     const SampleRef sample = open_span(stream);
     ASSERT_EQ(entry<int(CUstream)>("fakecuda_trap")(stream), 0);
     work(stream, kMillisecond);
@@ -171,12 +167,11 @@ TEST_F(EventClockTest, PairsThatTheDriverRefusesDoNotCountAsMade) {
 }
 
 TEST_F(EventClockTest, ABufferOfALostContextIsRefusedAndLetGo) {
-  CUcontext lost = nullptr;
-  ASSERT_EQ(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&lost, 0, 0), 0);
+  const CUcontext lost = make_context();
   {
     timing::DeviceBuffer buffer(1024);
     buffer.fill(1, 0);
-    ASSERT_EQ(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(lost), 0);
+    destroy_context(lost);
     const std::uint64_t before = calls_of("cuMemsetD32Async") + calls_of("cuMemFree");
     EXPECT_THROW(buffer.fill(1, 0), driver::Error);
     EXPECT_THROW(buffer.copy(1, 0), driver::Error);

@@ -37,19 +37,6 @@ TEST(Quantiles, OfNothingAreNan) {
   EXPECT_TRUE(std::isnan(quantiles.at(0.5)));
 }
 
-TEST(Quantiles, OfOneValueAreThatValue) {
-  Quantiles quantiles = quantiles_of({3.25});
-  for (const double q : kRanks) EXPECT_DOUBLE_EQ(quantiles.at(q), 3.25) << q;
-}
-
-TEST(Quantiles, InterpolateBetweenTwoValues) {
-  Quantiles quantiles = quantiles_of({2.0, 1.0});
-  EXPECT_DOUBLE_EQ(quantiles.at(0.0), 1.0);
-  EXPECT_DOUBLE_EQ(quantiles.at(0.5), 1.5);
-  EXPECT_DOUBLE_EQ(quantiles.at(0.9), 1.9);
-  EXPECT_DOUBLE_EQ(quantiles.at(1.0), 2.0);
-}
-
 TEST(Quantiles, GiveTheirBinsBeforeAndAfterTheLimit) {
   EXPECT_TRUE(Quantiles().bin_counts().empty());
   const BinCounts few = quantiles_of({1.0, 2.0, 1.001, 0.0}).bin_counts();
@@ -77,15 +64,6 @@ TEST(Quantiles, InterpolateBetweenBins) {
   many.add(64.0);
   ASSERT_FALSE(many.exact());
   EXPECT_NEAR(many.at(0.5), exact, exact / 128);
-}
-
-TEST(Quantiles, AreExactUpToTheLimitAndBinnedAfterIt) {
-  Quantiles quantiles;
-  for (std::size_t i = 0; i < Quantiles::kExact; ++i) quantiles.add(1.0 + static_cast<double>(i));
-  EXPECT_TRUE(quantiles.exact());
-  quantiles.add(1.0);
-  EXPECT_FALSE(quantiles.exact());
-  EXPECT_EQ(quantiles.count(), Quantiles::kExact + 1);
 }
 
 TEST(Quantiles, StayFiniteOutsideTheRangeOfTheBins) {

@@ -224,14 +224,6 @@ class QueuesTest : public OnDevice {
     if (!room) call.look();
     return room;
   }
-
-  // One that becomes current.
-  [[nodiscard]] static CUcontext make_context() {
-    CUcontext made = nullptr;
-    driver::check(entry<CUresult(CUcontext*, unsigned, int)>("cuCtxCreate_v2")(&made, 0, 0),
-                  "cuCtxCreate");
-    return made;
-  }
 };
 
 TEST_F(QueuesTest, AnIdleStreamHasRoom) {
@@ -298,12 +290,11 @@ TEST_F(QueuesTest, AskingBreaksNoCaptureOfAnotherStream) {
 
 TEST_F(QueuesTest, AStreamOfALostContextIsNotTouched) {
   const CUcontext second = make_context();
-  CUstream theirs = nullptr;
-  driver::check(table_->cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  const CUstream theirs = make_current_stream();
   EXPECT_TRUE(has_room(theirs));
   timing::EventClock& clock = *span(theirs)->events;
   const QueuePlace place{number(theirs), 0, &clock};
-  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second);
+  destroy_context(second);
   host_time += 100 * kMillisecond;
   QueueCall call(place, 1);  // the fake driver aborts if it is
   EXPECT_TRUE(call.has_room());
@@ -325,7 +316,7 @@ TEST_F(QueuesTest, TheDefaultStreamsOfTwoContextsAreTwoQueues) {
   EXPECT_FALSE(has_room(nullptr));
   const CUcontext second = make_context();
   EXPECT_TRUE(has_room(nullptr));
-  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second);
+  destroy_context(second);
   gate.open();
 }
 
@@ -353,7 +344,7 @@ TEST_F(QueuesTest, WhereTheLockIsSlowToComeBackAStreamThatFlowsIsWatchedForRoom)
   }
   EXPECT_LE(spans.size(), QueueProgress::kFewEntries);
   QueueCall::note_lock_wait(5 * kMillisecond);
-  entry<void(const char*)>("fakecuda_configure")("mode=auto;query_ns=20000");  // asking takes time
+  EXPECT_EQ(configure("mode=auto;query_ns=20000"), 0);  // asking takes time
   EXPECT_TRUE(queue_one());
   driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize");
 }

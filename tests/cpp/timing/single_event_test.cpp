@@ -115,12 +115,9 @@ TEST_F(SingleEventTest, ExternalOnesAreNodesOfGraphsThatEachReplayRuns) {
 }
 
 TEST_F(SingleEventTest, TwoContextsHaveNoTimeBetweenThem) {
-  CUcontext second = nullptr;
-  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&second, 0, 0),
-                "cuCtxCreate");
+  const CUcontext second = make_context();
   {
-    CUstream there = nullptr;
-    driver::check(table_->cuStreamCreate(&there, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    const CUstream there = make_current_stream();
     SingleEvent one;
     SingleEvent other;
     other.record(number(there), 0);
@@ -136,7 +133,7 @@ TEST_F(SingleEventTest, TwoContextsHaveNoTimeBetweenThem) {
   }
   CUcontext popped = nullptr;
   table_->cuCtxPopCurrent(&popped);
-  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second);
+  destroy_context(second);
 }
 
 }  // namespace

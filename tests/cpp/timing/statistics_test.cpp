@@ -1,13 +1,13 @@
 #include "timing/statistics.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "support/own_process.hpp"
 
 namespace gpuprof::timing {
 namespace {
@@ -77,11 +77,9 @@ TEST_F(Statistics, OfMoreThreadsThanHavePartsOfTheirOwnAreComplete) {
   }
   for (std::thread& each : threads) each.join();
   EXPECT_EQ(statistics::rows().at(0).host.count, 51U * kThreads);
-  const pid_t child = ::fork();  // with all their locks
-  if (child == 0) ::_exit(statistics::rows().at(0).host.count == 51U * kThreads ? 0 : 1);
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  // With all their locks.
+  const auto count_is_right = [] { return statistics::rows().at(0).host.count == 51U * kThreads; };
+  EXPECT_EQ(tests::forked([&] { return count_is_right() ? 0 : 1; }), 0);
 }
 
 TEST_F(Statistics, CountWhatAThreadLeavesForItsLastMoment) {

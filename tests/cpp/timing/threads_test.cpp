@@ -88,8 +88,7 @@ TEST_F(Threads, EverySpanOfAHundredThreadsCounts) {
 TEST_F(Threads, AWaiterOnEachThreadGetsItsOwnTime) {
   constexpr std::int64_t kMicroseconds = 20;
   run(16, [&](int index) {
-    CUstream stream = nullptr;
-    ASSERT_EQ(table_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    const CUstream stream = make_current_stream();
     const std::string path = "waiter " + std::to_string(index);
     for (int i = 0; i < 50; ++i) {
       const SampleRef sample = span(stream, kMicroseconds * 1000, path.c_str());
@@ -135,9 +134,7 @@ TEST_F(Threads, ResetsAmongSpansLoseOnlyWhatTheyForget) {
 
 TEST_F(Threads, SpansOfManyContextsKeepApart) {
   run(8, [&](int index) {
-    CUcontext context = nullptr;
-    ASSERT_EQ(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&context, 0, 0),
-              CUDA_SUCCESS);
+    const CUcontext context = make_context();
     const std::string path = "context " + std::to_string(index);
     for (int i = 0; i < 50; ++i) span(nullptr, 1'000'000, path.c_str());
     ASSERT_EQ(table_->cuCtxSynchronize(), CUDA_SUCCESS);
@@ -145,7 +142,7 @@ TEST_F(Threads, SpansOfManyContextsKeepApart) {
     SampleRef last = span(nullptr, 1'000'000, path.c_str());
     ASSERT_TRUE(wait_for(last));
     last = SampleRef();
-    ASSERT_EQ(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(context), CUDA_SUCCESS);
+    destroy_context(context);
   });
   timing::device::drain();
   for (int index = 0; index < 8; ++index) {

@@ -1,7 +1,5 @@
 // The timeline among captures, refused calls, lost contexts, poisoned drivers and forks.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -108,12 +106,11 @@ TEST_F(TimelineTest, AMarkThatIsRefusedLeavesItsSampleAlone) {
 class Loss {
  public:
   Loss() : table(driver::ready()) {
-    configure(kLatencies);
+    EXPECT_EQ(configure(kLatencies), 0);
     timing::host_clock = &fake_now;
     timeline::want(true);
-    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    driver::check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
-    driver::check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    use_primary();
+    stream = make_current_stream();
   }
 
   // A span that is read and could be placed.
@@ -131,7 +128,6 @@ class Loss {
   }
 
   const driver::Table& table;
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
 };
 
@@ -143,9 +139,8 @@ TEST(TimelineLoss, AResetContextLosesItsAnchorsAndTheNextHasNewOnes) {
                   "cuDevicePrimaryCtxReset");
     timeline::refresh();
     EXPECT_EQ(Loss::place(before), Placement::kLost);
-    driver::check(loss.table.cuDevicePrimaryCtxRetain(&loss.context, 0), "Retain");
-    driver::check(loss.table.cuCtxPushCurrent(loss.context), "cuCtxPushCurrent");
-    driver::check(loss.table.cuStreamCreate(&loss.stream, CU_STREAM_NON_BLOCKING), "Create");
+    use_primary();
+    loss.stream = make_current_stream();
     const SampleRef after = loss.placed_span();
     EXPECT_EQ(Loss::place(before), Placement::kLost);
     EXPECT_FALSE(driver::warnings_pending());
@@ -206,19 +201,16 @@ TEST(TimelineLoss, AForkedChildTouchesNothingOfItsParent) {
   in_own_process([] {
     Loss loss;
     const SampleRef sample = loss.placed_span();
-    const pid_t child = fork();
-    if (child == 0) {
-      const std::uint64_t calls = calls_of("any");
-      timeline::refresh();
-      timeline::want(true);
-      timeline::want(false);
-      const bool lost = Loss::place(sample) == Placement::kLost;
-      timeline::want(false);
-      _exit(lost && calls_of("any") == calls ? 0 : 1);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(forked([&] {
+                const std::uint64_t calls = calls_of("any");
+                timeline::refresh();
+                timeline::want(true);
+                timeline::want(false);
+                const bool lost = Loss::place(sample) == Placement::kLost;
+                timeline::want(false);
+                return lost && calls_of("any") == calls ? 0 : 1;
+              }),
+              0);
     EXPECT_EQ(Loss::place(sample), Placement::kPlaced);
     timeline::want(false);
   });

@@ -34,28 +34,6 @@ TEST_F(TimelineTest, PlacesAStartWithinThreeMicrosecondsOfTheTruth) {
   }
 }
 
-TEST_F(TimelineTest, DriftAddsNothingWithinAnHour) {
-  configure("jitter_ns=0");  // so that only the drift is left to differ
-  want(true);
-  const auto worst_of_a_minute = [&] {
-    HostNanoseconds worst = 0;
-    for (int i = 0; i < 60; ++i) {
-      pass(3 * kQuarter);
-      advance(100 * kMillisecond);
-      const SampleRef sample = short_span();
-      advance(100 * kMillisecond);
-      timeline::refresh();
-      worst = std::max(worst, distance(sample->gpu_begin, truth_));
-    }
-    return worst;
-  };
-  const HostNanoseconds first = worst_of_a_minute();
-  pass(3600 * kSecond);
-  const HostNanoseconds last = worst_of_a_minute();
-  EXPECT_LE(last, 3 * kMicrosecond);
-  EXPECT_LE(std::abs(last - first), 300);
-}
-
 TEST_F(TimelineTest, ASampleIsPlacedOnceAnAnchorFollowed) {
   want(true);
   const SampleRef sample = short_span();
@@ -63,14 +41,6 @@ TEST_F(TimelineTest, ASampleIsPlacedOnceAnAnchorFollowed) {
   ASSERT_TRUE(wait_for(sample));
   EXPECT_EQ(placement(sample), Placement::kNotYet);
   timeline::refresh();
-  EXPECT_EQ(placement(sample), Placement::kPlaced);
-}
-
-TEST_F(TimelineTest, ARefreshReadsOutWhatItPlaces) {
-  want(true);
-  const SampleRef sample = short_span();
-  timeline::refresh();
-  EXPECT_EQ(sample->load_status(), SampleStatus::kDone);
   EXPECT_EQ(placement(sample), Placement::kPlaced);
 }
 
@@ -185,11 +155,8 @@ TEST_F(TimelineTest, ASpanThatWaitsForAllStreamsIsPlacedToo) {
 
 TEST_F(TimelineTest, TwoContextsHaveAnchorsOfTheirOwn) {
   want(true);
-  CUcontext second = nullptr;
-  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&second, 0, 0),
-                "cuCtxCreate");
-  CUstream foreign = nullptr;
-  driver::check(table_->cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  const CUcontext second = make_context();
+  const CUstream foreign = make_current_stream();
   CUcontext popped = nullptr;
   driver::check(table_->cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
   const SampleRef here = open();
@@ -204,7 +171,7 @@ TEST_F(TimelineTest, TwoContextsHaveAnchorsOfTheirOwn) {
   want(false);
   EXPECT_EQ(timing::device::release_idle(), 0U);
   table_->cuStreamDestroy(foreign);
-  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second);
+  destroy_context(second);
 }
 
 TEST_F(TimelineTest, TheLastWhoWantsItGivesAllAnchorsBack) {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -62,16 +61,6 @@ class Recorder : public ::testing::Test {
   [[nodiscard]] bool exists(int number) const {
     struct stat status{};
     return ::stat(path(number).c_str(), &status) == 0;
-  }
-  [[nodiscard]] std::uint64_t dumps() const {
-    flush(number_);
-    return state(number_).dumps;
-  }
-  void wait_for_dumps(std::uint64_t wanted) const {
-    for (int i = 0; i < 2000 && dumps() < wanted; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    EXPECT_EQ(dumps(), wanted);
   }
 
   std::string folder_;

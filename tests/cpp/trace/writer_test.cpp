@@ -132,6 +132,15 @@ Event gpu_span(const char* name, double ms, double duration_ns, HostNanoseconds 
   return event;
 }
 
+void read_out(const char* name, double ms, double duration_ns, std::uint64_t order,
+              std::uint16_t depth) {
+  Event event = gpu_span(name, ms, duration_ns, base_time());
+  event.extra->gpu.order = order;
+  event.tid = 1;
+  event.depth = depth;
+  note(event);
+}
+
 class GpuTrace : public Trace {
  protected:
   void SetUp() override {
@@ -220,19 +229,12 @@ TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
 TEST_F(GpuTrace, TakesSpansInTheOrderInWhichThreadsReadThemOut) {
   can_place = false;  // until all of them are there
   const std::uint32_t number = start();
-  const auto read_out = [](const char* name, double ms, double duration_ns, std::uint64_t order) {
-    Event event = gpu_span(name, ms, duration_ns, base_time());
-    event.extra->gpu.order = order;
-    event.tid = 1;
-    event.depth = duration_ns < 1'000'000.0 ? 1 : 0;
-    note(event);
-  };
   // The queue of this thread is looked at first, though the other one has read out earlier spans.
-  read_out("second outer", 5002.0, 1'000'000.0, 4);
+  read_out("second outer", 5002.0, 1'000'000.0, 4, 0);
   std::thread([&] {
-    read_out("first inner", 5000.1, 300'000.0, 1);
-    read_out("first outer", 5000.0, 1'000'000.0, 2);
-    read_out("second inner", 5002.1, 300'000.0, 3);
+    read_out("first inner", 5000.1, 300'000.0, 1, 1);
+    read_out("first outer", 5000.0, 1'000'000.0, 2, 0);
+    read_out("second inner", 5002.1, 300'000.0, 3, 1);
   }).join();
   flush(number);
   can_place = true;
@@ -244,14 +246,6 @@ TEST_F(GpuTrace, TakesSpansInTheOrderInWhichThreadsReadThemOut) {
 
 TEST_F(GpuTrace, ASpanThatCannotBePlacedYetHoldsTheNextOnesOfItsTrackBack) {
   const std::uint32_t number = start();
-  const auto read_out = [](const char* name, double ms, double duration_ns, std::uint64_t order,
-                           std::uint16_t depth) {
-    Event event = gpu_span(name, ms, duration_ns, base_time());
-    event.extra->gpu.order = order;
-    event.tid = 1;
-    event.depth = depth;
-    note(event);
-  };
   last_anchor_ms = 5000.2;
   read_out("inner", 5000.1, 100'000.0, 1, 2);
   read_out("inner", 5000.3, 100'000.0, 2, 2);
