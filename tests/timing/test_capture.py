@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,26 +21,18 @@ MS = 1_000_000
 MODES = [GLOBAL, THREAD_LOCAL, RELAXED]
 
 
-@pytest.fixture
-def streams(fake: FakeCuda) -> Iterator[tuple[int, int]]:
-    pair = fake.stream_create(), fake.stream_create()
-    yield pair
-    for stream in pair:
-        fake.stream_destroy(stream)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_scope_in_somebodys_capture_is_skipped_with_one_warning(
-    fake: FakeCuda, streams: tuple[int, int], mode: int
+    fake: FakeCuda, stream: int, mode: int
 ) -> None:
-    scope = gpuprof.timer("step", stream=streams[0])
-    fake.begin_capture(streams[0], mode)
+    scope = gpuprof.timer("step", stream=stream)
+    fake.begin_capture(stream, mode)
     with pytest.warns(RuntimeWarning, match="in_capture") as caught:
         for _ in range(10):
             with scope as sample:
-                fake.work(streams[0], MS)
-    assert fake.capture_status(streams[0]) == ACTIVE
-    fake.graph_destroy(fake.end_capture(streams[0]))
+                fake.work(stream, MS)
+    assert fake.capture_status(stream) == ACTIVE
+    fake.graph_destroy(fake.end_capture(stream))
     assert len(caught) == 1
     assert sample.state == "skipped"
     with pytest.raises(gpuprof.errors.InvalidStateError, match="in_capture"):
@@ -53,17 +44,17 @@ def test_a_scope_in_somebodys_capture_is_skipped_with_one_warning(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same thread", "other thread"])
 def test_reading_waiting_and_draining_break_no_capture(
-    fake: FakeCuda, streams: tuple[int, int], mode: int, elsewhere: bool
+    fake: FakeCuda, stream: int, other: int, mode: int, elsewhere: bool
 ) -> None:
-    scope = gpuprof.timer("step", stream=streams[1])
-    timer = gpuprof.Timer("cuda", streams[1])
+    scope = gpuprof.timer("step", stream=other)
+    timer = gpuprof.Timer("cuda", other)
     with scope as before, timer:
-        fake.work(streams[1], MS)
-    fake.begin_capture(streams[0], mode)
+        fake.work(other, MS)
+    fake.begin_capture(stream, mode)
 
     def use_everything() -> None:
         with scope as during:
-            fake.work(streams[1], MS)
+            fake.work(other, MS)
         assert before.ms > 0
         assert during.ready in {True, False}
         assert during.ms > 0
@@ -75,24 +66,23 @@ def test_reading_waiting_and_draining_break_no_capture(
         in_threads(use_everything)
     else:
         use_everything()
-    assert fake.capture_status(streams[0]) == ACTIVE
-    fake.graph_destroy(fake.end_capture(streams[0]))
+    assert fake.capture_status(stream) == ACTIVE
+    fake.graph_destroy(fake.end_capture(stream))
     timer.close()
 
 
-def test_more_events_can_be_made_during_a_capture(fake: FakeCuda, streams: tuple[int, int]) -> None:
-    fake.begin_capture(streams[0], GLOBAL)
-    scope = gpuprof.timer("step", stream=streams[1])
+def test_more_events_can_be_made_during_a_capture(fake: FakeCuda, stream: int, other: int) -> None:
+    fake.begin_capture(stream, GLOBAL)
+    scope = gpuprof.timer("step", stream=other)
     for _ in range(100):
         with scope:
             pass
-    assert fake.capture_status(streams[0]) == ACTIVE
-    fake.graph_destroy(fake.end_capture(streams[0]))
+    assert fake.capture_status(stream) == ACTIVE
+    fake.graph_destroy(fake.end_capture(stream))
     assert gpuprof.stats()["step"].gpu.count == 100
 
 
-def test_a_recorded_scope_reads_the_last_replay(fake: FakeCuda, streams: tuple[int, int]) -> None:
-    stream = streams[0]
+def test_a_recorded_scope_reads_the_last_replay(fake: FakeCuda, stream: int) -> None:
     scope = gpuprof.timer("step", stream=stream, in_capture="record")
     fake.begin_capture(stream)
     with scope as sample:
@@ -117,8 +107,7 @@ def test_a_recorded_scope_reads_the_last_replay(fake: FakeCuda, streams: tuple[i
         pass
 
 
-def test_events_of_a_capture_are_never_used_again(fake: FakeCuda, streams: tuple[int, int]) -> None:
-    stream = streams[0]
+def test_events_of_a_capture_are_never_used_again(fake: FakeCuda, stream: int) -> None:
     plain = gpuprof.timer("plain", stream=stream)
     for _ in range(20):
         with plain:
@@ -140,8 +129,7 @@ def test_events_of_a_capture_are_never_used_again(fake: FakeCuda, streams: tuple
     fake.graph_destroy(graph)
 
 
-def test_a_timer_records_into_a_capture(fake: FakeCuda, streams: tuple[int, int]) -> None:
-    stream = streams[0]
+def test_a_timer_records_into_a_capture(fake: FakeCuda, stream: int) -> None:
     timer = gpuprof.Timer("cuda", stream)
     fake.begin_capture(stream)
     timer.record_start()
@@ -185,9 +173,8 @@ def test_a_scope_on_the_legacy_stream_does_not_kill_a_blocking_streams_capture(
 
 
 def test_a_capture_that_begins_inside_a_scope_fails_the_sample_only(
-    fake: FakeCuda, streams: tuple[int, int]
+    fake: FakeCuda, stream: int
 ) -> None:
-    stream = streams[0]
     with pytest.warns(RuntimeWarning, match="capture began"):
         with gpuprof.timer("step", stream=stream) as sample:
             fake.begin_capture(stream)
@@ -197,10 +184,7 @@ def test_a_capture_that_begins_inside_a_scope_fails_the_sample_only(
         sample.ms  # noqa: B018
 
 
-def test_a_scope_on_an_invalidated_capture_is_skipped(
-    fake: FakeCuda, streams: tuple[int, int]
-) -> None:
-    stream = streams[0]
+def test_a_scope_on_an_invalidated_capture_is_skipped(fake: FakeCuda, stream: int) -> None:
     fake.begin_capture(stream, GLOBAL)
     assert fake.stream_query(stream) == 900
     with warnings.catch_warnings():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-
 import pytest
 
 import gpuprof
@@ -15,14 +12,6 @@ US = 1_000
 MS = 1_000_000
 # What an empty pair reads on the fake: the cost of the record that ends it.
 EMPTY_MS = 1280e-6
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
 
 
 def test_a_scope_reads_exactly_what_the_stream_did(fake: FakeCuda, stream: int) -> None:

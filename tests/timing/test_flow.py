@@ -63,21 +63,6 @@ def test_a_collected_generator_closes_its_entry() -> None:
     assert sample.state == "done"
 
 
-def test_context_managers_made_of_generators_each_close_their_own_entry() -> None:
-    scope = cpu("managed")
-
-    @contextlib.contextmanager
-    def timed() -> Iterator[gpuprof.Sample]:
-        with scope as sample:
-            yield sample
-
-    first, second = timed(), timed()
-    samples = first.__enter__(), second.__enter__()
-    first.__exit__(None, None, None)
-    assert [sample.state for sample in samples] == ["done", "open"]
-    second.__exit__(None, None, None)
-
-
 # Entering and leaving by hand, from functions that are gone in between
 
 

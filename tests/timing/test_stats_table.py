@@ -199,9 +199,6 @@ def test_an_unknown_column_names_those_there_are(wrong: Any) -> None:
         NESTED.table(columns=wrong)
     with pytest.raises(ValueError, match=r"sort: expected one of 'path'.*, got 'median'"):
         NESTED.table(sort="median")
-
-
-def test_columns_that_are_no_names_are_refused() -> None:
     with pytest.raises(TypeError, match=r"columns: expected names as text with commas .* got 3"):
         NESTED.table(columns=3)  # type: ignore[arg-type]
 
@@ -264,12 +261,6 @@ def test_html_shows_a_hostile_name_as_text() -> None:
 
 def test_html_escapes_a_clocks_name() -> None:
     assert "<i>" not in Stats([row("a", clock="<i>"), row("b")])._repr_html_()
-
-
-def test_printing_to_what_is_no_terminal_is_plain() -> None:
-    out = io.StringIO()
-    NESTED.print(out)
-    assert out.getvalue() == repr(NESTED) + "\n"
 
 
 @pytest.mark.parametrize("columns", [80, 200])

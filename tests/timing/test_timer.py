@@ -37,13 +37,7 @@ def test_a_timer_reads_zero_and_is_not_ready_before_both_marks(timer: gpuprof.Ti
     assert (timer.elapsed_ms(), timer.ready) == (0.0, False)
     timer.record_end()
     assert timer.ready is True
-    assert timer.elapsed_ms() > 0.0
-
-
-def test_a_timer_reads_the_same_each_time(timer: gpuprof.Timer) -> None:
-    timer.record_start()
-    timer.record_end()
-    assert timer.elapsed_ms() == timer.elapsed_ms()
+    assert timer.elapsed_ms() == timer.elapsed_ms() > 0.0
 
 
 def test_a_new_start_clears_the_old_end(timer: gpuprof.Timer) -> None:
@@ -78,13 +72,6 @@ def test_an_end_before_a_start_is_an_invalid_state(timer: gpuprof.Timer) -> None
         timer.record_end()
 
 
-def test_a_timer_can_be_used_many_times(timer: gpuprof.Timer) -> None:
-    for _ in range(1000):
-        timer.record_start()
-        timer.record_end()
-        assert timer.ready
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -100,15 +87,11 @@ def test_a_closed_timer_is_an_invalid_state(
 ) -> None:
     timer.record_start()
     timer.close()
+    timer.close()
     with pytest.raises(InvalidStateError, match="closed; make a new one"):
         use(timer)
     assert timer.ready is False
     assert "closed" in repr(timer)
-
-
-def test_close_may_be_called_again(timer: gpuprof.Timer) -> None:
-    timer.close()
-    timer.close()
 
 
 def test_a_with_block_sets_both_marks(timer: gpuprof.Timer) -> None:
@@ -145,16 +128,13 @@ def test_a_timer_says_what_it_is() -> None:
     assert timer._repr_html_().startswith("<code>&lt;gpuprof.Timer cpu")
 
 
-def test_a_timer_stays_out_of_the_statistics(timer: gpuprof.Timer) -> None:
+def test_a_timer_is_no_scope_for_the_statistics_and_the_switch(timer: gpuprof.Timer) -> None:
     with timer:
         pass
     assert len(gpuprof.stats()) == 0
-
-
-def test_a_timer_does_not_follow_the_switch_of_the_scopes(timer: gpuprof.Timer) -> None:
     gpuprof.disable()
     with timer:
-        pass
+        assert timer.ready is False
     assert timer.ready is True
 
 
@@ -222,17 +202,13 @@ def test_a_probe_works_on_a_backend_of_ones_own() -> None:
     assert device.waits == 2
 
 
-def test_disable_turns_probes_off() -> None:
-    gpuprof.disable()
-    assert gpuprof.start_probe_timer_if(True, backend="cpu") is None
-    gpuprof.enable()
-    assert gpuprof.start_probe_timer_if(True, backend="cpu") is not None
-
-
-def test_a_probe_started_before_disable_still_finishes() -> None:
+def test_disable_turns_later_probes_off() -> None:
     probe = gpuprof.start_probe_timer_if(True, backend="cpu")
     gpuprof.disable()
     assert gpuprof.finish_probe_timer(probe) is not None
+    assert gpuprof.start_probe_timer_if(True, backend="cpu") is None
+    gpuprof.enable()
+    assert gpuprof.start_probe_timer_if(True, backend="cpu") is not None
 
 
 def test_a_finished_probe_is_closed() -> None:
