@@ -15,6 +15,7 @@ import random
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -49,7 +50,9 @@ _SHOWN_BLOCKS = 8  # of four runs; JSON has all
 class Runs:
     """What the runs of both commands measured, in the order in which they ran."""
 
+    options: argparse.Namespace
     measure: str | None
+    begun: float = field(default_factory=monotonic)
     order: list[str] = field(default_factory=list)
     readings: dict[str, list[Reading]] = field(default_factory=lambda: {"A": [], "B": []})
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"A": [], "B": []})
@@ -60,6 +63,33 @@ class Runs:
     def pairs(self) -> int:
         """How many runs both commands have."""
         return min(map(len, self.readings.values()))
+
+    def names(self, side: str) -> list[str]:
+        """Return the names that the runs of a side have, each once."""
+        readings = self.readings[side][: self.pairs]
+        return list(dict.fromkeys(name for each in readings for name in each.times))
+
+    def is_done(self) -> bool:
+        """Return whether no further run is needed."""
+        pairs = self.pairs
+        if self.options.runs is not None:
+            return pairs == int(self.options.runs)
+        if len(self.order) % 4:  # in the midst of a block
+            return False
+        if pairs in looks():
+            verdicts = [each.verdict for each in _judged(self)[1].values()]
+            if pairs == MOST_PAIRS or Verdict.AMBIGUOUS not in verdicts:
+                return True
+        return pairs >= DEFAULT_PAIRS and self._share_of_time() >= 1.0
+
+    def share_done(self) -> float:
+        """Return how much of the work is done, as a fraction."""
+        if self.options.runs is not None:
+            return self.pairs / int(self.options.runs)
+        return min(self.pairs / DEFAULT_PAIRS, self._share_of_time())
+
+    def _share_of_time(self) -> float:
+        return (monotonic() - self.begun) / float(self.options.max_time)
 
 
 def run(options: argparse.Namespace) -> Answer:
@@ -74,15 +104,11 @@ def run(options: argparse.Namespace) -> Answer:
         for side, (text, folder, variables) in zip(SIDES, of_side, strict=True)
     }
     for command in commands.values():
-        try:
+        with _refusing(command, "split into words"):
             command.words("out")
-        except ValueError as error:
-            what = f"command {command.side}, {command.text!r}, cannot be split into words"
-            message = f"{what}: {error}"
-            raise Refused(message) from error
     with signals_noted() as signals, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
         found = _run_all(commands, order(seed), options, signals, Path(folder))
-    comparison = compare(found, commands, seed, options)
+    comparison = compare(found, commands, seed)
     code = exit_code(comparison, options.fail_on)
     if found.signal is not None:
         code = _SIGNALLED + found.signal
@@ -104,14 +130,16 @@ def _run_all(
     signals: Sequence[int],
     folder: Path,
 ) -> Runs:
-    found, end = Runs(options.measure), _End(options)
+    found = Runs(options, options.measure)
     out = folder / "run.json"  # for both the same: the length of a path can change a program's time
     with Progress("gpuprof ab", None) as progress:
         for place, side in enumerate(chain(SIDES * options.warmup, turns)):
             warming = place < 2 * options.warmup
             doing = f"{side}{' (warm-up)' * warming}, {plural(found.pairs, 'pair')} of runs"
-            progress.update(end.share_done(found), doing)
-            ended = _run(commands[side], out, options.timeout, signals)
+            progress.update(found.share_done(), doing)
+            out.unlink(missing_ok=True)
+            with _refusing(commands[side], "started"):
+                ended = run_once(commands[side], str(out), options.timeout, signals)
             if signals:
                 found.signal = signals[0]
                 break
@@ -123,48 +151,17 @@ def _run_all(
             found.readings[side].append(reading)
             found.seconds[side].append(ended.seconds)
             found.cpu_seconds[side].append(ended.cpu_seconds)
-            if end.is_reached(found):
+            if found.is_done():
                 break
     return found
 
 
-class _End:
-    """Tells after each run whether it was the last one."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
-        self._runs: int | None = options.runs
-        self._max_time_s: float = options.max_time
-        self._begun = monotonic()
-
-    def is_reached(self, found: Runs) -> bool:
-        pairs = found.pairs
-        if self._runs is not None:
-            return pairs == self._runs
-        if len(found.order) % 4:  # in the midst of a block
-            return False
-        if pairs in looks():
-            decisions = _judged(found, self._options)[1].values()
-            if pairs == MOST_PAIRS or Verdict.AMBIGUOUS not in [one.verdict for one in decisions]:
-                return True
-        return pairs >= DEFAULT_PAIRS and self._share_of_time() >= 1.0
-
-    def share_done(self, found: Runs) -> float:
-        if self._runs is not None:
-            return found.pairs / self._runs
-        return min(found.pairs / DEFAULT_PAIRS, self._share_of_time())
-
-    def _share_of_time(self) -> float:
-        return (monotonic() - self._begun) / self._max_time_s
-
-
-def _run(command: Command, out: Path, timeout_s: float | None, signals: Sequence[int]) -> Ended:
-    out.unlink(missing_ok=True)
+@contextmanager
+def _refusing(command: Command, what: str) -> Iterator[None]:
     try:
-        return run_once(command, str(out), timeout_s, signals)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in a word
-        what = f"command {command.side}, {command.text!r}, cannot be started"
-        message = f"{what}: {error}"
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a quote without its end, or a NUL
+        message = f"command {command.side}, {command.text!r}, cannot be {what}: {error}"
         raise Refused(message) from error
 
 
@@ -206,12 +203,10 @@ def _failure(command: Command, how: str, ended: Ended | None) -> Refused:
     return Refused(*lines, code=INCOMPARABLE)
 
 
-def compare(
-    found: Runs, commands: Mapping[str, Command], seed: int, options: argparse.Namespace
-) -> Comparison:
+def compare(found: Runs, commands: Mapping[str, Command], seed: int) -> Comparison:
     """Judge each name that runs of both commands have."""
-    times, decisions = _judged(found, options)
-    lines = []
+    times, decisions = _judged(found)
+    options, lines = found.options, []
     for name in times:
         decision = decisions[name]
         old = [base.result for base, _ in times[name] if base.result is not None]
@@ -225,7 +220,7 @@ def compare(
     if ambiguous and options.runs is None and not notes and found.pairs < MOST_PAIRS:
         longer = f"--max-time {4 * options.max_time:g}"
         notes.append(f"with {longer} it goes on for longer where a verdict is not clear")
-    known = [_names(found, side) for side in SIDES]
+    known = [found.names(side) for side in SIDES]
     a, b = (Side(shown_text(commands[side].label), found.pairs) for side in SIDES)
     return Comparison(
         a,
@@ -251,17 +246,10 @@ def compare(
     )
 
 
-def _names(found: Runs, side: str) -> list[str]:
-    readings = found.readings[side][: found.pairs]
-    return list(dict.fromkeys(name for each in readings for name in each.times))
-
-
-def _judged(
-    found: Runs, options: argparse.Namespace
-) -> tuple[dict[str, list[tuple[Time, Time]]], dict[str, Decision]]:
+def _judged(found: Runs) -> tuple[dict[str, list[tuple[Time, Time]]], dict[str, Decision]]:
     """Return the times of each name that both have, pair by pair, and the decisions on them."""
     base, new = (found.readings[side][: found.pairs] for side in SIDES)
-    names = [_names(found, side) for side in SIDES]
+    names, options = [found.names(side) for side in SIDES], found.options
     pairs: dict[str, tuple[list[float], list[float]]] = {}
     ticks: dict[str, float] = {}
     decisions: dict[str, Decision] = {}
