@@ -50,13 +50,11 @@ def text(x: float, y: float, words: str, anchor: str = "start", more: str = "") 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, *, more: str = "") -> str:
-    """Return a straight line."""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{colour}"{more}/>'
 
 
 def rect(x: float, y: float, wide: float, tall: float, style: str, *, inside: str = "") -> str:
-    """Return a rectangle."""
     sides = f'x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
     return f"<rect {sides} {style}>{inside}</rect>"
 

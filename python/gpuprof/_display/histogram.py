@@ -81,7 +81,6 @@ def _labels(found: Sequence[Bin]) -> list[str]:
 
 
 def text(found: Sequence[Bin]) -> str:
-    """Draw a histogram as text, a line for each bin."""
     labels = _labels(found)
     width, largest = max(map(len, labels)), max(each.count for each in found)
     lines = []

@@ -46,7 +46,6 @@ class Level:
     is_step: bool = False
 
     def at(self, place: int) -> float:
-        """Return the level at one of the values."""
         share = (place - self.start) / max(self.end - self.start - 1, 1)
         return self.first + share * (self.last - self.first)
 

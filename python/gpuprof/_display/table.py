@@ -61,7 +61,6 @@ class Table:
 
     @property
     def titles(self) -> list[str]:
-        """The lines of the title."""
         return [
             each for each in ([self.title] if isinstance(self.title, str) else self.title) if each
         ]
@@ -76,7 +75,6 @@ class Table:
         )
 
     def plain(self) -> list[str]:
-        """Return the lines of text: title, head, rule, body, notes."""
         return [
             *map(shown_text, self.titles),
             *self._plain_grid(),
@@ -247,7 +245,6 @@ def markdown_list(texts: Sequence[str]) -> list[str]:
 
 
 def html_list(texts: Sequence[str]) -> str:
-    """Return the texts as lines of HTML."""
     return "".join(f"<div>{in_html(text)}</div>" for text in texts)
 
 

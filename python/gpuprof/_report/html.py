@@ -92,12 +92,11 @@ def _named(what: str, given: Any, kinds: tuple[type, ...], expected: str) -> lis
         return []
     if isinstance(given, kinds):
         return [("", given)]
+    pairs = [("", given)]
     if isinstance(given, Mapping):
         pairs = [(str(name), each) for name, each in given.items()]
     elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         pairs = [("", each) for each in given]
-    else:
-        pairs = [("", given)]
     for _, each in pairs:
         if not isinstance(each, kinds):
             message = f"{what}: expected {expected}, got {type(each).__name__}"
@@ -132,10 +131,9 @@ def _of_results(given: Any) -> list[tuple[str, str]]:
     return parts + compared
 
 
-def _is_pair(given: Any) -> bool:
+def _is_pair(given: tuple[Any, ...]) -> bool:
     return (
-        isinstance(given, tuple)
-        and len(given) == 2
+        len(given) == 2
         and isinstance(given[0], BenchResult)
         and isinstance(given[1], (Decision, type(None)))
     )

@@ -61,7 +61,6 @@ def collecting() -> list[OpenTrace]:
 
 
 def close_at_exit() -> None:
-    """Have what is open then closed when the interpreter exits."""
     atexit.unregister(_close_at_exit)
     for _ in range(2):  # a Ctrl-C can end the first call before it has begun
         atexit.register(_close_at_exit)
@@ -81,14 +80,12 @@ def _close_all() -> None:
 
 
 def name_threads() -> None:
-    """Give the tracks of all threads the names that `threading` has for them."""
     for thread in threading.enumerate():
         if thread.native_id is not None:
             _core._trace_name_thread(thread.native_id, thread.name)
 
 
 def name_this_thread() -> None:
-    """Give the calling thread's track the name that `threading` has for it."""
     own = threading.get_native_id()
     for thread in threading.enumerate():
         if thread.native_id == own:

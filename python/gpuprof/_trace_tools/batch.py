@@ -115,6 +115,11 @@ class End:
     bytes: int = 0
     inside_event: bool = False  # it is cut off there
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it is the array form without its end, cut off after an event."""
+        return not self.complete and self.form == "array" and not self.inside_event
+
 
 @dataclass
 class Header:
@@ -122,6 +127,9 @@ class Header:
 
     key: str
     value: bytes | None
+
+    def member(self) -> bytes:
+        return json.dumps(self.key).encode() + b":" + (self.value or b"null")
 
     def decoded(self) -> Any:
         """Return what it says, None where that is not known."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprof._trace_tools.values import MOST_NS, Event
+from gpuprof._trace_tools.values import MOST_NS, Event, args_of
 
 CATEGORY = "gpuprof.clock"
 NAME = "clock offset to rank 0"
@@ -48,20 +48,15 @@ def anchor_args(clock: int, offset: int, error: int, reference: str) -> dict[str
 
 def anchor_of(event: Event, at: int) -> Anchor | None:
     """Return what an instant at the file's time `at` says, or None if it is no such instant."""
-    args = event.get("args")
-    if event.get("cat") != CATEGORY or not isinstance(args, dict):
+    args = args_of(event)
+    numbers: list[Any] = [args.get(key) for key in ("clock_ns", "offset_ns", "error_ns")]
+    if not all(type(each) is int and abs(each) <= MOST_NS for each in numbers):
         return None
-    clock, offset, error = (_whole(args.get(key)) for key in ("clock_ns", "offset_ns", "error_ns"))
+    clock, offset, error = numbers
     reference = args.get("reference")
-    if clock is None or offset is None or error is None or error < 0:
-        return None
-    if not isinstance(reference, str) or len(reference) > MOST_REFERENCE:
+    if error < 0 or not isinstance(reference, str) or len(reference) > MOST_REFERENCE:
         return None
     return Anchor(at, clock, offset, error, reference)
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int and abs(value) <= MOST_NS else None
 
 
 class FileClock:
@@ -76,7 +71,7 @@ class FileClock:
 
     @property
     def error(self) -> int:
-        """How far a time may be off, in nanoseconds."""
+        """How far a time may be off."""
         return max(anchor.error for anchor in self.anchors)
 
     @property

@@ -68,11 +68,9 @@ class FileScan(Scan):
 
     @property
     def clock(self) -> FileClock | None:
-        """What the file says of rank 0's clock, or None."""
         return FileClock(self.anchors) if self.anchors else None
 
     def read(self, pieces: Iterator[bytes]) -> None:
-        """Read a whole file."""
         super().read(pieces)
         self._take_headers(self.reader.headers)
 
@@ -147,7 +145,7 @@ class Merge:
         self, scans: list[FileScan], *, align: bool, write: Callable[[bytes], object]
     ) -> None:
         self.events = 0
-        self._scans, self._write = scans, write
+        self.scans, self._write = scans, write
         walls, self.clocks = on_one_clock(
             [scan.base for scan in scans],
             [scan.clock if align else None for scan in scans],
@@ -162,10 +160,9 @@ class Merge:
         self._number = 0
 
     def _plan_pids(self) -> list[dict[int | str | float, int | str]]:
-        """Answer the new pids by the old ones, for each file."""
         taken: set[int | str | float] = set()
         plan: list[dict[int | str | float, int | str]] = []
-        for position, scan in enumerate(self._scans):
+        for position, scan in enumerate(self.scans):
             own = set(scan.pids)
             renamed: dict[int | str | float, int | str] = {}
             first = max(position if scan.rank is None else scan.rank, 1)
@@ -182,66 +179,26 @@ class Merge:
         return plan
 
     def begin(self) -> None:
-        """Write all before the files' events."""
         head = '{"displayTimeUnit":"ns",'
         if self.base is not None:
             head += f'"{BASE}":{self.base},'
         self._write(f'{head}"mergedFrom":['.encode())
-        for number, scan in enumerate(self._scans):
+        for number, scan in enumerate(self.scans):
             self._write((b"," if number else b"") + _description(scan, self.clocks[number]))
         self._write(b'],"traceEvents":[')
 
     def add(self, pieces: Iterator[bytes]) -> None:
-        """Write the next file's events."""
         events = _Events(self, self._number)
         events.read(pieces)
         self.events += events.end.events
         self._number += 1
 
     def write_events(self, texts: list[str]) -> None:
-        """Write events of a file."""
         self._write((b",\n" if self._any else b"\n") + ",\n".join(texts).encode())
         self._any = True
 
     def finish(self) -> None:
-        """Write the end."""
         self._write(b"\n]}\n")
-
-    def moved(self, number: int, time: int) -> int:
-        """Return a time of a file on the clock of all."""
-        clock = self.clocks[number]
-        time += self.shifts[number] + (clock.drift(time) if clock else 0)
-        if time > MOST_NS:
-            reason = '"ts" is too large; expected a time within 146 years of the others'
-            raise OddError(reason)
-        return time
-
-    def new_id(self, number: int, old: Any) -> Any:
-        """Return an id that is one file's alone.
-
-        Small ones are multiplied, so that each file has a residue of its own; large ones scattered.
-        """
-        files = len(self._scans)
-        match = _ID.fullmatch(old) if isinstance(old, str) else None
-        value = int(match[1], 16) if match else old
-        if files == 1 or type(value) not in (int, str):
-            return old
-        if isinstance(value, str):
-            return f"{old} #{number}" if number else old
-        if not 0 <= value < 1 << 64:
-            return old
-        if value < EXACT_IN_DOUBLES // files - 1:
-            value = value * files + number
-        else:
-            value ^= number * SCATTER & (1 << 64) - 1
-        return value if match is None and value < EXACT_IN_DOUBLES else f"0x{value:x}"
-
-    def new_name(self, number: int, pid: Any, name: str) -> str:
-        """Return the name of a process with its rank, or else with its file if it was renamed."""
-        scan = self._scans[number]
-        if scan.rank is not None:
-            return f"{name} (rank {scan.rank})"
-        return f"{name} ({scan.name})" if pid in self.pids[number] else name
 
 
 class _Events(Scan):
@@ -249,38 +206,36 @@ class _Events(Scan):
 
     def __init__(self, merged: Merge, number: int) -> None:
         super().__init__()
-        self._merged, self._file = merged, number
-        self._pids = merged.pids[number]
+        self._merged, self._number, self._files = merged, number, len(merged.scans)
+        self._scan, self._pids = merged.scans[number], merged.pids[number]
+        self._shift, self._clock = merged.shifts[number], merged.clocks[number]
         self._texts: list[str] = []
 
     leave_out = FileScan.leave_out
 
     def after_batch(self) -> None:
-        """Write the batch."""
         self._merged.write_events(self._texts)
         self._texts.clear()
 
     def visit(self, event: Event) -> None:
-        """Rewrite one event."""
-        merged, file = self._merged, self._file
         time = self.time(event)[0] if "ts" in event else None
         phase, begin = phase_of(event), "{"
         try:
-            if time is not None and (moved := merged.moved(file, time)) != time:
+            if time is not None and (moved := self._moved(time)) != time:
                 del event["ts"]
                 begin = f'{{"ts":{microseconds(moved)},'
             named = names_of(event) if phase == "M" else None
             if named and len(named[0]) == 1:  # a process
-                event["args"]["name"] = merged.new_name(file, event.get("pid"), named[1])
+                event["args"]["name"] = self._new_name(event.get("pid"), named[1])
             if "pid" in event:
                 event["pid"] = self._pids.get(event["pid"], event["pid"])
             if phase not in "CM":
                 for key in ("id", "bind_id"):
                     if key in event:
-                        event[key] = merged.new_id(file, event[key])
+                        event[key] = self._new_id(event[key])
                 id2 = event.get("id2")
                 if isinstance(id2, dict) and isinstance(id2.get("global"), str):
-                    id2["global"] = merged.new_id(file, id2["global"])
+                    id2["global"] = self._new_id(id2["global"])
             self._texts.append(begin + _encode(event)[1:])
         except (ValueError, RecursionError):
             reason = "a number or a value that cannot be written again"
@@ -288,6 +243,39 @@ class _Events(Scan):
         except (KeyError, TypeError):  # of what was checked by the scan
             reason = "the file has changed while it was read"
             raise OddError(reason) from None
+
+    def _moved(self, time: int) -> int:
+        """Return a time of the file on the clock of all."""
+        time += self._shift + (self._clock.drift(time) if self._clock else 0)
+        if time > MOST_NS:
+            reason = '"ts" is too large; expected a time within 146 years of the others'
+            raise OddError(reason)
+        return time
+
+    def _new_id(self, old: Any) -> Any:
+        """Return an id that is the file's alone.
+
+        Small ones are multiplied, so that each file has a residue of its own; large ones scattered.
+        """
+        match = _ID.fullmatch(old) if isinstance(old, str) else None
+        value = int(match[1], 16) if match else old
+        if self._files == 1 or type(value) not in (int, str):
+            return old
+        if isinstance(value, str):
+            return f"{old} #{self._number}" if self._number else old
+        if not 0 <= value < 1 << 64:
+            return old
+        if value < EXACT_IN_DOUBLES // self._files - 1:
+            value = value * self._files + self._number
+        else:
+            value ^= self._number * SCATTER & (1 << 64) - 1
+        return value if match is None and value < EXACT_IN_DOUBLES else f"0x{value:x}"
+
+    def _new_name(self, pid: Any, name: str) -> str:
+        """Return the name of a process with its rank, or else with its file if it was renamed."""
+        if self._scan.rank is not None:
+            return f"{name} (rank {self._scan.rank})"
+        return f"{name} ({self._scan.name})" if pid in self._pids else name
 
 
 def _description(scan: FileScan, clock: FileClock | None) -> bytes:
@@ -299,10 +287,7 @@ def _description(scan: FileScan, clock: FileClock | None) -> bytes:
         parts.append(b'"%s":%d' % (BASE.encode(), scan.base))
     if clock is not None:
         parts.append(b'"clock":' + json.dumps(clock.to_dict()).encode())
-    kept = [
-        json.dumps(header.key).encode() + b":" + (header.value or b"null")
-        for header in scan.headers
-    ]
+    kept = [header.member() for header in scan.headers]
     if kept:
         parts.append(b'"members":{' + b",".join(kept) + b"}")
     return b"{" + b",".join(parts) + b"}"

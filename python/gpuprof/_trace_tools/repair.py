@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,5 +73,5 @@ class Repair:
             if header.value is None:
                 self.lost_members.append(header.key[:MOST_SHOWN])
                 continue
-            member = json.dumps(header.key).encode() + b":" + header.value
+            member = header.member()
             self._write(b"," + member if is_last else member + b",")

@@ -183,7 +183,6 @@ class Ranges:
         return (round(begin), round(end)) if begin <= end else (0, 0)
 
     def groups(self) -> dict[str, int]:
-        """Count the names, categories or tracks of each kind."""
         return {kind: len(self._totals(kind)) for kind in KINDS}
 
     def _totals(self, kind: str) -> list[_Group]:

@@ -46,7 +46,7 @@ def cut_of(end: End, damage: Damage) -> str | None:
     """Say how a file is cut off; the array form may do without its end."""
     if damage.gzip:
         return f"{damage.gzip}, after {end.events:,} complete events"
-    if end.complete or (end.form == "array" and not end.inside_event):
+    if end.complete or end.may_go_on:
         return None
     inside = " inside an event" if end.inside_event else ""
     return f"cut off{inside} at byte {end.bytes}, after {end.events:,} complete events"

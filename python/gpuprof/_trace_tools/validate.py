@@ -17,12 +17,7 @@ from functools import partial
 from typing import Any
 
 from gpuprof._trace_tools.lexer import ReadError
-from gpuprof._trace_tools.nesting import (
-    MOST_TRACKS,
-    Nesting,
-    Slice,
-    Track,
-)
+from gpuprof._trace_tools.nesting import MOST_TRACKS, Nesting, Slice, Track
 from gpuprof._trace_tools.scan import MOST_OPEN, Halves, Scan
 from gpuprof._trace_tools.values import (
     EXACT_IN_DOUBLES,
@@ -33,6 +28,7 @@ from gpuprof._trace_tools.values import (
     may_matter_inside,
     names_of,
     phase_of,
+    place_of,
     shortened,
 )
 
@@ -63,7 +59,6 @@ class Findings:
         self.first: list[dict[str, Any]] = []
 
     def has_room(self, severity: str, code: str) -> bool:
-        """Whether one more would be kept."""
         return self.counts[severity][code] < MOST_OF_CODE
 
     def add(
@@ -134,12 +129,10 @@ class Validation(Scan):
             self._nesting.place_new()
 
     def leave_out(self, error: OddError) -> None:
-        """Add what stands in the place of an event."""
         if error is not self.batch.fault:  # which was told
             self._fault(error.code, error.reason)
 
     def visit(self, event: Event) -> None:
-        """Check one event."""
         phase = phase_of(event)
         self._check_identity(event, phase)
         if phase == "M":
@@ -206,11 +199,10 @@ class Validation(Scan):
 
     def _track(self, event: Event) -> Track | None:
         with contextlib.suppress(TypeError):  # an object or an array, which is a fault
-            return self._nesting.track((event.get("pid", ""), event.get("tid", "")))
+            return self._nesting.track(place_of(event))
         return None
 
     def _check_half(self, event: Event, phase: str, time: int) -> None:
-        """Check the begin or the end of a range."""
         key: Key
         name, end, begin = "", "asynchronous end", "begin"
         if phase in "BE":
@@ -241,8 +233,7 @@ class Validation(Scan):
     def _check_flow(self, event: Event, phase: str, time: int) -> None:
         number = event.get("id")
         if type(number) is not int and not (type(number) is str and _HEXADECIMAL.fullmatch(number)):
-            what = 'a flow\'s "id" must be a whole number or a hexadecimal string'
-            self._fault("id", what)
+            self._fault("id", 'a flow\'s "id" must be a whole number or a hexadecimal string')
             return
         self._take_flow(async_key(event), phase, self._index << TAG_BITS)
         # An end that does not bind to what is around it binds to what comes next.
@@ -284,9 +275,8 @@ class Validation(Scan):
     def _take_name(self, event: Event) -> None:
         named = names_of(event)
         if named and named[1] and len(self._names) < 2 * MOST_TRACKS:
-            pid, tid = event.get("pid", ""), event.get("tid", "")
             with contextlib.suppress(TypeError):
-                self._names.add((pid,) if named[0] == "process" else (pid, tid))
+                self._names.add(named[0])
 
     def _crossing(self, first: Slice, second: Slice) -> None:
         overlap = round(first[0] - first[1] - second[0])
@@ -336,12 +326,10 @@ class Validation(Scan):
         if not end.events:
             what = "no complete event; readers cannot tell what it is"
             self.findings.add("fault", "empty", what, None, end.bytes)
-        if end.complete:
-            return
-        if end.form == "array" and not end.inside_event:
+        if end.may_go_on:
             what = "the array's end is missing, as while a trace is being written"
             self.findings.add("note", "cut", what, None, end.bytes)
-        else:
+        elif not end.complete:
             inside = ", inside an event" if end.inside_event else ""
             self.findings.add("fault", "cut", f"the file is cut off here{inside}", None, end.bytes)
 
