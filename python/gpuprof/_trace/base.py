@@ -68,13 +68,7 @@ class TraceBlock(ShownAsCode):
         self.__exit__(*exception)
 
     def __call__(self, function: Any) -> Any:
-        """Decorate nothing, but for a plain trace.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
+        """Raise a TypeError: only a plain trace decorates."""
         self._say_unused.detach()
         message = (
             f"{self._KIND} and cannot decorate {function!r}; use it in a with statement, or "

@@ -143,7 +143,6 @@ class TraceWindows(TraceBlock):
         self._step = 0
         self._windows = 0
         self._recording: Window | WarmUp | None = None
-        self._path: str | None = None
         self._last: Window | None = None
 
     def start(self) -> Self:
@@ -219,7 +218,7 @@ class TraceWindows(TraceBlock):
             path = trace_path.with_process(path)
         window = Window(path, collect=True, args=self._args, buffer_mib=self._buffer_mib)
         window.start()
-        self._path, self._last = window.path, window
+        self._last = window
         return window
 
     @contextlib.contextmanager
@@ -258,7 +257,7 @@ class TraceWindows(TraceBlock):
     @property
     def path(self) -> str | None:
         """Where the newest window is, or will be once it is over; None before the first."""
-        return self._path
+        return None if self._last is None else self._last.path
 
     @property
     def windows(self) -> int:

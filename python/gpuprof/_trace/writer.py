@@ -240,10 +240,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         )
 
     def _reopen_in_child(self) -> None:
-        """Give a trace that a forked child has from its parent a file of the child's own.
-
-        gpuprof calls it when the child first has something to write.
-        """
+        """Give it a file of the child's own, once a forked child has something to write."""
         if self._process == os.getpid() or not self._open:
             return
         registry.forget(self)

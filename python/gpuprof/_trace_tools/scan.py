@@ -12,18 +12,11 @@ from gpuprof._trace_tools.batch import Batch, End
 from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.nesting import FLOAT_SLACK
 from gpuprof._trace_tools.reader import EventReader
-from gpuprof._trace_tools.values import (
-    EXACT_US,
-    MOST_NS,
-    Event,
-    OddError,
-    kind_of,
-    odd,
-    time_of,
-)
+from gpuprof._trace_tools.values import EXACT_US, MOST_NS, Event, OddError, kind_of, odd
 
 MOST_OPEN = 100_000
 WORTH_A_NOTE_NS = 1
+NEARLY_WHOLE = 0.05
 
 
 class Scan(ABC):
@@ -89,10 +82,15 @@ class Scan(ABC):
 
     def time(self, event: Event, member: str = "ts") -> tuple[int, bool]:
         """Return a time in nanoseconds, and whether the file has whole ones."""
-        found = time_of(event, member)
-        if type(event[member]) is float and event[member] > EXACT_US:
-            self.slack = max(self.slack, 1000 * math.ulp(event[member]))
-        return found
+        value: Any = event.get(member)
+        if type(value) not in (int, float):
+            raise odd(event, member, "a number of microseconds")
+        if not abs(value) <= MOST_NS / 1000:
+            raise odd(event, member, "microseconds within 146 years")
+        if type(value) is float and value > EXACT_US:
+            self.slack = max(self.slack, 1000 * math.ulp(value))
+        time = round(value * 1000)
+        return time, abs(value * 1000 - time) < NEARLY_WHOLE
 
     def span(self, event: Event) -> tuple[int, int, bool]:
         """Return begin and duration of a complete event, and whether they are whole nanoseconds."""

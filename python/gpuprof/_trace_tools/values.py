@@ -8,7 +8,6 @@ from typing import Any
 
 MOST_NS = 1 << 62  # 146 years
 EXACT_US = 4e12  # below, a double tells one nanosecond from the next
-NEARLY_WHOLE = 0.05
 GPU_ANNOTATION = "gpu_user_annotation"
 GPU_CATEGORIES = frozenset(
     ("gpu", "gpu_graph", "gpu_in_graph", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION)
@@ -76,17 +75,6 @@ def shortened(text: str, most: int) -> str:
         return text
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{text[: most - len(digest) - 1]}~{digest}"
-
-
-def time_of(event: Event, member: str = "ts") -> tuple[int, bool]:
-    """Return a time in nanoseconds, and whether the file has whole ones."""
-    value: Any = event.get(member)
-    if type(value) not in (int, float):
-        raise odd(event, member, "a number of microseconds")
-    if not abs(value) <= MOST_NS / 1000:
-        raise odd(event, member, "microseconds within 146 years")
-    time = round(value * 1000)
-    return time, abs(value * 1000 - time) < NEARLY_WHOLE
 
 
 def microseconds(time: int) -> str:
