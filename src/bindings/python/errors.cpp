@@ -1,5 +1,7 @@
 #include "bindings/python/errors.hpp"
 
+#include <stdexcept>
+
 #include "bindings/bind.hpp"
 #include "bindings/python/callbacks.hpp"
 #include "bindings/python/objects.hpp"
@@ -59,6 +61,8 @@ void set_current_exception() {
     set_error(error);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
+  } catch (const std::invalid_argument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
