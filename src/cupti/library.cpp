@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "driver/devices.hpp"
+#include "driver/process.hpp"
 
 namespace gpuprof::cupti {
 namespace {
@@ -31,11 +32,7 @@ struct Opened {
   std::atomic<const Library*> ready{nullptr};
 };
 
-// Never destroyed: CUPTI's thread may still call at exit.
-Opened& opened() {
-  static Opened& storage = *new Opened;
-  return storage;
-}
+Opened& opened() { return driver::immortal<Opened>(); }
 
 std::string version_words(std::uint32_t version) {
   if (version >= kFirstOfThirteen) {

@@ -69,7 +69,6 @@ struct Library {
 // loader's own search. Throws Error(kUnavailable) that says what was tried and what to do.
 const Library& load(const std::vector<std::string>& candidates);
 
-// What load() has opened, or null.
 const Library* loaded_or_null() noexcept;
 
 // The error for `result` of `call`: CUPTI's name of it, what it means and what to do.

@@ -1,6 +1,5 @@
 #include "cupti/records.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -47,18 +46,10 @@ constexpr std::size_t kCallCorrelation = 32;
 constexpr std::size_t kCallSize = 40;
 
 const WorkLayout* layout_of(int kind) noexcept {
-  switch (kind) {
-    case kKernelRecord:
-      return &kKernelLayout;
-    case kMemcpyRecord:
-      return &kMemcpyLayout;
-    case kPeerCopyRecord:
-      return &kPeerCopyLayout;
-    case kMemsetRecord:
-      return &kMemsetLayout;
-    default:
-      return nullptr;
-  }
+  if (kind == kKernelRecord) return &kKernelLayout;
+  if (kind == kMemcpyRecord) return &kMemcpyLayout;
+  if (kind == kPeerCopyRecord) return &kPeerCopyLayout;
+  return kind == kMemsetRecord ? &kMemsetLayout : nullptr;
 }
 
 constexpr const char* kCopyKinds[] = {"<unknown>", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",

@@ -40,10 +40,7 @@ struct Limits {
 // float is rounded down, which the exact comparison puts right.
 std::array<std::atomic<float>, timing::kMaxPaths> smallest_limit{};
 
-Limits& limits() {
-  static Limits& storage = *new Limits;
-  return storage;
-}
+Limits& limits() { return driver::immortal<Limits>(); }
 const bool limits_fork_hook = (limits(), true);  // a child may not make it
 
 float smallest_of(const timing::Path& path) {

@@ -16,7 +16,6 @@
 #include "timing/timeline.hpp"
 #include "trace/names.hpp"
 #include "trace/recorder.hpp"
-#include "trace/writer.hpp"
 
 namespace gpuprof::ranges {
 
@@ -32,12 +31,9 @@ struct Categories {
   const Label* scope = trace::intern_category("scope");
   const Label* capture = trace::intern_category("capture");
   const Label* graph = trace::intern_category("graph");
-  const Label& unnamed = *new Label{"\"(unnamed)\""};
+  const Label unnamed{"\"(unnamed)\""};
 };
-const Categories& categories() {
-  static const Categories& all = *new Categories;
-  return all;
-}
+const Categories& categories() { return driver::immortal<Categories>(); }
 const bool sample_categories_fork_hook = (categories(), true);  // a child may not make them
 
 // The label of a sample's name; null where it has to be made.

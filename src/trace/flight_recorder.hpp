@@ -52,8 +52,6 @@ class FlightRecorder final : public EventSink {
  public:
   // Throws std::bad_alloc, std::system_error for a signal that cannot be handled.
   FlightRecorder(std::uint32_t number, RecorderOptions options);
-  FlightRecorder(const FlightRecorder&) = delete;
-  FlightRecorder& operator=(const FlightRecorder&) = delete;
   ~FlightRecorder() override;
 
   // Any thread, without any lock.

@@ -1,7 +1,6 @@
 #include "trace/format.hpp"
 
 #include <charconv>
-#include <cstring>
 
 namespace gpuprof::trace {
 namespace {

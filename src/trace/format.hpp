@@ -28,12 +28,6 @@ class Text {
   }
   void used(const char* end) noexcept { size_ = static_cast<std::size_t>(end - data_.get()); }
 
-  void append(std::string_view text) {
-    char* place = room(text.size());
-    std::memcpy(place, text.data(), text.size());
-    size_ += text.size();
-  }
-
   // Moves the text from `from` on before the text at `to`.
   void move_end(std::size_t from, std::size_t to) noexcept {
     std::rotate(data_.get() + to, data_.get() + from, data_.get() + size_);

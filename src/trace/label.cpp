@@ -64,22 +64,14 @@ bool is_surrogate(std::string_view text) noexcept {
 
 void append_escaped(std::string& out, unsigned char byte) {
   constexpr char kHex[] = "0123456789abcdef";
-  switch (byte) {
-    case '"':
-    case '\\':
-      out += '\\';
-      out += static_cast<char>(byte);
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    default:
-      out += "\\u00";
-      out += kHex[byte >> 4U];
-      out += kHex[byte & 15U];
+  if (byte == '"' || byte == '\\') {
+    (out += '\\') += static_cast<char>(byte);
+  } else if (byte == '\n' || byte == '\t') {
+    out += byte == '\n' ? "\\n" : "\\t";
+  } else {
+    out += "\\u00";
+    out += kHex[byte >> 4U];
+    out += kHex[byte & 15U];
   }
 }
 

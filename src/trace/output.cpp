@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "trace/names.hpp"
-#include "trace/recorder.hpp"
 
 namespace gpuprof::trace {
 namespace {
@@ -18,12 +17,6 @@ constexpr std::size_t kMostArgs = 256;     // that fit into the file's head
 constexpr std::uint32_t kGpuOrder = 1000;  // GPU tracks stand below the threads
 
 const HostNanoseconds base = driver::monotonic_now() - kSecond;
-
-std::int64_t realtime() noexcept {
-  std::timespec now{};
-  std::timespec_get(&now, TIME_UTC);
-  return static_cast<std::int64_t>(now.tv_sec) * kSecond + now.tv_nsec;
-}
 
 std::string json(const std::string& text) {
   std::string out;
@@ -50,10 +43,12 @@ std::string bare(const Text& line) {
 HostNanoseconds base_time() noexcept { return base; }
 
 std::int64_t unix_offset() noexcept {
+  std::timespec now{};
   const HostNanoseconds before = driver::monotonic_now();
-  const std::int64_t now = realtime();
+  std::timespec_get(&now, TIME_UTC);
   const HostNanoseconds after = driver::monotonic_now();
-  return now - (before + (after - before) / 2);
+  const std::int64_t unix_time = static_cast<std::int64_t>(now.tv_sec) * kSecond + now.tv_nsec;
+  return unix_time - (before + (after - before) / 2);
 }
 
 Output::Output(std::uint32_t number, OutputOptions options)

@@ -24,10 +24,6 @@ struct Tail {
 static_assert(std::is_trivially_copyable_v<Event> && std::is_trivially_copyable_v<Tail>);
 static_assert(sizeof(Event) % alignof(Event) == 0 && sizeof(Tail) % alignof(Event) == 0);
 
-std::size_t padded(std::size_t size) noexcept {
-  return (size + alignof(Event) - 1) / alignof(Event) * alignof(Event);
-}
-
 Tail tail_of(const Event& event, const Placed& placed) noexcept {
   const Extra& extra = *event.extra;
   Tail tail;
@@ -39,11 +35,8 @@ Tail tail_of(const Event& event, const Placed& placed) noexcept {
 }
 
 std::size_t size_of_tail(const Tail& tail) noexcept {
-  return sizeof(Tail) + padded(std::size_t{tail.args} + tail.name);
-}
-
-std::size_t chunk_size(std::size_t bytes) noexcept {
-  return std::min(kMostChunkBytes, bytes / kChunks);
+  const std::size_t texts = std::size_t{tail.args} + tail.name;
+  return sizeof(Tail) + (texts + alignof(Event) - 1) / alignof(Event) * alignof(Event);
 }
 
 // Reads the events of a chunk one after another.
@@ -98,7 +91,10 @@ void keep_counters(const Ring::Chunk& chunk, LastCounters& counters) {
 }  // namespace
 
 Ring::Ring(std::size_t bytes, HostNanoseconds keep, HostNanoseconds now) noexcept
-    : limit_(bytes), chunk_bytes_(chunk_size(bytes)), keep_(keep), since_(now) {}
+    : limit_(bytes),
+      chunk_bytes_(std::min(kMostChunkBytes, bytes / kChunks)),
+      keep_(keep),
+      since_(now) {}
 
 void Ring::add(const Event& event, std::uint32_t noted_by, const Placed& placed,
                HostNanoseconds now) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <ctime>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
