@@ -11,6 +11,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "driver/process.hpp"
 
 namespace gpuprof::bindings {
 namespace {
@@ -20,8 +21,6 @@ namespace py = pybind11;
 constexpr const char* kMainOnly =
     "gpuprof does not support subinterpreters; import it in the main interpreter";
 
-bool is_main_interpreter() { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
-
 // For an object that came from __new__ alone pybind11 would allocate memory here, and call methods
 // on it that nobody initialised.
 [[noreturn]] void* refuse_uninitialised(std::size_t /*bytes*/) {
@@ -30,9 +29,8 @@ bool is_main_interpreter() { return PyInterpreterState_Get() == PyInterpreterSta
 
 using InitInstance = void (*)(py::detail::instance*, const void*);
 
-std::unordered_map<const py::detail::type_info*, InitInstance>& original_inits() {
-  static auto& storage = *new std::unordered_map<const py::detail::type_info*, InitInstance>;
-  return storage;
+auto& original_inits() {
+  return driver::immortal<std::unordered_map<const py::detail::type_info*, InitInstance>>();
 }
 
 // Out of memory, the caller's holder deletes the C++ object; pybind11 would delete it once more.
@@ -125,8 +123,7 @@ void fill_module(PyObject* name) {
       if (was_on != 0) PyGC_Enable();
     }
   } no_collection;
-  auto module = py::reinterpret_steal<py::module_>(PyModule_NewObject(name));
-  if (!module) throw py::error_already_set();
+  auto module = py::reinterpret_steal<py::module_>(checked(PyModule_NewObject(name)));
   bind_all(module);
   filled_module = module.release().ptr();
 }
@@ -154,7 +151,9 @@ void fill_off_main_thread(PyObject* name) {
 
 PyObject* create_module(PyObject* spec, PyModuleDef* /*definition*/) {
   // Up to Python 3.11 pybind11 would wait for ever in a subinterpreter.
-  if (!is_main_interpreter()) return PyErr_Format(PyExc_ImportError, kMainOnly);
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    return PyErr_Format(PyExc_ImportError, kMainOnly);
+  }
   try {
     if (filled_module == nullptr) {
       py::detail::ensure_internals();

@@ -472,4 +472,4 @@ def test_the_bindings_name_python_modules_in_one_file_only() -> None:
         for path in cpp_files()
         if named.search(COMMENT.sub("", path.read_text(encoding="utf-8")))
     }
-    assert files == {"bindings/python/callbacks.cpp"}
+    assert files == {"bindings/python/callbacks.hpp"}

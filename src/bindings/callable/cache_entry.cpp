@@ -4,9 +4,6 @@
 #include <pybind11/typing.h>
 
 #include <algorithm>
-#include <memory>
-#include <tuple>
-#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/launch.hpp"
@@ -31,8 +28,7 @@ std::uintptr_t take_handle(PyObject* current) {
     number = PyObject_GetAttr(current, name);
     Py_DECREF(current);
   }
-  if (number == nullptr) throw py::error_already_set();
-  void* handle = PyLong_AsVoidPtr(number);
+  void* handle = PyLong_AsVoidPtr(checked(number));
   Py_DECREF(number);
   if (handle == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
   return reinterpret_cast<std::uintptr_t>(handle);
@@ -48,7 +44,6 @@ void CallBuffers::let_go() {
   user_addresses.clear();
 }
 
-// One call, step by step.
 class CacheEntry::Run {
  public:
   Run(CacheEntry& entry, CallBuffers& buffers)
@@ -77,8 +72,7 @@ class CacheEntry::Run {
     for (const std::size_t index : entry_.back_)
       call(entry_.spec_.wrote, index, arrays_[index].object);
     if (!entry_.spec_.after.is_none()) {
-      PyObject* done = PyObject_CallNoArgs(entry_.spec_.after.ptr());
-      if (done == nullptr) throw py::error_already_set();
+      PyObject* done = checked(PyObject_CallNoArgs(entry_.spec_.after.ptr()));
       Py_DECREF(done);
     }
     return true;
@@ -93,8 +87,7 @@ class CacheEntry::Run {
 
  private:
   PyObject* own(PyObject* object) {
-    if (object == nullptr) throw py::error_already_set();
-    owned_.push_back(object);  // let go by whoever has the buffers
+    owned_.push_back(checked(object));  // let go by whoever has the buffers
     return object;
   }
 
@@ -107,10 +100,9 @@ class CacheEntry::Run {
     for (const std::size_t index : entry_.in_) {
       user_addresses_.push_back(arrays_[index].fits ? arrays_[index].address : stage(index));
     }
-    for (const EntryResult& result : entry_.spec_.results) {
-      results_.push_back(result.make.is_none()
-                             ? result.like.ptr()
-                             : own(PyObject_CallOneArg(result.make.ptr(), result.like.ptr())));
+    for (const auto& [make, like, copied] : entry_.spec_.results) {
+      results_.push_back(make.is_none() ? like.ptr()
+                                        : own(PyObject_CallOneArg(make.ptr(), like.ptr())));
     }
     for (const std::size_t index : entry_.out_)
       user_addresses_.push_back(address_of(results_[index]));
@@ -191,8 +183,7 @@ class CacheEntry::Run {
     PyObject* number = PyLong_FromSize_t(index);
     PyObject* done = PyObject_CallFunctionObjArgs(function.ptr(), number, array, nullptr);
     Py_XDECREF(number);
-    if (done == nullptr) throw py::error_already_set();
-    Py_DECREF(done);
+    Py_DECREF(checked(done));
     return true;
   }
 
@@ -234,7 +225,7 @@ CacheEntry::CacheEntry(EntrySpec spec)
     arrays_.push_back(std::move(array.spec));
   }
   for (std::size_t i = 0; i < spec_.results.size(); ++i) {
-    if (spec_.results[i].copied) out_.push_back(i);
+    if (std::get<2>(spec_.results[i])) out_.push_back(i);
   }
   if (py::isinstance<py::tuple>(spec_.result)) {
     result_ = Pattern(spec_.result);
@@ -249,8 +240,9 @@ CacheEntry::CacheEntry(EntrySpec spec)
 bool CacheEntry::matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const {
   auto& arrays = buffers.arrays;
   arrays.assign(arrays_.size(), {});
-  return spec_.args.matches(args, arrays_, arrays) &&
-         spec_.keywords.matches_keywords(keywords, spec_.keywords_in_order, arrays_, arrays) &&
+  const CallMatch call{arrays_, arrays};
+  return spec_.args.matches(args, call) &&
+         spec_.keywords.matches_keywords(keywords, spec_.keywords_in_order, call) &&
          !overlaps(arrays);
 }
 
@@ -273,14 +265,12 @@ bool CacheEntry::overlaps(const std::vector<CallArray>& arrays) const {
 }
 
 bool CacheEntry::state_is_as_captured() const {
-  return std::all_of(spec_.state_guards.begin(), spec_.state_guards.end(),
-                     [](const StateGuard& guard) {
-                       PyObject* answer = PyObject_CallNoArgs(guard.ask.ptr());
-                       if (answer == nullptr) throw py::error_already_set();
-                       const bool same = same_value(answer, guard.expected.ptr());
-                       Py_DECREF(answer);
-                       return same;
-                     });
+  return std::all_of(spec_.state_guards.begin(), spec_.state_guards.end(), [](const auto& guard) {
+    PyObject* answer = checked(PyObject_CallNoArgs(guard.first.ptr()));
+    const bool same = same_value(answer, guard.second.ptr());
+    Py_DECREF(answer);
+    return same;
+  });
 }
 
 CurrentStream CacheEntry::stream() const {
@@ -307,8 +297,7 @@ PyObject* CacheEntry::build(const std::vector<PyObject*>& arrays) const {
     if (list != nullptr) result = PyObject_CallOneArg(rebuild_.ptr(), list);
     Py_XDECREF(list);
   }
-  if (result == nullptr) throw py::error_already_set();
-  return result;
+  return checked(result);
 }
 
 PyObject* CacheEntry::run(CallBuffers& buffers) {
@@ -320,8 +309,7 @@ PyObject* CacheEntry::run(CallBuffers& buffers) {
   for (const CallArray& array : buffers.arrays) given.push_back(array.object);
   PyObject* made = PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr);
   Py_DECREF(self);
-  if (made == nullptr) throw py::error_already_set();
-  buffers.owned.push_back(made);
+  buffers.owned.push_back(checked(made));
   if (PyTuple_Check(made) == 0) throw py::type_error("apply() must return a tuple");
   PyObject** const first = PySequence_Fast_ITEMS(made);
   return build(std::vector<PyObject*>(first, first + PyTuple_GET_SIZE(made)));
@@ -356,13 +344,13 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
     Py_VISIT(object->ptr());
   }
   for (const EntryArray& array : spec_.arrays) Py_VISIT(array.types.ptr());
-  for (const StateGuard& guard : spec_.state_guards) {
-    Py_VISIT(guard.ask.ptr());
-    Py_VISIT(guard.expected.ptr());
+  for (const auto& [ask, expected] : spec_.state_guards) {
+    Py_VISIT(ask.ptr());
+    Py_VISIT(expected.ptr());
   }
-  for (const EntryResult& result : spec_.results) {
-    Py_VISIT(result.make.ptr());
-    Py_VISIT(result.like.ptr());
+  for (const auto& [make, like, copied] : spec_.results) {
+    Py_VISIT(make.ptr());
+    Py_VISIT(like.ptr());
   }
   for (const Pattern* pattern : {&spec_.args, &spec_.keywords, &result_}) {
     const int stop = pattern->traverse(visit, arg);
@@ -385,8 +373,6 @@ void CacheEntry::clear() {
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
 
 namespace {
-
-using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 
 using Strides = std::vector<std::int64_t>;
 
@@ -413,31 +399,22 @@ EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
   return array;
 }
 
-using Results = std::vector<std::tuple<py::object, py::object, bool>>;
-using StateGuards = std::vector<std::pair<py::object, py::object>>;
-
 std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
                                        const AnyTuple& keywords, bool keywords_in_order,
-                                       std::vector<EntryArray> arrays,
-                                       const StateGuards& state_guards, py::object guards,
-                                       const Results& results, py::object result, py::object stage,
-                                       py::object put_back, py::object fetch, py::object wrote,
-                                       Ranges written, Ranges read, py::object after,
-                                       py::object apply, std::uint64_t verify_every,
-                                       py::int_ device, py::object stream_type, py::object stream) {
-  EntrySpec spec{std::move(graph),    Pattern(args),
-                 Pattern(keywords),   keywords_in_order,
-                 std::move(arrays),   {},
-                 std::move(guards),   {},
-                 std::move(result),   std::move(stage),
-                 std::move(put_back), std::move(fetch),
-                 std::move(wrote),    std::move(written),
-                 std::move(read),     std::move(after),
-                 std::move(apply),    verify_every,
-                 std::move(device),   std::move(stream_type),
-                 std::move(stream)};
-  for (const auto& [ask, expected] : state_guards) spec.state_guards.push_back({ask, expected});
-  for (const auto& [make, like, copied] : results) spec.results.push_back({make, like, copied});
+                                       std::vector<EntryArray> arrays, StateGuards state_guards,
+                                       py::object guards, EntryResults results, py::object result,
+                                       py::object stage, py::object put_back, py::object fetch,
+                                       py::object wrote, Ranges written, Ranges read,
+                                       py::object after, py::object apply,
+                                       std::uint64_t verify_every, py::int_ device,
+                                       py::object stream_type, py::object stream) {
+  EntrySpec spec{std::move(graph),  Pattern(args),          Pattern(keywords),
+                 keywords_in_order, std::move(arrays),      std::move(state_guards),
+                 std::move(guards), std::move(results),     std::move(result),
+                 std::move(stage),  std::move(put_back),    std::move(fetch),
+                 std::move(wrote),  std::move(written),     std::move(read),
+                 std::move(after),  std::move(apply),       verify_every,
+                 std::move(device), std::move(stream_type), std::move(stream)};
   return std::make_unique<CacheEntry>(std::move(spec));
 }
 

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,6 @@ struct CallBuffers {
   void let_go();
 };
 
-// One array of the arguments.
 struct EntryArray {
   ArraySpec spec;
   pybind11::tuple types;     // keeps those of the spec alive
@@ -44,21 +44,16 @@ struct EntryArray {
   bool copied_back = false;  // to the call's array, which the function writes to
 };
 
-// A result: make(like) gives an array for one call; where `make` is None, `like` is the result.
-struct EntryResult {
-  pybind11::object make;
-  pybind11::object like;
-  bool copied = false;
-};
+// Each is (make, like, whether it is copied): make(like) gives an array for one call; where `make`
+// is None, `like` is the result.
+using EntryResults = std::vector<std::tuple<pybind11::object, pybind11::object, bool>>;
 
 // Disjoint byte ranges in order, each from its first byte to the one after the last.
 using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
 
-// A question about state outside of the arguments: ask() must answer as it did at the capture.
-struct StateGuard {
-  pybind11::object ask;
-  pybind11::object expected;
-};
+// Questions about state outside of the arguments, each with the answer at the capture, which has to
+// be the same still.
+using StateGuards = std::vector<std::pair<pybind11::object, pybind11::object>>;
 
 // What gpuprof._callable.capture makes an entry of.
 struct EntrySpec {
@@ -67,9 +62,9 @@ struct EntrySpec {
   Pattern keywords;        // of keyword arguments
   bool keywords_in_order;  // whether the function may see their order
   std::vector<EntryArray> arrays;
-  std::vector<StateGuard> state_guards;
+  StateGuards state_guards;
   pybind11::object guards;  // _Guards, of the modules and tensors that the function reads
-  std::vector<EntryResult> results;
+  EntryResults results;
   pybind11::object result;    // a pattern; else rebuild(arrays), for other containers
   pybind11::object stage;     // stage(index, array): a new array that the copies can take
   pybind11::object put_back;  // put_back(index, array): the array inside into the call's
@@ -91,9 +86,6 @@ struct EntrySpec {
 class CacheEntry {
  public:
   explicit CacheEntry(EntrySpec spec);
-  CacheEntry(const CacheEntry&) = delete;
-  CacheEntry& operator=(const CacheEntry&) = delete;
-  ~CacheEntry() = default;
 
   // What a call may use: that of the call before, unless it is still in use.
   std::unique_ptr<CallBuffers> take_buffers();

@@ -77,8 +77,7 @@ PyObject* ask_python(PyObject* self, PyObject* name, PyObject* entry, PyObject* 
                               : PyObject_CallMethodObjArgs(self, name, args, given, nullptr);
   }
   Py_XDECREF(none);
-  if (result == nullptr) throw py::error_already_set();
-  return result;
+  return checked(result);
 }
 
 void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {

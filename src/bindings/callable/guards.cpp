@@ -13,6 +13,7 @@
 #include "bindings/interop/array_desc.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
+#include "driver/process.hpp"
 
 namespace gpuprof::bindings {
 
@@ -33,10 +34,7 @@ bool is_same_object(PyObject* value, PyObject* expected) {
 using Watchers = std::unordered_map<PyObject*, std::vector<Guards*>>;
 
 // Who watches a dict. Never destroyed: dicts may change until the process is over.
-Watchers& watchers() {
-  static auto* const found = new Watchers;
-  return *found;
-}
+Watchers& watchers() { return driver::immortal<Watchers>(); }
 
 int on_dict_event(PyDict_WatchEvent /*event*/, PyObject* dict, PyObject* /*key*/,
                   PyObject* /*value*/) {
@@ -106,8 +104,7 @@ py::object attributes_of(PyObject* tensor) {
   static PyObject* const stride = interned("stride");
   static PyObject* const dtype = interned("dtype");
   static PyObject* const device = interned("device");
-  PyObject* result = PyTuple_New(5);
-  if (result == nullptr) throw py::error_already_set();
+  PyObject* result = checked(PyTuple_New(5));
   Py_ssize_t place = 0;
   for (PyObject* name : {data_ptr, shape, stride, dtype, device}) {
     const bool is_method = name == data_ptr || name == stride;
@@ -141,8 +138,7 @@ Guards::Guards(const py::tuple& containers, const py::tuple& tensors, std::size_
 
 PyObject* Guards::absent() {
   static PyObject* const sentinel =
-      PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
-  if (sentinel == nullptr) throw py::error_already_set();
+      checked(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   return sentinel;
 }
 
@@ -326,10 +322,8 @@ bool Guards::is_same_set(const Container& each) const {
 bool Guards::tensors_hold() {
   const std::size_t size = tensors_.size();
   if (at_once_ == 0 || at_once_ >= size) {
-    for (std::size_t i = 0; i < size; ++i) {
-      if (!is_same(tensors_[i])) return false;
-    }
-    return true;
+    return std::all_of(tensors_.begin(), tensors_.end(),
+                       [this](const Tensor& each) { return is_same(each); });
   }
   for (std::size_t i = 0; i < at_once_; ++i) {
     const std::size_t index = next_tensor_;
@@ -411,12 +405,6 @@ void Guards::clear() {
 }
 
 Guards& guards_of(PyObject* object) { return unchecked<Guards>(object); }
-
-namespace {
-
-using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
-
-}  // namespace
 
 void bind_guards(py::module_& module) {
   py::class_<Guards> type(module, "_Guards", collectable<&guards_of>(),

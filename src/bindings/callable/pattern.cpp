@@ -66,22 +66,16 @@ bool has_strides(const std::int64_t* strides, const std::vector<std::int64_t>& w
   return true;
 }
 
-bool has_type(PyObject* object, const std::vector<PyTypeObject*>& types) {
-  return std::find(types.begin(), types.end(), Py_TYPE(object)) != types.end();
-}
-
-// Managed memory is read by the GPU as its own is.
-bool is_on_gpu(int device_type) {
-  return device_type == kDlpackCuda || device_type == kDlpackManaged;
-}
-
 }  // namespace
 
 bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array) {
-  if (!has_type(object, spec.types)) return false;
+  const auto& types = spec.types;
+  if (std::find(types.begin(), types.end(), Py_TYPE(object)) == types.end()) return false;
   ArrayDesc desc;  // NOLINT: its storage is written where it is used
   if (!read_array(object, desc)) return false;
-  const bool same = is_on_gpu(desc.device.type) && desc.device.id == spec.device.id &&
+  // Managed memory is read by the GPU as its own is.
+  const bool is_on_gpu = desc.device.type == kDlpackCuda || desc.device.type == kDlpackManaged;
+  const bool same = is_on_gpu && desc.device.id == spec.device.id &&
                     desc.dtype.code == spec.dtype.code && desc.dtype.bits == spec.dtype.bits &&
                     desc.dtype.lanes == spec.dtype.lanes &&
                     desc.rank == static_cast<int>(spec.shape.size()) &&
@@ -185,51 +179,49 @@ int Pattern::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-bool Pattern::matches(PyObject* value, const std::vector<ArraySpec>& specs,
-                      std::vector<CallArray>& arrays) const {
+bool Pattern::matches(PyObject* value, const CallMatch& call) const {
   switch (kind_) {
     case Kind::kArray:
-      return read_call_array(value, specs[index_], arrays[index_]);
+      return read_call_array(value, call.specs[index_], call.arrays[index_]);
     case Kind::kValue:
       return same_value(value, object_.ptr());
     case Kind::kTuple:
     case Kind::kList:
-      return matches_sequence(value, specs, arrays);
+      return matches_sequence(value, call);
     case Kind::kObject:
-      return matches_attributes(value, specs, arrays);
+      return matches_attributes(value, call);
     case Kind::kRegistered:
-      return matches_registered(value, specs, arrays);
+      return matches_registered(value, call);
     case Kind::kDict:
     case Kind::kMapping:
       break;
   }
-  return matches_entries(value, specs, arrays);
+  return matches_entries(value, call);
 }
 
-bool Pattern::matches_keywords(PyObject* keywords, bool in_order,
-                               const std::vector<ArraySpec>& specs,
-                               std::vector<CallArray>& arrays) const {
+// Takes the reference.
+bool Pattern::matches_new(PyObject* value, const CallMatch& call) const {
+  const bool same = matches(value, call);
+  Py_DECREF(value);
+  return same;
+}
+
+bool Pattern::matches_keywords(PyObject* keywords, bool in_order, const CallMatch& call) const {
   if (keywords == nullptr) return keys_.empty();
-  return in_order ? matches_entries(keywords, specs, arrays)
-                  : matches_by_key(keywords, specs, arrays);
+  return in_order ? matches_entries(keywords, call) : matches_by_key(keywords, call);
 }
 
-bool Pattern::matches_by_key(PyObject* value, const std::vector<ArraySpec>& specs,
-                             std::vector<CallArray>& arrays) const {
+bool Pattern::matches_by_key(PyObject* value, const CallMatch& call) const {
   if (PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
     PyObject* item = PyDict_GetItemWithError(value, keys_[i].ptr());
     if (item == nullptr) return ignore_exception();
-    Py_INCREF(item);
-    const bool same = children_[i].matches(item, specs, arrays);
-    Py_DECREF(item);
-    if (!same) return false;
+    if (!children_[i].matches_new(Py_NewRef(item), call)) return false;
   }
   return true;
 }
 
-bool Pattern::matches_sequence(PyObject* value, const std::vector<ArraySpec>& specs,
-                               std::vector<CallArray>& arrays) const {
+bool Pattern::matches_sequence(PyObject* value, const CallMatch& call) const {
   const bool exact = kind_ == Kind::kList ? PyList_CheckExact(value) : PyTuple_CheckExact(value);
   if (!exact || PySequence_Fast_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) {
     return false;
@@ -238,40 +230,32 @@ bool Pattern::matches_sequence(PyObject* value, const std::vector<ArraySpec>& sp
     // A comparison may run code that makes a list shorter.
     if (PySequence_Fast_GET_SIZE(value) <= static_cast<Py_ssize_t>(i)) return false;
     PyObject* item = PySequence_Fast_GET_ITEM(value, static_cast<Py_ssize_t>(i));
-    Py_INCREF(item);
-    const bool same = children_[i].matches(item, specs, arrays);
-    Py_DECREF(item);
-    if (!same) return false;
+    if (!children_[i].matches_new(Py_NewRef(item), call)) return false;
   }
   return true;
 }
 
-bool Pattern::matches_attributes(PyObject* value, const std::vector<ArraySpec>& specs,
-                                 std::vector<CallArray>& arrays) const {
+bool Pattern::matches_attributes(PyObject* value, const CallMatch& call) const {
   if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
   if (has_more_attributes(value, keys_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
     PyObject* item = PyObject_GetAttr(value, keys_[i].ptr());
     if (item == nullptr) return ignore_exception();
-    const bool same = children_[i].matches(item, specs, arrays);
-    Py_DECREF(item);
-    if (!same) return false;
+    if (!children_[i].matches_new(item, call)) return false;
   }
   return true;
 }
 
-bool Pattern::matches_registered(PyObject* value, const std::vector<ArraySpec>& specs,
-                                 std::vector<CallArray>& arrays) const {
+bool Pattern::matches_registered(PyObject* value, const CallMatch& call) const {
   if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
   PyObject* parts = PyObject_CallOneArg(apart_.ptr(), value);
   if (parts == nullptr) return ignore_exception();
-  const bool same = matches_sequence(parts, specs, arrays);
+  const bool same = matches_sequence(parts, call);
   Py_DECREF(parts);
   return same;
 }
 
-bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& specs,
-                              std::vector<CallArray>& arrays) const {
+bool Pattern::matches_entries(PyObject* value, const CallMatch& call) const {
   const bool right_type = kind_ == Kind::kDict
                               ? PyDict_CheckExact(value)
                               : reinterpret_cast<PyObject*>(Py_TYPE(value)) == object_.ptr();
@@ -286,18 +270,12 @@ bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& spe
     if (PyDict_Next(value, &at, &key, &item) == 0) return false;
     Py_INCREF(key);
     Py_INCREF(item);
-    const bool same = same_value(key, keys_[i].ptr()) && children_[i].matches(item, specs, arrays);
+    const bool same = same_value(key, keys_[i].ptr()) && children_[i].matches(item, call);
     Py_DECREF(item);
     Py_DECREF(key);
     if (!same) return false;
   }
   return true;
-}
-
-bool Pattern::is_simple() const noexcept {
-  if (kind_ >= Kind::kObject) return false;
-  return std::all_of(children_.begin(), children_.end(),
-                     [](const Pattern& child) { return child.is_simple(); });
 }
 
 PyObject* Pattern::build(const std::vector<PyObject*>& arrays) const {

@@ -22,7 +22,6 @@
 
 namespace gpuprof::bindings {
 
-// An array as the graph wants it.
 struct ArraySpec {
   std::vector<PyTypeObject*> types;  // exact; not owned: the patterns' maker keeps them
   DlDevice device{kDlpackCuda, 0};
@@ -51,6 +50,12 @@ struct CallArray {
 
 void release_arrays(std::vector<CallArray>& arrays);
 
+// A call that is being compared.
+struct CallMatch {
+  const std::vector<ArraySpec>& specs;
+  std::vector<CallArray>& arrays;  // one for each spec; filled in, after a mismatch some of them
+};
+
 // Whether `object` is an array as the graph wants it. Fills in `array`.
 bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array);
 
@@ -64,19 +69,15 @@ class Pattern {
   // Throws py::value_error for what is no pattern.
   explicit Pattern(pybind11::handle described);
 
-  // Whether `value` is of this structure. Fills in `arrays`, which has one item for each spec;
-  // after false, some of them.
-  bool matches(PyObject* value, const std::vector<ArraySpec>& specs,
-               std::vector<CallArray>& arrays) const;
+  // Whether `value` is of this structure.
+  bool matches(PyObject* value, const CallMatch& call) const;
   // The same for keyword arguments: null stands for none. They may come in any order, unless it is
   // `in_order`.
-  bool matches_keywords(PyObject* keywords, bool in_order, const std::vector<ArraySpec>& specs,
-                        std::vector<CallArray>& arrays) const;
+  bool matches_keywords(PyObject* keywords, bool in_order, const CallMatch& call) const;
 
   // A new structure around `arrays`; a new reference, or null with a Python exception set. Only
-  // where is_simple(): of exact tuples, lists and dicts.
+  // of exact tuples, lists and dicts.
   [[nodiscard]] PyObject* build(const std::vector<PyObject*>& arrays) const;
-  [[nodiscard]] bool is_simple() const noexcept;
 
   int traverse(visitproc visit, void* arg) const;
 
@@ -91,16 +92,12 @@ class Pattern {
     kMapping,
     kRegistered
   };
-  bool matches_sequence(PyObject* value, const std::vector<ArraySpec>& specs,
-                        std::vector<CallArray>& arrays) const;
-  bool matches_attributes(PyObject* value, const std::vector<ArraySpec>& specs,
-                          std::vector<CallArray>& arrays) const;
-  bool matches_entries(PyObject* value, const std::vector<ArraySpec>& specs,
-                       std::vector<CallArray>& arrays) const;
-  bool matches_registered(PyObject* value, const std::vector<ArraySpec>& specs,
-                          std::vector<CallArray>& arrays) const;
-  bool matches_by_key(PyObject* value, const std::vector<ArraySpec>& specs,
-                      std::vector<CallArray>& arrays) const;
+  bool matches_new(PyObject* value, const CallMatch& call) const;
+  bool matches_sequence(PyObject* value, const CallMatch& call) const;
+  bool matches_attributes(PyObject* value, const CallMatch& call) const;
+  bool matches_entries(PyObject* value, const CallMatch& call) const;
+  bool matches_registered(PyObject* value, const CallMatch& call) const;
+  bool matches_by_key(PyObject* value, const CallMatch& call) const;
   [[nodiscard]] PyObject* build_dict(const std::vector<PyObject*>& arrays) const;
 
   Kind kind_ = Kind::kValue;

@@ -39,8 +39,7 @@ template <typename Row, typename Function>
 py::bytes column_of(const cupti::Rows<Row>& rows, Function&& value) {
   using Value = decltype(value(std::declval<const Row&>()));
   const auto bytes = static_cast<Py_ssize_t>(rows.size() * sizeof(Value));
-  PyObject* made = PyBytes_FromStringAndSize(nullptr, bytes);
-  if (made == nullptr) throw py::error_already_set();
+  PyObject* made = checked(PyBytes_FromStringAndSize(nullptr, bytes));
   char* at = PyBytes_AS_STRING(made);
   rows.for_each([&](const Row& row) {
     const Value each = value(row);

@@ -2,9 +2,6 @@
 //
 // The interpreter lock stays held while a graph is read by its handle: it keeps Python code on
 // other threads from destroying the graph meanwhile, and a thousand nodes take about a millisecond.
-#include "graphs/nodes.hpp"
-
-#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <array>

@@ -1,23 +1,19 @@
 // gpuprof.DeviceScalar without its constructor's arguments, which Python checks.
 #include "bindings/graphs/scalar.hpp"
 
-#include <pybind11/pybind11.h>
 #include <pybind11/typing.h>
 
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "bindings/bind.hpp"
-#include "bindings/graphs/scalar_dlpack.hpp"
 #include "bindings/interop/scalar_value.hpp"
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/call_arguments.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
-#include "graphs/device_scalar.hpp"
 
 namespace gpuprof::bindings {
 
@@ -212,6 +208,35 @@ bool consumer_stream(py::handle stream, std::uintptr_t& handle) {
   return true;
 }
 
+// The structure that a consumer of DLPack sees, with what it must keep alive. The consumer may drop
+// it on any thread, without the interpreter lock.
+template <typename Managed>
+struct Exported {
+  Managed managed{};
+  std::shared_ptr<void> memory;
+};
+
+// A consumer renames the capsule; one with its first name was never taken.
+template <typename Managed>
+void drop_untaken(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, Managed::kName) == 0) return;
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::kName));
+  managed->deleter(managed);
+}
+
+template <typename Managed>
+py::object export_as(const DlTensor& tensor, std::shared_ptr<void> memory) {
+  auto exported = std::make_unique<Exported<Managed>>();
+  exported->memory = std::move(memory);
+  Managed& managed = exported->managed;
+  managed.owner = exported.get();
+  managed.deleter = [](Managed* done) { delete static_cast<Exported<Managed>*>(done->owner); };
+  managed.tensor = tensor;
+  py::object capsule = owned(PyCapsule_New(&managed, Managed::kName, &drop_untaken<Managed>));
+  exported.release();  // the capsule's now
+  return capsule;
+}
+
 // A plain object to callers: the name of a capsule's type depends on the version of Python.
 py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_version,
                   py::handle dl_device, py::handle copy) {
@@ -236,8 +261,13 @@ py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_versio
     // A record on another stream: of neither is known whether there is room.
     scalar->surely_updated_on(consumer) ? order() : without_gil(order);
   }
-  return dlpack_capsule({self.format(), scalar->address(), scalar->ordinal(), scalar->memory()},
-                        versioned);
+  DlTensor tensor{};
+  tensor.data = reinterpret_cast<void*>(scalar->address());
+  tensor.device = {kDlpackCuda, scalar->ordinal()};
+  tensor.dtype = {static_cast<std::uint8_t>(self.format().kind),
+                  static_cast<std::uint8_t>(8 * self.format().bytes), 1};
+  return versioned ? export_as<DlManagedVersioned>(tensor, scalar->memory())
+                   : export_as<DlManaged>(tensor, scalar->memory());
 }
 
 py::typing::Dict<py::str, py::object> array_interface(const PyScalar& self) {

@@ -161,8 +161,7 @@ py::object describe_array(const py::object& object) {
   ArrayDesc desc;
   // A type has the protocols, too, as attributes that are no array's.
   if (PyType_Check(object.ptr()) || !read_array(object.ptr(), desc)) return py::none();
-  const auto result = py::reinterpret_steal<py::object>(PyStructSequence_New(array_desc_type));
-  if (!result) throw py::error_already_set();
+  const py::object result = owned(PyStructSequence_New(array_desc_type));
   py::object fields[] = {py::int_(desc.address),
                          py::int_(desc.device.type),
                          py::int_(desc.device.id),
@@ -203,15 +202,8 @@ bool read_array(PyObject* object, ArrayDesc& desc) {
   return false;
 }
 
-std::int64_t count_elements(const ArrayDesc& desc) {
-  std::int64_t count = 1;
-  for (int i = 0; i < desc.rank; ++i) count *= desc.shape[i];
-  return count;
-}
-
 void bind_array_desc(py::module_& module) {
-  array_desc_type = PyStructSequence_NewType(&array_desc_struct);
-  if (array_desc_type == nullptr) throw py::error_already_set();
+  array_desc_type = checked(PyStructSequence_NewType(&array_desc_struct));
   module.add_object("ArrayDesc", reinterpret_cast<PyObject*>(array_desc_type));
   module.def("_array_facts", &describe_array, py::arg("object"),
              "What an array is, in DLPack's terms; None for what is none.");

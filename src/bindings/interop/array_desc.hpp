@@ -35,7 +35,4 @@ bool read_array(PyObject* object, ArrayDesc& desc);
 // The table of the object's type, or null. Types that were asked about are kept.
 const DlExchangeApi* exchange_api(PyTypeObject* type);
 
-// How many elements there are.
-std::int64_t count_elements(const ArrayDesc& desc);
-
 }  // namespace gpuprof::bindings

@@ -45,6 +45,27 @@ struct DlTensor {
   std::uint64_t byte_offset;
 };
 
+// What a capsule points at. Its consumer calls the deleter.
+struct DlManaged {
+  static constexpr const char* kName = "dltensor";
+
+  DlTensor tensor;
+  void* owner;
+  void (*deleter)(DlManaged*);
+};
+
+// The form for consumers that ask for 1.0 or later.
+struct DlManagedVersioned {
+  static constexpr const char* kName = "dltensor_versioned";
+
+  std::uint32_t major = 1;
+  std::uint32_t minor = 0;
+  void* owner;
+  void (*deleter)(DlManagedVersioned*);
+  std::uint64_t flags;  // none: it may be written to, and it is no copy
+  DlTensor tensor;
+};
+
 struct DlVersion {
   std::uint32_t major;
   std::uint32_t minor;

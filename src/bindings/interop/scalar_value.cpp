@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bindings/python/callbacks.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 
@@ -143,11 +144,10 @@ const ScalarFormat& scalar_format(std::string_view name) {
 std::uint64_t scalar_bits(PyObject* value, const ScalarFormat& format) {
   if (const auto bits = bits_of(value, format)) return *bits;
   const bool is_float = format.is_float();
-  PyObject* plain =
+  PyObject* plain = checked(
       PyObject_CallFunction(callback(Callback::kPlainNumber), "OsKK", value, format.name,
                             static_cast<unsigned long long>(is_float ? 0 : least(format)),
-                            static_cast<unsigned long long>(is_float ? 0 : greatest(format)));
-  if (plain == nullptr) throw py::error_already_set();
+                            static_cast<unsigned long long>(is_float ? 0 : greatest(format))));
   const auto bits = bits_of(plain, format);
   Py_DECREF(plain);
   if (!bits) throw std::bad_optional_access();  // a plain number has some

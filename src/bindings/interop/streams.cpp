@@ -12,7 +12,6 @@
 #include "bindings/python/objects.hpp"
 #include "driver/devices.hpp"
 #include "driver/process.hpp"
-#include "timing/device.hpp"
 
 namespace gpuprof::bindings {
 
@@ -128,10 +127,8 @@ std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
   is_there = true;
   try {
     static PyObject* ptr = interned("ptr");
-    const auto stream = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(cupy_getter(cupy)));
-    if (!stream) throw py::error_already_set();
-    const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(stream.ptr(), ptr));
-    if (!value) throw py::error_already_set();
+    const py::object stream = owned(PyObject_CallNoArgs(cupy_getter(cupy)));
+    const py::object value = owned(PyObject_GetAttr(stream.ptr(), ptr));
     const auto handle = value.cast<std::uintptr_t>();
     if (owner != nullptr && handle > kPerThreadStream) *owner = Py_NewRef(stream.ptr());
     return handle;

@@ -5,7 +5,6 @@
 
 #include "bindings/python/errors.hpp"
 #include "bindings/python/switches.hpp"
-#include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "driver/error.hpp"

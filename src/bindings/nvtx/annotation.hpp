@@ -48,7 +48,6 @@ class Annotation {
     return is_valid_ && !listens(kNvtx) && !listens(kTrace);
   }
 
-  // `async with`.
   void enter_async();
   void exit_async();
 

@@ -5,7 +5,6 @@
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
-#include "bindings/python/switches.hpp"
 #include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
@@ -179,8 +178,7 @@ void bind_nvtx_annotation(py::module_& module) {
       .def("__repr__", &describe_annotation);
   add_context_manager(annotation, &annotation_enter, &annotation_exit);
 
-  annotations_by_name = PyDict_New();
-  if (annotations_by_name == nullptr) throw py::error_already_set();
+  annotations_by_name = checked(PyDict_New());
   add_function(module, annotate_method);
 }
 

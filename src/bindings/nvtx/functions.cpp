@@ -1,7 +1,6 @@
 // mark(), range_start() and range_end(), and the switch of NVTX, for Python.
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"

@@ -96,8 +96,7 @@ PyType_Spec descriptor_spec = {"gpuprof._core._SelfDescriptor", sizeof(SelfDescr
 
 py::object make_descriptor(PyMethodDef* method) {
   static PyTypeObject* type = make_internal_type(descriptor_spec);
-  auto* descriptor = PyObject_New(SelfDescriptor, type);
-  if (descriptor == nullptr) throw py::error_already_set();
+  auto* descriptor = checked(PyObject_New(SelfDescriptor, type));
   descriptor->call = &descriptor_call;
   descriptor->method = method;
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(descriptor));
@@ -138,8 +137,7 @@ void add_context_manager(py::handle type, PyMethodDef* enter, PyMethodDef* exit)
 
 py::object ready_awaitable(const py::object& value) {
   static PyTypeObject* type = make_internal_type(ready_spec);  // one without a value would crash
-  auto* ready = PyObject_New(Ready, type);
-  if (ready == nullptr) throw py::error_already_set();
+  auto* ready = checked(PyObject_New(Ready, type));
   ready->value = Py_NewRef(value.ptr());
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(ready));
 }

@@ -17,7 +17,6 @@ namespace gpuprof::bindings {
 // Sets Python's error indicator to the exception of gpuprof.errors that stands for `error`.
 void set_error(const driver::Error& error);
 
-// Raises InvalidStateError with `message`.
 [[noreturn]] void throw_invalid_state(const char* message);
 
 // Issues the warnings that src/ has noted. Never leaves an exception set: where warnings are turned

@@ -4,10 +4,24 @@
 
 #include <Python.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <string>
 
 namespace gpuprof::bindings {
+
+// What a call of CPython's has made, null where it has set an exception: then that is thrown.
+template <typename Object>
+Object* checked(Object* made) {
+  if (made == nullptr) throw pybind11::error_already_set();
+  return made;
+}
+inline pybind11::object owned(PyObject* made) {
+  return pybind11::reinterpret_steal<pybind11::object>(checked(made));
+}
+
+// Any tuple, for stubs.
+using AnyTuple = pybind11::typing::Tuple<pybind11::object, pybind11::ellipsis>;
 
 // A str as UTF-8; a lone surrogate becomes U+FFFD.
 std::string utf8(PyObject* text);

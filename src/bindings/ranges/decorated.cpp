@@ -49,14 +49,11 @@ Closure closure_of(PyObject* wrapper) {
   return {PyCell_GET(PyTuple_GET_ITEM(cells, 0)), PyCell_GET(PyTuple_GET_ITEM(cells, 1))};
 }
 
-bool frames_are_watched() {
-  return _PyInterpreterState_GetEvalFrameFunc(interpreter) != &_PyEval_EvalFrameDefault;
-}
-
 template <typename Owner>
 bool can_pass_over(const Closure& closure) {  // cells can be written to
   return closure.function != nullptr && closure.owner != nullptr &&
-         Py_TYPE(closure.owner) == class_of<Owner> && !frames_are_watched();
+         Py_TYPE(closure.owner) == class_of<Owner> &&
+         _PyInterpreterState_GetEvalFrameFunc(interpreter) == &_PyEval_EvalFrameDefault;
 }
 
 PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t flagged_count,

@@ -1,7 +1,5 @@
 #include "bindings/ranges/json_args.hpp"
 
-#include <pybind11/pybind11.h>
-
 #include <cmath>
 
 #include "bindings/python/objects.hpp"
@@ -58,8 +56,7 @@ void append_int(std::string& out, PyObject* value) {
   } else if (overflow == 0) {
     out += '"' + std::to_string(number) + '"';
   } else {  // in hexadecimal: Python refuses to write out very long numbers in decimal
-    const auto text = py::reinterpret_steal<py::object>(PyNumber_ToBase(value, 16));
-    if (!text) throw py::error_already_set();
+    const py::object text = owned(PyNumber_ToBase(value, 16));
     trace::append_json(out, utf8(text.ptr()));
   }
 }
@@ -79,8 +76,7 @@ void append_sequence(std::string& out, PyObject* sequence, int depth) {
 
 void append_members(std::string& out, PyObject* dict, int depth) {
   // A copy, because a repr may change the dict.
-  const auto items = py::reinterpret_steal<py::object>(PyDict_Items(dict));
-  if (!items) throw py::error_already_set();
+  const py::object items = owned(PyDict_Items(dict));
   bool first = true;
   for (const py::handle item : items) {
     if (!first) out += ',';

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
-#include <vector>
 
 #include "bindings/python/switches.hpp"
 #include "bindings/python/thread_end.hpp"
@@ -44,10 +43,7 @@ struct Stack {
   std::atomic<bool> thread_gone{false};
 };
 
-std::vector<Stack*>& range_stacks() {
-  static std::vector<Stack*>& storage = *new std::vector<Stack*>;
-  return storage;
-}
+std::vector<Stack*>& range_stacks() { return driver::immortal<std::vector<Stack*>>(); }
 
 #ifdef __ELF__
 __attribute__((tls_model("initial-exec")))

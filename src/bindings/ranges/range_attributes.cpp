@@ -1,7 +1,6 @@
 #include "bindings/ranges/range_attributes.hpp"
 
 #include <array>
-#include <utility>
 
 #include "bindings/python/objects.hpp"
 #include "bindings/ranges/json_args.hpp"
@@ -119,8 +118,7 @@ namespace gpuprof::bindings::started_ranges {
 namespace {
 
 ranges::StartedRanges<RangeAttributes>& all() {
-  static auto& storage = *new ranges::StartedRanges<RangeAttributes>;
-  return storage;
+  return driver::immortal<ranges::StartedRanges<RangeAttributes>>();
 }
 const bool started_ranges_fork_hook = (all(), true);  // a child may not make it
 

@@ -98,7 +98,6 @@ std::uint64_t start(const std::shared_ptr<RangeAttributes>& attributes);
 // Ends it. False if no range of that number is open.
 bool end(std::uint64_t number);
 
-// Whether NVTX has it.
 [[nodiscard]] bool is_in_nvtx(std::uint64_t number);
 
 }  // namespace gpuprof::bindings::started_ranges

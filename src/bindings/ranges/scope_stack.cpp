@@ -60,10 +60,7 @@ struct AllStacks {
   std::unordered_set<const ScopeStack*> stacks;
 };
 
-AllStacks& all_stacks() {
-  static AllStacks& storage = *new AllStacks;
-  return storage;
-}
+AllStacks& all_stacks() { return driver::immortal<AllStacks>(); }
 const bool all_stacks_fork_hook = (all_stacks(), true);  // a child may not make it
 
 }  // namespace

@@ -21,8 +21,6 @@ namespace gpuprof::bindings {
 class ScopeStack : public timing::Nesting {
  public:
   ScopeStack();
-  ScopeStack(const ScopeStack&) = delete;
-  ScopeStack& operator=(const ScopeStack&) = delete;
   // The kernel's number of the thread that made it.
   [[nodiscard]] std::uint32_t thread() const noexcept { return thread_; }
   void open(const timing::NestingEntry& entry) {

@@ -1,12 +1,9 @@
 #include "bindings/ranges/torch_profiler.hpp"
 
-#include <pybind11/pybind11.h>
-
 #include <array>
 
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
-#include "bindings/python/switches.hpp"
 
 namespace gpuprof::bindings::torch_profiler {
 

@@ -4,12 +4,10 @@
 // A Python method that checks its arguments and calls a pybind11 function costs 1.7 us a slice, a
 // method descriptor a fraction of that. It takes arguments of the usual types; any other call goes
 // to the Python function of the same name, which opens the trace, or says what is wrong.
-#include <Python.h>
 #include <pybind11/pybind11.h>
 
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -104,7 +102,7 @@ void note(Slice& slice, std::uint32_t target) {
 }
 
 // Calls a Python function with `self` before the arguments, unless it is null.
-PyObject* call_checked(Callback function, PyObject* self, PyObject* const* arguments,
+PyObject* call_checked(const PythonFunction& function, PyObject* self, PyObject* const* arguments,
                        Py_ssize_t count, PyObject* keywords) {
   const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
   std::vector<PyObject*> all;
