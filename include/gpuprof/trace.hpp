@@ -28,20 +28,15 @@ class TraceArgs {
   template <typename Number, typename = std::enable_if_t<std::is_integral_v<Number>>>
   TraceArgs& add(std::string_view key, Number value) {
     if constexpr (std::is_same_v<Number, bool>) {
-      return add_flag(key, value);
-    } else if constexpr (std::is_signed_v<Number>) {
-      return add_integer(key, value);
+      return add_json(key, value ? "true" : "false");
     } else {
-      return add_natural(key, value);
+      return add_json(key, std::to_string(value));
     }
   }
 
  private:
   friend class TraceWriter;
-  void add_key(std::string_view key);
-  TraceArgs& add_integer(std::string_view key, std::int64_t value);
-  TraceArgs& add_natural(std::string_view key, std::uint64_t value);
-  TraceArgs& add_flag(std::string_view key, bool value);
+  TraceArgs& add_json(std::string_view key, std::string_view json);
   std::string json_;  // members of an object, without its braces
 };
 

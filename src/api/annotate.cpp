@@ -27,8 +27,7 @@ bool nobody_listens() noexcept {
 }
 
 ranges::StartedRanges<const api::RangeOfName>& started_ranges() {
-  static auto& storage = *new ranges::StartedRanges<const api::RangeOfName>;  // never destroyed
-  return storage;
+  return driver::immortal<ranges::StartedRanges<const api::RangeOfName>>();
 }
 const bool started_ranges_fork_hook = (started_ranges(), true);  // a child may not make it
 
@@ -64,7 +63,7 @@ void annotate::open(std::shared_ptr<const api::RangeOfName> range) noexcept {
   thread_ = trace::thread_id();
   try {
     if (nvtx_on.load(std::memory_order_relaxed)) {
-      range_->push();
+      range_->in_nvtx().push();
       pushed_ = true;
     }
   } catch (const std::exception&) {  // out of memory: NVTX lacks it
@@ -94,7 +93,7 @@ void mark(std::string_view name, const RangeOptions& options) noexcept {
   if (nobody_listens()) return;
   const auto range = api::range_of(name, options);
   try {
-    if (range != nullptr && nvtx_on.load(std::memory_order_relaxed)) range->mark();
+    if (range != nullptr && nvtx_on.load(std::memory_order_relaxed)) range->in_nvtx().mark();
     if (range != nullptr && trace::is_recording()) {
       const driver::HostNanoseconds now = driver::host_now();
       range->trace(trace::Kind::kInstant, now, now, 0, 0);
@@ -123,8 +122,6 @@ bool range_end(std::uint64_t number) noexcept {
     return true;
   }
 }
-
-// Catalogs
 
 RangeCatalog::RangeCatalog(std::string name_space, std::initializer_list<RangeSpec> specs,
                            const RangeOptions& options)

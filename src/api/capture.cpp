@@ -19,10 +19,6 @@ constexpr int kWrongThread = 908;
 
 constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 
-bool is_of_capture(const Error& error) noexcept {
-  return *graphs::capture_text(error.code()) != '\0';
-}
-
 std::shared_ptr<graphs::Capture> begin_on(Stream stream, const CaptureOptions& options) {
   static std::once_flag owned;
   std::call_once(owned, &graphs::own_captured_scopes);
@@ -32,7 +28,7 @@ std::shared_ptr<graphs::Capture> begin_on(Stream stream, const CaptureOptions& o
         stream.handle(), /*ordinal=*/0,
         {options.mode, options.timers, timing::ThreadNesting::here().path});
   } catch (const Error& error) {
-    if (!is_of_capture(error)) throw;
+    if (*graphs::capture_text(error.code()) == '\0') throw;  // it is not of a capture
     throw CaptureError(error.code(), error.name(), error.call(), error.detail());
   }
 }

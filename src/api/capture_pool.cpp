@@ -1,7 +1,5 @@
 #include "gpuprof/capture_pool.hpp"
 
-#include <utility>
-
 #include "api/graph_state.hpp"
 
 GPUPROF_BEGIN_NAMESPACE

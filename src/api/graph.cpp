@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
-#include <utility>
 
 #include "api/graph_state.hpp"
 #include "api/warnings.hpp"
@@ -35,7 +33,7 @@ graphs::Payload keep_objects(std::vector<std::shared_ptr<const void>> objects) {
   if (objects.empty()) return {};
   auto kept = std::make_unique<Kept>();
   kept->objects = std::move(objects);
-  return {kept.release(), &release_objects};
+  return {kept.release(), {&release_objects}};
 }
 
 void drain_kept_objects() noexcept {
@@ -52,10 +50,6 @@ namespace {
 constexpr std::uint16_t kDepthOfLaunch = 0xFFFF;  // annotations may be open around it
 constexpr timing::HostNanoseconds kUntilReplayed =
     std::numeric_limits<timing::HostNanoseconds>::max();
-
-[[noreturn]] void throw_closed() {
-  throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
-}
 
 bool all_known(const std::vector<graphs::SpanTime>& times) noexcept {
   return std::all_of(times.begin(), times.end(), [](const auto& time) { return time.known; });
@@ -98,15 +92,7 @@ CapturedGraph::State::State(graphs::CapturedParts parts, std::uintptr_t of_strea
       path(name.empty() ? "graph" : name) {}
 
 void CapturedGraph::State::own(Needs wanted) {
-  const graphs::Payload payload = api::keep_objects(wanted.all());
-  if (payload.what != nullptr) {
-    try {
-      graph.retain(payload);
-    } catch (...) {
-      payload.release(payload.what);
-      throw;
-    }
-  }
+  graph.retain(api::keep_objects(wanted.all()));
   graph.read_scalars_of(stream);
   graph.read_scalars(wanted.scalars);
   if (wanted.pool) {
@@ -162,7 +148,7 @@ CapturedGraph& CapturedGraph::operator=(CapturedGraph&& other) noexcept {
 CapturedGraph::~CapturedGraph() { close(); }
 
 CapturedGraph::State& CapturedGraph::open() const {
-  if (!state_) throw_closed();
+  if (!state_) throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
   return *state_;
 }
 
@@ -214,17 +200,8 @@ void CapturedGraph::update(CapturedGraph& other) {
     needs = source.needs;
     seen_clears = source.seen_clears;
   }
-  const graphs::Payload payload = api::keep_objects(needs.all());
   graphs::UpdateRefusal refusal;
-  bool done = false;
-  try {
-    done = state.graph.update(source.graph, payload, refusal);
-  } catch (...) {
-    if (payload.what != nullptr) payload.release(payload.what);
-    throw;
-  }
-  if (!done) {
-    if (payload.what != nullptr) payload.release(payload.what);
+  if (!state.graph.update(source.graph, api::keep_objects(needs.all()), refusal)) {
     api::drain_kept_objects();
     throw GraphUpdateError(graph_text::update_reason(refusal.result, nodes(), refusal.node,
                                                      other.nodes(), refusal.node_of_other));

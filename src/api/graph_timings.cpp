@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>

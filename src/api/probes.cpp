@@ -1,10 +1,8 @@
-// Timers and probes.
 #include "gpuprof/probes.hpp"
 
 #include <exception>
 #include <limits>
 
-#include "gpuprof/error.hpp"
 #include "gpuprof/switches.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"

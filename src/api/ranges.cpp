@@ -18,15 +18,10 @@ namespace {
 
 constexpr std::size_t kMostNames = 10'000;
 
-// nvtx/ has its callers take turns where something is registered.
-driver::ForkMutex& nvtx_mutex() {
-  static driver::ForkMutex& storage = *new driver::ForkMutex;
-  return storage;
-}
-
 using ByKey = std::unordered_map<std::string, std::shared_ptr<const RangeOfName>>;
 
 struct Ranges {
+  driver::ForkMutex nvtx;  // nvtx/ has its callers take turns where something is registered
   driver::ForkMutex mutex;
   ByKey by_key;  // nothing is ever taken out
 };
@@ -35,35 +30,32 @@ struct Ranges {
 constexpr std::size_t kKnown = 64;
 thread_local std::array<const ByKey::value_type*, kKnown> known_ranges{};
 
-Ranges& all_ranges() {
-  static Ranges& storage = *new Ranges;  // never destroyed: ranges may end at exit
-  return storage;
-}
-const bool ranges_fork_hook = (nvtx_mutex(), all_ranges(), true);  // a child may not make them
+Ranges& all_ranges() { return driver::immortal<Ranges>(); }
+const bool ranges_fork_hook = (all_ranges(), true);  // a child may not make it
 
 nvtx::Domain& domain_of(const RangeOptions& options) {
-  const std::lock_guard lock(nvtx_mutex());
+  const std::lock_guard lock(all_ranges().nvtx);
   if (!options.domain) return nvtx::default_domain();
   return options.domain->empty() ? nvtx::unnamed_domain() : nvtx::domain_named(*options.domain);
 }
 
 nvtx::Payload payload_of(const Payload& given) {
-  static_assert(static_cast<int>(nvtx::Payload::Kind::kSigned) == 1);  // the order is the same
-  return {static_cast<nvtx::Payload::Kind>(1 + static_cast<int>(given.kind)), given.integer,
-          given.natural, given.real, nullptr};
+  if (given.kind == Payload::Kind::kReal) return given.real;
+  if (given.kind == Payload::Kind::kSigned) return given.integer;
+  return given.natural;
 }
 
 // A member of the args of a trace's event.
 std::string payload_member(const nvtx::Payload& payload) {
   constexpr const char* kMember = "\"payload\":";
-  if (payload.kind == nvtx::Payload::Kind::kSigned)
-    return kMember + std::to_string(payload.signed_value);
-  if (payload.kind == nvtx::Payload::Kind::kUnsigned)
-    return kMember + std::to_string(payload.unsigned_value);
-  if (payload.kind != nvtx::Payload::Kind::kReal || !std::isfinite(payload.real_value)) return {};
+  if (const auto* integer = std::get_if<std::int64_t>(&payload))
+    return kMember + std::to_string(*integer);
+  if (const auto* natural = std::get_if<std::uint64_t>(&payload))
+    return kMember + std::to_string(*natural);
+  const auto* real = std::get_if<double>(&payload);
+  if (real == nullptr || !std::isfinite(*real)) return {};
   std::array<char, 32> digits{};
-  const auto written =
-      std::to_chars(digits.data(), digits.data() + digits.size(), payload.real_value);
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), *real);
   return kMember + std::string(digits.data(), written.ptr);
 }
 
@@ -129,31 +121,19 @@ RangeOfName::RangeOfName(nvtx::Domain& domain, const std::string& label,
       args_(payload_member(attributes.payload)),
       range_(domain, label, attributes) {}
 
-void RangeOfName::prepare() const {
-  if (prepared_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(nvtx_mutex());
+nvtx::Range& RangeOfName::in_nvtx() const {
+  if (is_prepared_.load(std::memory_order_acquire)) return range_;
+  const std::lock_guard lock(all_ranges().nvtx);
   range_.prepare();
-  prepared_.store(true, std::memory_order_release);
-}
-
-void RangeOfName::push() const {
-  prepare();
-  range_.push();
+  is_prepared_.store(true, std::memory_order_release);
+  return range_;
 }
 
 void RangeOfName::pop() const noexcept { nvtx::pop(range_.domain()); }
 
-std::uint64_t RangeOfName::start() const {
-  prepare();
-  return range_.start();
-}
+std::uint64_t RangeOfName::start() const { return in_nvtx().start(); }
 
 void RangeOfName::end(std::uint64_t number) const noexcept { nvtx::end(range_.domain(), number); }
-
-void RangeOfName::mark() const {
-  prepare();
-  range_.mark();
-}
 
 void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
                         driver::HostNanoseconds end, std::uint16_t depth, std::uint32_t tid) const {
@@ -167,7 +147,7 @@ void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
 }
 
 bool tool_listens() {
-  const std::lock_guard lock(nvtx_mutex());
+  const std::lock_guard lock(all_ranges().nvtx);
   return nvtx::tool_listens();
 }
 

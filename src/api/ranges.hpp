@@ -21,24 +21,21 @@ class RangeOfName {
  public:
   RangeOfName(nvtx::Domain& domain, const std::string& label, const nvtx::Attributes& attributes);
 
-  // For NVTX, where it is on. pop() is for the same thread.
-  void push() const;
+  // For NVTX, where it is on: to be pushed, marked. pop() is for the same thread.
+  [[nodiscard]] nvtx::Range& in_nvtx() const;
   void pop() const noexcept;
   [[nodiscard]] std::uint64_t start() const;
   void end(std::uint64_t number) const noexcept;
-  void mark() const;
 
   // For the traces that record.
   void trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
              std::uint16_t depth, std::uint32_t tid) const;
 
  private:
-  void prepare() const;
-
   std::string category_;
   std::string args_;
   mutable nvtx::Range range_;
-  mutable std::atomic<bool> prepared_{false};
+  mutable std::atomic<bool> is_prepared_{false};
 };
 
 // Whether a tool listens to NVTX; the first question loads it.

@@ -4,7 +4,6 @@
 #include <map>
 #include <ostream>
 #include <stdexcept>
-#include <utility>
 
 #include "api/warnings.hpp"
 #include "gpuprof/switches.hpp"

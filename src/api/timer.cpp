@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <memory>
 
 #include "api/environment.hpp"
 #include "api/ranges.hpp"
@@ -67,7 +66,7 @@ void timer::push_range(std::string_view name) noexcept {
   range_ = api::range_of(name, {});
   if (range_ == nullptr) return;
   try {
-    range_->push();
+    range_->in_nvtx().push();
     thread_ = trace::thread_id();
   } catch (const std::exception&) {  // out of memory: NVTX lacks it
     range_.reset();

@@ -100,44 +100,25 @@ bool ends_with(const std::string& text, std::string_view end) {
 
 }  // namespace
 
-void TraceArgs::add_key(std::string_view key) {
+TraceArgs& TraceArgs::add_json(std::string_view key, std::string_view json) {
   if (!json_.empty()) json_ += ',';
   trace::append_json(json_, key);
-  json_ += ':';
+  json_.append(":").append(json);
+  return *this;
 }
 
 TraceArgs& TraceArgs::add(std::string_view key, std::string_view text) {
-  add_key(key);
-  trace::append_json(json_, text);
-  return *this;
+  std::string json;
+  trace::append_json(json, text);
+  return add_json(key, json);
 }
 
 TraceArgs& TraceArgs::add(std::string_view key, double value) {
   if (std::isnan(value)) return add(key, std::string_view("nan"));
   if (std::isinf(value)) return add(key, std::string_view(value > 0 ? "inf" : "-inf"));
-  add_key(key);
   std::array<char, 32> digits{};
   const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  json_.append(digits.data(), written.ptr);
-  return *this;
-}
-
-TraceArgs& TraceArgs::add_integer(std::string_view key, std::int64_t value) {
-  add_key(key);
-  json_ += std::to_string(value);
-  return *this;
-}
-
-TraceArgs& TraceArgs::add_natural(std::string_view key, std::uint64_t value) {
-  add_key(key);
-  json_ += std::to_string(value);
-  return *this;
-}
-
-TraceArgs& TraceArgs::add_flag(std::string_view key, bool value) {
-  add_key(key);
-  json_ += value ? "true" : "false";
-  return *this;
+  return add_json(key, {digits.data(), static_cast<std::size_t>(written.ptr - digits.data())});
 }
 
 // What the events that a writer is given have in common.

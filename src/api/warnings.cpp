@@ -1,7 +1,6 @@
 #include "api/warnings.hpp"
 
 #include <cstdio>
-#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -18,10 +17,7 @@ struct Handler {
   };
 };
 
-Handler& warning_handler() {
-  static Handler& storage = *new Handler;  // never destroyed: scopes may end at exit
-  return storage;
-}
+Handler& warning_handler() { return driver::immortal<Handler>(); }
 const bool warning_handler_fork_hook = (warning_handler(), true);  // a child may not make it
 
 // A handler that times something itself must not come back here.

@@ -68,8 +68,6 @@ class Capture {
   // Joins a capture that a framework began on `stream` and will end.
   static std::shared_ptr<Capture> attach(std::uintptr_t stream, const CaptureOptions& options);
 
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
   ~Capture() { abort(); }
 
   // Ends the capture. It is over afterwards, also where this throws, except on another thread than
@@ -99,10 +97,9 @@ class Capture {
   void add_event(const std::shared_ptr<const timing::OwnEvent>& event);
   void add_timer(timing::Sample& sample);
 
-  // Note a scope that is entered or left on one of the capture's streams. Never throw: nodes whose
+  // Notes a scope that is entered or left on `stream`, if that is in this capture. Nodes whose
   // scopes could not be noted have the label of the scope around them.
-  void enter_scope(const timing::Sample& sample) noexcept;
-  void leave_scope(const timing::Sample& sample, std::uintptr_t stream) noexcept;
+  void note_scope(const timing::Sample& sample, std::uintptr_t stream, bool is_entered) noexcept;
 
  private:
   Capture(std::uintptr_t stream, const CaptureOptions& options, bool attached);
@@ -157,11 +154,6 @@ std::vector<std::shared_ptr<Capture>> open_captures();
 
 // Lets scopes on a captured stream record into these captures. Called once.
 void own_captured_scopes() noexcept;
-
-// Tell the capture that a scope is in; see timing::CaptureOwner.
-void scope_entered(unsigned long long capture, const timing::Sample& sample) noexcept;
-void scope_left(unsigned long long capture, const timing::Sample& sample,
-                std::uintptr_t stream) noexcept;
 
 // Sets this thread's capture mode and returns the one before.
 CaptureMode exchange_thread_mode(CaptureMode mode);

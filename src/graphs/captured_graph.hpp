@@ -42,11 +42,6 @@ struct LaunchEvent;
 // launch on another stream waits for on the GPU. Any thread. Does nothing in a forked child.
 class LaunchOrder {
  public:
-  LaunchOrder() = default;
-  LaunchOrder(const LaunchOrder&) = delete;
-  LaunchOrder& operator=(const LaunchOrder&) = delete;
-
-  // How many launches there were of all its graphs.
   [[nodiscard]] std::uint64_t launches() const noexcept {
     return launches_.load(std::memory_order_relaxed);
   }
@@ -75,12 +70,13 @@ struct UpdateRefusal {
   std::int64_t node_of_other = -1;
 };
 
-// Something that launches of a graph need. `release(what)` is called at most once, on any thread;
-// null is nothing.
-struct Payload {
-  void* what = nullptr;
-  void (*release)(void*) = nullptr;
+// Something that launches of a graph need; null is nothing. It may be released on any thread, and
+// under a lock.
+struct ReleasePayload {
+  void (*release)(void* what) = nullptr;
+  void operator()(void* what) const noexcept { release(what); }
 };
+using Payload = std::unique_ptr<void, ReleasePayload>;
 
 // The caller's addresses for the copies of one launch, as IoCopies::retarget() takes them.
 struct IoAddresses {
@@ -112,14 +108,12 @@ class CapturedGraph {
   // the context is that of `stream`, or of device `ordinal`.
   CapturedGraph(CapturedParts parts, void* borrowed, std::uintptr_t stream, int ordinal,
                 GraphTimers keeping);
-  CapturedGraph(const CapturedGraph&) = delete;
-  CapturedGraph& operator=(const CapturedGraph&) = delete;
   ~CapturedGraph();
 
   // The payload is released once the graph is closed and its last replay has completed, by the
-  // first release_finished() after that. Each later launch records a completion event. Once. The
-  // payload stays the caller's where this throws.
-  void retain(const Payload& payload);
+  // first release_finished() after that. Each later launch records a completion event. Once; null
+  // does nothing.
+  void retain(Payload payload);
 
   // Each later launch waits for the last update of each of `scalars`. Scalars of other contexts are
   // ignored.
@@ -142,7 +136,6 @@ class CapturedGraph {
   // Uses a framework's executable graph instead, which was made of the unchanged graph.
   void borrow_exec(void* exec);
 
-  // Replays the graph once.
   LaunchResult launch(const LaunchRequest& request);
 
   // The same for a launch that a framework makes: begin, the framework's call, end, on one thread.
@@ -169,9 +162,8 @@ class CapturedGraph {
   // Updates this executable graph to the topology and parameters of `other`. `payload` replaces the
   // retained one, which is released once the launches so far have completed. False with the reason
   // where the graphs do not match, or their copies use memory of another kind (see
-  // IoCopies::disarm()); then, and where this throws, nothing has changed and `payload` stays the
-  // caller's.
-  bool update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal);
+  // IoCopies::disarm()); then, and where this throws, nothing has changed.
+  bool update(CapturedGraph& other, Payload payload, UpdateRefusal& refusal);
 
   [[nodiscard]] std::vector<SpanTime> times();
 
@@ -205,7 +197,6 @@ class CapturedGraph {
   [[nodiscard]] std::vector<Node> nodes();
   // The labelled nodes by the numbers that profilers give them; see cuda_node_ids.hpp.
   [[nodiscard]] std::vector<LabelledNode> labelled_nodes();
-  // Whether it has nodes that are known and labelled.
   [[nodiscard]] bool has_labels();
 
  private:
@@ -282,7 +273,7 @@ class CapturedGraph {
 
 // Closes and destroys a graph that nobody uses any more, then releases the payload: in a later
 // release_finished(), once no thread is in a call of a graph of the same order.
-void close_later(std::unique_ptr<CapturedGraph> graph, const Payload& payload) noexcept;
+void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept;
 
 // Closes what close_later() was given, and releases the payloads of closed graphs whose last replay
 // has completed. Any thread. Never waits, breaks no capture, and is cheap where there is nothing to

@@ -1,7 +1,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "driver/cuda_thread_state.hpp"
@@ -15,7 +14,6 @@ namespace gpuprof::graphs {
 
 using driver::check;
 using driver::Error;
-using driver::ErrorKind;
 using driver::Table;
 using timing::contexts::as_stream;
 
@@ -59,7 +57,6 @@ void forget_dead(std::vector<std::weak_ptr<Capture>>& captures) {
                  captures.end());
 }
 
-// The open capture with the driver's number `id`, or null.
 std::shared_ptr<Capture> find_open(unsigned long long id) {
   for (const auto& capture : open_captures()) {
     if (capture->id() == id) return capture;
@@ -96,10 +93,27 @@ void recorded(unsigned long long id, timing::Sample& sample) noexcept {
   }
 }
 
+// `id` is 0 where it is not known: then the driver tells whether the stream is in a capture.
+void note_scope(unsigned long long id, const timing::Sample& sample, std::uintptr_t stream,
+                bool is_entered) noexcept {
+  try {
+    for (const std::shared_ptr<Capture>& capture : open_captures()) {
+      if (id == 0 || capture->id() == id) capture->note_scope(sample, stream, is_entered);
+    }
+  } catch (...) {  // out of memory
+  }
+}
+
+void entered(unsigned long long id, const timing::Sample& sample) noexcept {
+  note_scope(id, sample, sample.stream, true);
+}
+
+void left(unsigned long long id, const timing::Sample& sample, std::uintptr_t stream) noexcept {
+  note_scope(id, sample, stream, false);
+}
+
 // How the driver's log writes a thread.
 std::uint64_t this_thread() noexcept { return static_cast<std::uint64_t>(pthread_self()); }
-
-bool is_legacy(std::uintptr_t stream) noexcept { return stream <= 1; }
 
 // The enumerations have the driver's values.
 CUstreamCaptureMode driver_mode(CaptureMode mode) noexcept {
@@ -178,7 +192,7 @@ Capture::Capture(std::uintptr_t stream, const CaptureOptions& options, bool atta
 std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
                                         const CaptureOptions& options) {
   const Table& table = driver::ready();
-  if (is_legacy(stream)) {
+  if (stream <= 1) {  // by either of its handles
     throw Error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
                 "cuStreamBeginCapture",
                 "the legacy default stream cannot be captured; pass another one as stream=, best a "
@@ -187,7 +201,7 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
   const CUcontext context = context_for(table, stream, ordinal);
   const driver::CurrentContext current(table, context);
   if (ask(table, stream) != CaptureStatus::kNone) {
-    throw Error(ErrorKind::kInvalidState, already_capturing(stream));
+    refuse(already_capturing(stream));
   }
   const std::shared_ptr<Capture> capture(new Capture(stream, options, false));
   capture->clock_ = timing::contexts::find(table, stream, ordinal).clock;
@@ -195,19 +209,15 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
     capture->context_ = capture->clock_->context();
   }
   capture->log_from_ = driver::log_position(table);
-  const CUresult status = table.cuStreamBeginCapture(as_stream(stream), driver_mode(options.mode));
-  if (status != CUDA_SUCCESS) {
-    const Error error = driver::error_of(status, "cuStreamBeginCapture");
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 && captures_still(table, stream)) {
-      discard_capture(table, stream);
-    }
-    throw error;
-  }
   try {
+    check(table.cuStreamBeginCapture(as_stream(stream), driver_mode(options.mode)),
+          "cuStreamBeginCapture");
     capture->read_id();
     open(capture);
   } catch (...) {
-    if (driver::blocked.load(std::memory_order_relaxed) == 0) discard_capture(table, stream);
+    if (driver::blocked.load(std::memory_order_relaxed) == 0 && captures_still(table, stream)) {
+      discard_capture(table, stream);
+    }
     throw;
   }
   return capture;
@@ -245,7 +255,6 @@ bool Capture::close(CapturedParts& parts) noexcept {
   return true;
 }
 
-// Reads the driver's number of the capture.
 void Capture::read_id() {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
@@ -254,8 +263,8 @@ void Capture::read_id() {
         "cuStreamGetCaptureInfo");
   id_ = id;
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-    throw Error(ErrorKind::kInvalidState, "the capture on stream " + std::to_string(stream_) +
-                                              " was broken as soon as it had begun");
+    refuse("the capture on stream " + std::to_string(stream_) +
+           " was broken as soon as it had begun");
   }
 }
 
@@ -273,9 +282,9 @@ bool Capture::still_there() const {
 
 CapturedParts Capture::end() {
   if (!open()) {
-    throw Error(ErrorKind::kInvalidState,
-                "this capture is over: it was ended or thrown away before, or the thread that "
-                "began it has ended");
+    refuse(
+        "this capture is over: it was ended or thrown away before, or the thread that "
+        "began it has ended");
   }
   if (generation_ != driver::fork_generation()) driver::throw_if_blocked();
   const bool bound = options_.mode != CaptureMode::kRelaxed;
@@ -296,10 +305,9 @@ CapturedParts Capture::end() {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
   if (!clock_->check_alive() || !still_there()) {
-    throw Error(ErrorKind::kInvalidState,
-                "the capture on stream " + std::to_string(stream_) +
-                    " is gone: the stream or its context was destroyed, or somebody else ended the "
-                    "capture");
+    refuse("the capture on stream " + std::to_string(stream_) +
+           " is gone: the stream or its context was destroyed, or somebody else ended the "
+           "capture");
   }
   CUgraph graph = nullptr;
   check(end_for_sure(table, stream_, graph), "cuStreamEndCapture");
@@ -388,7 +396,7 @@ std::vector<std::shared_ptr<Capture>> open_captures() {
 }
 
 void own_captured_scopes() noexcept {
-  timing::set_capture_owner({&claim, &keep, &recorded, &scope_entered, &scope_left});
+  timing::set_capture_owner({&claim, &keep, &recorded, &entered, &left});
 }
 
 void DiscardGraph::operator()(void* graph) const noexcept {
@@ -421,8 +429,12 @@ StreamCapture capture_of(std::uintptr_t stream, int ordinal, std::size_t since) 
   if (result.nodes <= since) return result;
   // The driver lists them in the order in which they were captured.
   const std::vector<CUgraphNode> nodes = nodes_of(table, graph);
-  result.works = std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(since), nodes.end(),
-                             [&](CUgraphNode node) { return does_work(table, node); });
+  for (std::size_t i = since; i < nodes.size() && !result.works; ++i) {
+    int type = 0;
+    check(type_of(table, nodes[i], type), "cuGraphNodeGetType");
+    result.works = type != CU_GRAPH_NODE_TYPE_EVENT_RECORD &&
+                   type != CU_GRAPH_NODE_TYPE_WAIT_EVENT && type != CU_GRAPH_NODE_TYPE_EMPTY;
+  }
   return result;
 }
 

@@ -5,7 +5,6 @@
 #include "graphs/captured_graph.hpp"
 #include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_handles.hpp"
-#include "graphs/nodes.hpp"
 #include "timing/cuda_contexts.hpp"
 
 namespace gpuprof::graphs {
@@ -57,8 +56,6 @@ struct CapturedGraph::Handle {
         graph(owned ? owned.get() : borrowed),
         events(std::move(parts.events)),
         labels(std::move(parts.labels)) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
   ~Handle() {
     // Before its events. A graph outlives its context; executable graphs do not.
     if (generation == driver::fork_generation()) {
@@ -91,6 +88,8 @@ CapturedGraph::CapturedGraph(CapturedParts parts, void* borrowed, std::uintptr_t
 
 CapturedGraph::~CapturedGraph() {
   if (!closed()) close();
+  if (generation_ == driver::fork_generation()) return;
+  [[maybe_unused]] void* const leaked = payload_.release();  // the parent's
 }
 
 void CapturedGraph::throw_blocked() {
@@ -114,17 +113,18 @@ std::unique_lock<std::mutex> CapturedGraph::use() {
 
 driver::EventAccess CapturedGraph::throw_if_unusable() const {
   if (closed_.load(std::memory_order_relaxed)) {
-    throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
+    refuse("this graph is closed; capture a new one");
   }
   if (const auto access = clock_->try_access()) return *access;
   throw Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "cuCtxGetId",
               "the graph's context was destroyed or reset, and the graph with it");
 }
 
-void CapturedGraph::retain(const Payload& payload) {
+void CapturedGraph::retain(Payload payload) {
+  if (!payload) return;
   const auto lock = use();
   record_completions();
-  payload_ = payload;
+  payload_ = std::move(payload);
 }
 
 void CapturedGraph::read_scalars(const std::vector<std::shared_ptr<const DeviceScalar>>& scalars) {
@@ -159,17 +159,15 @@ void CapturedGraph::record_completions() {
 void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<IoCopy>& out) {
   const auto lock = use();
   if (exec_ != nullptr || graph_->graph == nullptr || !copies_.empty()) {
-    throw Error(ErrorKind::kInvalidState,
-                "copies are added to a graph once, before there is an executable copy of it");
+    refuse("copies are added to a graph once, before there is an executable copy of it");
   }
   const driver::CurrentContext current(driver::ready(), clock_->context());
   copies_.add(graph_->graph, clock_->context(), in, out);
 }
 
 void CapturedGraph::release_payload() noexcept {
-  if (payload_.what == nullptr) return;
-  deferred_release::add(
-      {std::exchange(payload_, {}), completed_, record_failed_, !payload_used_, nullptr});
+  if (!payload_) return;
+  deferred_release::add({std::move(payload_), completed_, record_failed_, !payload_used_, nullptr});
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {
@@ -263,30 +261,25 @@ void CapturedGraph::upload(std::uintptr_t stream) {
 // With both locks held. Checks what an update cannot change and the driver does not refuse.
 void CapturedGraph::throw_unless_alike(const CapturedGraph& other) const {
   if (exclusive_count_ != 0) {
-    throw Error(ErrorKind::kInvalidState,
-                "this graph is being launched; update it when the launch has returned");
+    refuse("this graph is being launched; update it when the launch has returned");
   }
   if (graph_->graph == nullptr || other.graph_->graph == nullptr) {
-    throw Error(ErrorKind::kInvalidState,
-                "an update needs both graphs, and one of these is known by its executable copy "
-                "alone");
+    refuse(
+        "an update needs both graphs, and one of these is known by its executable copy "
+        "alone");
   }
-  if (spans_.size() != other.spans_.size()) {
-    throw Error(ErrorKind::kInvalidState,
-                "the graphs have " + std::to_string(spans_.size()) + " and " +
-                    std::to_string(other.spans_.size()) +
-                    " timed spans, and an update cannot change their number; capture both with the "
-                    "same timers");
-  }
-  if (copies_.size() != other.copies_.size()) {
-    throw Error(ErrorKind::kInvalidState,
-                "the graphs have " + std::to_string(copies_.size()) + " and " +
-                    std::to_string(other.copies_.size()) +
-                    " copies of inputs and outputs, and an update cannot change their number");
-  }
+  const auto require_same = [](std::size_t own, std::size_t others, const char* what) {
+    if (own == others) return;
+    refuse("the graphs have " + std::to_string(own) + " and " + std::to_string(others) + what);
+  };
+  require_same(spans_.size(), other.spans_.size(),
+               " timed spans, and an update cannot change their number; capture both with the same "
+               "timers");
+  require_same(copies_.size(), other.copies_.size(),
+               " copies of inputs and outputs, and an update cannot change their number");
 }
 
-bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal) {
+bool CapturedGraph::update(CapturedGraph& other, Payload payload, UpdateRefusal& refusal) {
   throw_if_blocked();
   std::unique_lock lock(order_->mutex_, std::defer_lock);
   std::unique_lock lock_of_other(other.order_->mutex_, std::defer_lock);
@@ -302,7 +295,7 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
   std::shared_ptr<LaunchEvent> completed;  // the old payload waits for the old event
-  if (payload.what != nullptr || in_order_) completed = std::make_shared<LaunchEvent>(*clock_);
+  if (payload || in_order_) completed = std::make_shared<LaunchEvent>(*clock_);
   std::vector<ReadScalar> scalars;
   scalars.reserve(other.scalars_.size());
   for (const ReadScalar& each : other.scalars_) scalars.push_back({each.scalar});
@@ -326,7 +319,7 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
     throw error;
   }
   release_payload();
-  payload_ = payload;
+  payload_ = std::move(payload);
   completed_ = std::move(completed);
   records_completion_ = completed_ != nullptr;
   payload_used_ = record_failed_ = false;

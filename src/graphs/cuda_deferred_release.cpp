@@ -1,8 +1,6 @@
 #include "graphs/cuda_deferred_release.hpp"
 
 #include <atomic>
-#include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -50,7 +48,8 @@ Waiting& waiting() { return driver::immortal<Waiting>(); }
 const bool deferred_release_fork_hook = (waiting(), true);  // a child may not make it
 
 void leak(Entry& entry) noexcept {
-  [[maybe_unused]] const CapturedGraph* leaked = entry.unclosed.release();
+  [[maybe_unused]] const CapturedGraph* const graph = entry.unclosed.release();
+  [[maybe_unused]] const void* const payload = entry.payload.release();
 }
 
 void wait_for(Entry&& entry) noexcept {
@@ -101,7 +100,7 @@ void release_entries(bool closes) noexcept {
     }
     entry.unclosed.reset();
     entry.completed.reset();
-    if (entry.payload.what != nullptr) entry.payload.release(entry.payload.what);
+    entry.payload.reset();
   }
 }
 
@@ -114,8 +113,8 @@ void add(Entry entry) noexcept {
 
 }  // namespace deferred_release
 
-void close_later(std::unique_ptr<CapturedGraph> graph, const Payload& payload) noexcept {
-  deferred_release::wait_for({payload, nullptr, false, true, std::move(graph)});
+void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept {
+  deferred_release::wait_for({std::move(payload), nullptr, false, true, std::move(graph)});
 }
 
 void release_finished() noexcept { deferred_release::release_entries(/*closes=*/true); }

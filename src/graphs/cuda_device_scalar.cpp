@@ -5,6 +5,7 @@
 #include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
 #include "graphs/cuda_deferred_release.hpp"
+#include "graphs/cuda_handles.hpp"
 #include "graphs/cuda_scalar_memory.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/cuda_capture.hpp"
@@ -28,7 +29,7 @@ namespace {
 constexpr std::uintptr_t kPerThreadStream = 2;
 
 void refuse_capture(const Table& table, std::uintptr_t stream, const char* message) {
-  if (is_capturing(table, stream)) throw Error(ErrorKind::kInvalidState, message);
+  if (is_capturing(table, stream)) refuse(message);
 }
 
 // The legacy default stream has two handles; each thread's own has one for all of them.
@@ -60,8 +61,6 @@ class Mark {
   explicit Mark(EventClock& clock) : clock_(clock) {
     if (!clock.take(pair_)) own_.emplace(clock);
   }
-  Mark(const Mark&) = delete;
-  Mark& operator=(const Mark&) = delete;
   ~Mark() {
     if (!own_) clock_.give_back(pair_);
   }
@@ -175,10 +174,10 @@ void DeviceScalar::check_stream(std::uintptr_t stream) const {
   CUcontext context = nullptr;
   check(driver::ready().cuStreamGetCtx(as_stream(stream), &context), "cuStreamGetCtx");
   if (context == clock_->context()) return;
-  throw Error(ErrorKind::kInvalidState,
-              "stream: it belongs to another CUDA context than this DeviceScalar, which lies on "
-              "device " +
-                  std::to_string(ordinal()) + "; pass a stream of that device");
+  refuse(
+      "stream: it belongs to another CUDA context than this DeviceScalar, which lies on "
+      "device " +
+      std::to_string(ordinal()) + "; pass a stream of that device");
 }
 
 void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
@@ -194,7 +193,6 @@ void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
           "cuMemsetD16Async");
     return;
   }
-  const auto low = static_cast<unsigned>(bits);
   if (bytes_ == 8) {
     if (!in_halves_.load(std::memory_order_relaxed)) {
       const CUresult status =
@@ -209,7 +207,7 @@ void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
     check(table.cuMemsetD32Async(address_ + 4, static_cast<unsigned>(bits >> 32U), 1, on),
           "cuMemsetD32Async");
   }
-  check(table.cuMemsetD32Async(address_, low, 1, on), "cuMemsetD32Async");
+  check(table.cuMemsetD32Async(address_, static_cast<unsigned>(bits), 1, on), "cuMemsetD32Async");
 }
 
 bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record) {
@@ -219,10 +217,10 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
   const driver::CurrentContext current(table, clock_->context());
   const bool captured = is_capturing(table, stream);
   if (captured && !record) {
-    throw Error(ErrorKind::kInvalidState,
-                "DeviceScalar.update() on a stream that is being captured would become a node that "
-                "writes this value at each replay; update before the replays, or pass record=True "
-                "(in C++ WhileCapturing::kRecord) if that is what you want");
+    refuse(
+        "DeviceScalar.update() on a stream that is being captured would become a node that "
+        "writes this value at each replay; update before the replays, or pass record=True "
+        "(in C++ WhileCapturing::kRecord) if that is what you want");
   }
   const std::uint32_t update = updates_.load(std::memory_order_relaxed);
   write(bits, stream);

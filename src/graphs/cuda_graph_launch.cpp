@@ -14,7 +14,6 @@ namespace gpuprof::graphs {
 
 using driver::check;
 using driver::Error;
-using driver::ErrorKind;
 using driver::EventAccess;
 using driver::Table;
 using timing::Sample;
@@ -48,11 +47,10 @@ std::unique_lock<std::mutex> CapturedGraph::enter_launch(bool wait) {
 
 void CapturedGraph::throw_if_capturing(const Table& table, std::uintptr_t stream) const {
   if (!is_capturing(table, stream)) return;
-  throw Error(ErrorKind::kInvalidState,
-              "the stream " + std::to_string(stream) +
-                  " is being captured, and a graph cannot be launched into a capture; launch it on "
-                  "another stream, or after the capture. (The driver was not called: it would have "
-                  "broken the capture.)");
+  refuse("the stream " + std::to_string(stream) +
+         " is being captured, and a graph cannot be launched into a capture; launch it on "
+         "another stream, or after the capture. (The driver was not called: it would have "
+         "broken the capture.)");
 }
 
 // With the lock held, the context of a default stream current, and `last_` there. The driver itself
@@ -109,9 +107,8 @@ void CapturedGraph::note_use(std::uintptr_t stream) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   if (is_capturing(table, stream)) {
-    throw Error(ErrorKind::kInvalidState,
-                "the stream " + std::to_string(stream) +
-                    " is being captured, and launches cannot wait for work in a capture");
+    refuse("the stream " + std::to_string(stream) +
+           " is being captured, and launches cannot wait for work in a capture");
   }
   record_completions();
   in_order_ = true;

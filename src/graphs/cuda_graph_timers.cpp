@@ -73,11 +73,10 @@ void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   }
   for (const auto& event : events) foreign.erase(event->handle());
   if (!foreign.empty()) {
-    throw Error(ErrorKind::kInvalidState,
-                "timers=\"collect\" cannot be had here: the graph records " +
-                    std::to_string(foreign.size()) +
-                    " events that are not gpuprof's, and the driver crashes at a launch after one "
-                    "of them was destroyed; use timers=\"last\"");
+    refuse("timers=\"collect\" cannot be had here: the graph records " +
+           std::to_string(foreign.size()) +
+           " events that are not gpuprof's, and the driver crashes at a launch after one "
+           "of them was destroyed; use timers=\"last\"");
   }
   for (Span& span : spans_) {
     const auto start = node_of.find(span.captured->start);
@@ -187,9 +186,9 @@ std::vector<SpanTime> GraphSpans::read() const {
         time.known = last.load_status() == SampleStatus::kDone;
         time.ms = time.known ? last.device_ms : 0.0;
         if (last.load_status() == SampleStatus::kDropped) {
-          throw Error(ErrorKind::kInvalidState,
-                      "the last replay's times were dropped, because too many spans waited to be "
-                      "read; call flush() of gpuprof more often");
+          refuse(
+              "the last replay's times were dropped, because too many spans waited to be "
+              "read; call flush() of gpuprof more often");
         }
       }
     } else {

@@ -16,6 +16,10 @@ inline CUgraph as_graph(void* handle) noexcept { return static_cast<CUgraph>(han
 inline CUgraphExec as_exec(void* handle) noexcept { return static_cast<CUgraphExec>(handle); }
 inline CUgraphNode as_node(void* handle) noexcept { return static_cast<CUgraphNode>(handle); }
 
+[[noreturn]] inline void refuse(const std::string& why) {
+  throw driver::Error(driver::ErrorKind::kInvalidState, why);
+}
+
 // A node's type as a number: a newer driver has types that our headers' enumeration cannot hold.
 inline CUresult type_of(const driver::Table& table, CUgraphNode node, int& type) noexcept {
   CUgraphNodeType written = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -42,13 +46,5 @@ std::string kernel_of(const driver::Table& table, CUgraphNode node);
 // The newest kernel of the graph, which has `count` nodes, if it is among the last ones. A capture
 // appends its nodes.
 std::string newest_kernel(const driver::Table& table, CUgraph graph, std::size_t count);
-
-// Whether a node does more than to record an event or wait for one.
-inline bool does_work(const driver::Table& table, CUgraphNode node) {
-  int type = 0;
-  driver::check(type_of(table, node, type), "cuGraphNodeGetType");
-  return type != CU_GRAPH_NODE_TYPE_EVENT_RECORD && type != CU_GRAPH_NODE_TYPE_WAIT_EVENT &&
-         type != CU_GRAPH_NODE_TYPE_EMPTY;
-}
 
 }  // namespace gpuprof::graphs

@@ -11,8 +11,6 @@
 namespace gpuprof::graphs {
 
 using driver::check;
-using driver::Error;
-using driver::ErrorKind;
 
 namespace {
 
@@ -45,19 +43,18 @@ NodeIdFunctions cupti_or_throw() {
   const std::lock_guard lock(known.mutex);
   if (known.functions.of_node == nullptr) known.functions = look_for_cupti();
   if (known.functions.of_node != nullptr) return known.functions;
-  throw Error(ErrorKind::kInvalidState,
-              "the numbers of graph nodes are not known here: the driver tells them from CUDA 13.1 "
-              "on, and no CUPTI that tells them (libcupti.so with cuptiGetGraphNodeId and "
-              "cuptiGetGraphExecId) is loaded in this process; use a newer driver, or load CUPTI "
-              "first, as torch.profiler does");
+  refuse(
+      "the numbers of graph nodes are not known here: the driver tells them from CUDA 13.1 "
+      "on, and no CUPTI that tells them (libcupti.so with cuptiGetGraphNodeId and "
+      "cuptiGetGraphExecId) is loaded in this process; use a newer driver, or load CUPTI "
+      "first, as torch.profiler does");
 }
 
 void check_cupti(int status, const char* call) {
   if (status == 0) return;
-  throw Error(ErrorKind::kInvalidState,
-              std::string(call) + " answered CUPTI error " + std::to_string(status) +
-                  ", so the numbers of graph nodes are not known; drivers from CUDA 13.1 on tell "
-                  "them without CUPTI");
+  refuse(std::string(call) + " answered CUPTI error " + std::to_string(status) +
+         ", so the numbers of graph nodes are not known; drivers from CUDA 13.1 on tell "
+         "them without CUPTI");
 }
 
 }  // namespace

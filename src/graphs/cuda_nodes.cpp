@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <tuple>
-#include <unordered_map>
 
 #include "driver/cuda_table.hpp"
 #include "graphs/cuda_handles.hpp"
@@ -40,8 +39,7 @@ std::vector<Edge> edges_of(const Table& table, CUgraph graph,
   const auto index = [&known](CUgraphNode handle) {
     const auto found = known.find(handle);
     if (found != known.end()) return found->second;
-    throw driver::Error(driver::ErrorKind::kInvalidState,
-                        "the graph was changed by another thread while its edges were read");
+    refuse("the graph was changed by another thread while its edges were read");
   };
   std::vector<Edge> edges;
   edges.reserve(count);
@@ -81,30 +79,11 @@ class Reader {
     int type = 0;
     check(type_of(table_, handle, type), "cuGraphNodeGetType");
     node.type = static_cast<NodeType>(type);
-    node.handle = handle;
-    switch (node.type) {
-      case NodeType::kKernel:
-        read_kernel(handle, node);
-        break;
-      case NodeType::kMemcpy:
-        read_copy(handle, node);
-        break;
-      case NodeType::kMemset:
-        read_memset(handle, node);
-        break;
-      case NodeType::kMemAlloc:
-        read_allocation(handle, node);
-        break;
-      case NodeType::kEventRecord:
-      case NodeType::kEventWait:
-        read_event(handle, node);
-        break;
-      case NodeType::kGraph:
-        read_child(handle, depth, node);
-        break;
-      default:
-        break;
-    }
+    if (node.type == NodeType::kKernel) read_kernel(handle, node);
+    if (node.type == NodeType::kMemcpy) read_copy(handle, node);
+    if (node.type == NodeType::kMemset) read_memset(handle, node);
+    if (node.type == NodeType::kMemAlloc) read_allocation(handle, node);
+    if (node.type == NodeType::kGraph) read_child(handle, depth, node);
   }
 
   // Whether a query succeeded. A refused one does not fail the walk, a dead driver does.
@@ -160,16 +139,6 @@ class Reader {
     if (node.has_details) node.nbytes = allocation.bytesize;
   }
 
-  void read_event(CUgraphNode handle, Node& node) const {
-    CUevent event = nullptr;
-    node.has_details = node.type == NodeType::kEventRecord
-                           ? told(table_.cuGraphEventRecordNodeGetEvent(handle, &event),
-                                  "cuGraphEventRecordNodeGetEvent")
-                           : told(table_.cuGraphEventWaitNodeGetEvent(handle, &event),
-                                  "cuGraphEventWaitNodeGetEvent");
-    node.event = event;
-  }
-
   void read_child(CUgraphNode handle, int depth, Node& node) const {
     CUgraph child = nullptr;
     if (depth >= kMaxDepth) return;
@@ -182,11 +151,6 @@ class Reader {
   const Table& table_;
   const NodeLabels& labels_;
 };
-
-// Edges come sorted by the node at their other end, which several of them may share.
-void add_once(std::vector<std::size_t>& indices, std::size_t index) {
-  if (indices.empty() || indices.back() != index) indices.push_back(index);
-}
 
 }  // namespace
 
@@ -230,18 +194,6 @@ std::size_t count_nodes(void* graph) {
   check(driver::ready().cuGraphGetNodes(static_cast<CUgraph>(graph), nullptr, &count),
         "cuGraphGetNodes");
   return count;
-}
-
-std::vector<NodeLinks> links_of(const std::vector<Node>& nodes) {
-  std::vector<NodeLinks> links(nodes.size());
-  for (std::size_t to = 0; to < nodes.size(); ++to) {
-    for (const Edge& edge : nodes[to].incoming) {
-      add_once(links[to].dependencies, edge.from);
-      if (!edge.is_full()) add_once(links[to].programmatic, edge.from);
-      add_once(links[edge.from].dependents, to);
-    }
-  }
-  return links;
 }
 
 }  // namespace gpuprof::graphs

@@ -34,11 +34,6 @@ struct Memory {
 Memory& memory() { return driver::immortal<Memory>(); }
 const bool scalar_memory_fork_hook = (memory(), true);  // a child may not make it
 
-// A context may have had several clocks.
-bool same_context(const EventClock& one, const EventClock& other) noexcept {
-  return one.context() == other.context() && one.id() == other.id();
-}
-
 // Held by the registry alone, so no scalar can begin to use it.
 bool is_idle(const SlabRef& slab) noexcept { return slab.use_count() == 1; }
 
@@ -73,7 +68,9 @@ Slot take_left(const EventClock& clock, std::vector<SlabRef>& finished) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
   for (const SlabRef& slab : m.slabs) {
-    if (slab->used == kSlots || !same_context(*slab->clock, clock)) continue;
+    const EventClock& own = *slab->clock;  // a context may have had several
+    const bool is_same_context = own.context() == clock.context() && own.id() == clock.id();
+    if (slab->used == kSlots || !is_same_context) continue;
     return {slab, slab->base + kSlotBytes * slab->used++};
   }
   move_out(m.slabs, finished, [](const SlabRef& slab) {

@@ -38,43 +38,15 @@ void* Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
   return table.cuGraphGetNodes(graph, nullptr, &at.nodes) == CUDA_SUCCESS ? graph : nullptr;
 }
 
-void Capture::enter_scope(const timing::Sample& sample) noexcept {
-  try {
-    CapturePosition at;
-    if (sample.path == nullptr || locate(sample.stream, at) == nullptr) return;
-    const std::lock_guard lock(labels_mutex_);
-    labels_.enter(&sample, *sample.path, std::move(at));
-  } catch (...) {  // out of memory
-  }
-}
-
-void Capture::leave_scope(const timing::Sample& sample, std::uintptr_t stream) noexcept {
+void Capture::note_scope(const timing::Sample& sample, std::uintptr_t stream,
+                         bool is_entered) noexcept {
   try {
     CapturePosition at;
     if (sample.path == nullptr || locate(stream, at) == nullptr) return;
+    const auto note = is_entered ? &ScopeLabels::enter : &ScopeLabels::leave;
     const std::lock_guard lock(labels_mutex_);
-    labels_.leave(&sample, *sample.path, std::move(at));
+    (labels_.*note)(&sample, *sample.path, std::move(at));
   } catch (...) {  // out of memory
-  }
-}
-
-void scope_entered(unsigned long long capture, const timing::Sample& sample) noexcept {
-  try {
-    for (const std::shared_ptr<Capture>& each : open_captures()) {
-      if (each->id() == capture) each->enter_scope(sample);
-    }
-  } catch (...) {  // out of memory: its nodes have the label of the scope around it
-  }
-}
-
-void scope_left(unsigned long long capture, const timing::Sample& sample,
-                std::uintptr_t stream) noexcept {
-  try {
-    for (const std::shared_ptr<Capture>& each : open_captures()) {
-      // Asks the driver whether the stream is in this capture.
-      if (capture == 0 || each->id() == capture) each->leave_scope(sample, stream);
-    }
-  } catch (...) {  // out of memory: the scope seems to last until the capture ends
   }
 }
 

@@ -54,8 +54,6 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   // `ordinal` is the device of a default stream on a thread without a context. kInvalidState where
   // the stream is being captured.
   DeviceScalar(std::size_t bytes, std::uint64_t bits, std::uintptr_t stream, int ordinal);
-  DeviceScalar(const DeviceScalar&) = delete;
-  DeviceScalar& operator=(const DeviceScalar&) = delete;
   ~DeviceScalar();
 
   // Queues a write of the low bytes of `bits` on `stream`. On a stream that is being captured:

@@ -36,7 +36,6 @@ class GraphSpans {
   GraphSpans(std::vector<timing::SampleRef> captured, GraphTimers keeping, void* graph,
              const EventsInGraph& events);
 
-  [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return spans_.size(); }
   [[nodiscard]] bool collects() const noexcept { return keeping_ == GraphTimers::kCollect; }
   [[nodiscard]] GraphTimers keeping() const noexcept { return keeping_; }

@@ -1,8 +1,7 @@
 // What a CUDA graph is made of: its nodes and edges, read from the driver.
 //
 // A Node is a plain copy of what the driver said; sizes are bytes. A node of an unknown type, or
-// whose parameters the driver does not tell, has only its type and dependencies. Event and node
-// handles are for comparing.
+// whose parameters the driver does not tell, has only its type and dependencies.
 //
 // The CUgraph must be alive and unchanged during the call: a stale handle crashes in the driver.
 // Any thread. Errors are driver::Error.
@@ -44,7 +43,6 @@ using Extent = std::array<unsigned, 3>;  // x, y, z
 
 struct Node {
   NodeType type = NodeType::kEmpty;
-  void* handle = nullptr;  // CUgraphNode
   const timing::Path* scope = nullptr;
   bool has_details = false;    // whether what follows is known
   std::string kernel;          // mangled; empty where the driver tells no names
@@ -53,20 +51,9 @@ struct Node {
   std::uint64_t nbytes = 0;    // dynamic shared memory, or what is copied, set or allocated
   std::uint32_t value = 0;     // memsets: what each element is set to
   unsigned element_size = 0;   // memsets: 1, 2 or 4
-  void* event = nullptr;       // event nodes: CUevent
   std::vector<Edge> incoming;  // by the node they come from
   std::vector<Node> children;  // of child graphs
 };
-
-// Whom a node waits for and who waits for it, by their indices, each once and sorted.
-struct NodeLinks {
-  std::vector<std::size_t> dependencies;
-  std::vector<std::size_t> programmatic;  // those that need not be over when the node starts
-  std::vector<std::size_t> dependents;
-};
-
-// The links of each of `nodes`, child graphs' left out.
-[[nodiscard]] std::vector<NodeLinks> links_of(const std::vector<Node>& nodes);
 
 // The nodes in the driver's order, child graphs' below theirs. Without a label of its own, a child
 // graph's node has that of the node it is in.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "driver/error.hpp"
+#include "driver/process.hpp"
 #include "nvtx/attributes.hpp"
 #include "nvtx/range.hpp"
 
@@ -17,8 +18,6 @@ class Domain {
  public:
   // The domain without a name is NVTX's own: its handle is null, and it is never made.
   explicit Domain(std::string name) : name_(std::move(name)), made_(name_.empty()) {}
-
-  [[nodiscard]] bool is_unnamed() const noexcept { return name_.empty(); }
 
   nvtxDomainHandle_t handle() {
     if (!made_) {
@@ -97,41 +96,32 @@ namespace {
 std::atomic<int> last_push{kNoTracking};
 
 struct Domains {
-  Domain& of_gpuprof = *new Domain("gpuprof");
+  Domain unnamed{""};
+  Domain of_gpuprof{"gpuprof"};
   std::unordered_map<std::string, Domain*> by_name{{"gpuprof", &of_gpuprof}};
 };
 
-Domains& domains() {
-  static Domains& storage = *new Domains;
-  return storage;
-}
+Domains& domains() { return driver::immortal<Domains>(); }
 
 // An array needs its domain and `data`, which must live as long as the attributes.
 void set_payload(nvtxEventAttributes_t& attributes, const Payload& payload, Domain& domain,
                  nvtxPayloadData_t& data) {
-  switch (payload.kind) {
-    case Payload::Kind::kNone:
-      return;
-    case Payload::Kind::kSigned:
-      attributes.payloadType = NVTX_PAYLOAD_TYPE_INT64;
-      attributes.payload.llValue = payload.signed_value;
-      return;
-    case Payload::Kind::kUnsigned:
-      attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
-      attributes.payload.ullValue = payload.unsigned_value;
-      return;
-    case Payload::Kind::kReal:
-      attributes.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
-      attributes.payload.dValue = payload.real_value;
-      return;
-    case Payload::Kind::kArray:
-      break;
+  if (const auto* integer = std::get_if<std::int64_t>(&payload)) {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_INT64;
+    attributes.payload.llValue = *integer;
+  } else if (const auto* natural = std::get_if<std::uint64_t>(&payload)) {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+    attributes.payload.ullValue = *natural;
+  } else if (const auto* real = std::get_if<double>(&payload)) {
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
+    attributes.payload.dValue = *real;
   }
-  if (payload.array->count == 0) return;
-  data.schemaId = domain.array_schema(payload.array->element);
+  const auto* array = std::get_if<std::shared_ptr<const ArrayPayload>>(&payload);
+  if (array == nullptr || (*array)->count == 0) return;
+  data.schemaId = domain.array_schema((*array)->element);
   if (data.schemaId == 0) return;
-  data.size = payload.array->bytes.size();
-  data.payload = payload.array->bytes.data();
+  data.size = (*array)->bytes.size();
+  data.payload = (*array)->bytes.data();
   attributes.payloadType = NVTX_PAYLOAD_TYPE_EXT;
   attributes.reserved0 = 1;  // how many payloads there are
   attributes.payload.ullValue = NVTX_POINTER_AS_PAYLOAD_ULLVALUE(&data);
@@ -141,10 +131,7 @@ void set_payload(nvtxEventAttributes_t& attributes, const Payload& payload, Doma
 
 Domain& default_domain() { return domains().of_gpuprof; }
 
-Domain& unnamed_domain() {
-  static Domain& domain = *new Domain("");  // never destroyed
-  return domain;
-}
+Domain& unnamed_domain() { return domains().unnamed; }
 
 Domain& domain_named(std::string_view name) {
   const std::string key(name);
@@ -165,7 +152,7 @@ Domain& domain_named(std::string_view name) {
 // NVTX calls a domain enabled even where NVTX_INJECTION64_PATH names a library that is no tool; no
 // domain has a handle then.
 bool tool_listens(Domain& domain) {
-  if (domain.is_unnamed()) {
+  if (&domain == &unnamed_domain()) {
     return default_domain().handle() != nullptr && nvtxDomainIsEnabled(nullptr) != 0;
   }
   return domain.handle() != nullptr && nvtxDomainIsEnabled(domain.handle()) != 0;

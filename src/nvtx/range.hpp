@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace gpuprof::nvtx {
@@ -64,14 +65,8 @@ struct ArrayPayload {
 };
 
 // A number, or an array, beside a range.
-struct Payload {
-  enum class Kind : std::uint8_t { kNone, kSigned, kUnsigned, kReal, kArray };
-  Kind kind = Kind::kNone;
-  std::int64_t signed_value = 0;
-  std::uint64_t unsigned_value = 0;
-  double real_value = 0.0;
-  std::shared_ptr<const ArrayPayload> array;
-};
+using Payload = std::variant<std::monostate, std::int64_t, std::uint64_t, double,
+                             std::shared_ptr<const ArrayPayload>>;
 
 // What a tool shows of a range besides its label.
 struct Attributes {
@@ -85,8 +80,6 @@ struct Attributes {
 class Range {
  public:
   Range(Domain& domain, std::string label, Attributes attributes);
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
   ~Range();
 
   [[nodiscard]] Domain& domain() const noexcept { return *domain_; }

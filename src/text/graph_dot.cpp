@@ -45,22 +45,15 @@ Style style_of(NodeType type) noexcept {
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : graph_text::shown(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '\\':
-      case '"':
-        result += '\\';
-        [[fallthrough]];
-      default:
-        result += c;
+    if (c == '&') {
+      result += "&amp;";
+    } else if (c == '<') {
+      result += "&lt;";
+    } else if (c == '>') {
+      result += "&gt;";
+    } else {
+      if (c == '\\' || c == '"') result += '\\';
+      result += c;
     }
   }
   return result;
@@ -101,9 +94,8 @@ class DotWriter {
     for (const auto& [before, node] : sorted_edges(nodes)) {
       const auto& early = node->programmatic;
       const bool dashed = std::find(early.begin(), early.end(), before) != early.end();
-      text_.append(indent).append(prefix).append(std::to_string(before)).append(" -> ");
-      text_.append(prefix).append(std::to_string(node->index));
-      text_.append(dashed ? " [style=dashed];\n" : ";\n");
+      line(indent + prefix + std::to_string(before) + " -> " + prefix +
+           std::to_string(node->index) + (dashed ? " [style=dashed];" : ";"));
     }
   }
 
@@ -115,7 +107,7 @@ class DotWriter {
     const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
     const std::string identity = prefix + std::to_string(node.index);
     if (node.children.empty()) {
-      text_ += indent + node_statement(node, identity) + "\n";
+      line(indent + node_statement(node, identity));
       return;
     }
     line(indent + "subgraph cluster_" + identity + " {");
@@ -125,10 +117,8 @@ class DotWriter {
     graph(node.children, identity + "_", depth + 1);
     for (const GraphNode& child : node.children) {
       if (!child.dependencies.empty()) continue;
-      std::string edge = indent + "  ";
-      edge.append(identity).append(" -> ").append(identity).append("_");
-      edge.append(std::to_string(child.index)).append(" [style=dotted];");
-      line(edge);
+      line(indent + "  " + identity + " -> " + identity + "_" + std::to_string(child.index) +
+           " [style=dotted];");
     }
     line(indent + "}");
   }

@@ -19,54 +19,51 @@ constexpr std::array<const char*, 14> kTypeNames{
 constexpr std::string_view kUnknownType = "type_";
 
 void add_details(const graphs::Node& node, GraphNode& result) {
-  switch (node.type) {
-    case NodeType::kKernel:
-      result.grid = node.grid;
-      result.block = node.block;
-      result.shared_memory = node.nbytes;
-      break;
-    case NodeType::kMemset:
-      result.value = node.value;
-      result.element_size = node.element_size;
-      [[fallthrough]];
-    case NodeType::kMemcpy:
-    case NodeType::kMemAlloc:
-      result.nbytes = node.nbytes;
-      break;
-    default:
-      break;
+  if (node.type == NodeType::kKernel) {
+    result.grid = node.grid;
+    result.block = node.block;
+    result.shared_memory = node.nbytes;
+    return;
   }
+  if (node.type == NodeType::kMemset) {
+    result.value = node.value;
+    result.element_size = node.element_size;
+  }
+  if (node.type != NodeType::kGraph) result.nbytes = node.nbytes;
+}
+
+// Edges come sorted by the node at their other end, which several of them may share.
+void add_once(std::vector<std::size_t>& indices, std::size_t index) {
+  if (indices.empty() || indices.back() != index) indices.push_back(index);
 }
 
 // Graphs launch few kernels many times, so names are made once.
 class NodeMaker {
  public:
   std::vector<GraphNode> nodes(const std::vector<graphs::Node>& nodes) {
-    std::vector<graphs::NodeLinks> links = graphs::links_of(nodes);
     std::vector<GraphNode> result(nodes.size());
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      result[i] = node(nodes[i], i, std::move(links[i]));
+      fill(nodes[i], result[i]);
+      result[i].index = i;
+      for (const graphs::Edge& edge : nodes[i].incoming) {
+        add_once(result[i].dependencies, edge.from);
+        if (!edge.is_full()) add_once(result[i].programmatic, edge.from);
+        add_once(result[edge.from].dependents, i);
+      }
     }
     return result;
   }
 
  private:
-  GraphNode node(const graphs::Node& node, std::size_t index, graphs::NodeLinks links) {
-    GraphNode result;
-    result.index = index;
+  void fill(const graphs::Node& node, GraphNode& result) {
     result.type = node.type;
     result.symbol = node.kernel;
     result.name = name_of(node.kernel);
-    result.dependencies = std::move(links.dependencies);
-    result.programmatic = std::move(links.programmatic);
-    result.dependents = std::move(links.dependents);
     result.children = nodes(node.children);
     if (node.has_details) add_details(node, result);
-    if (node.scope != nullptr) {
-      result.scope = node.scope->text;
-      result.scope_names = graph_text::names_of(*node.scope);
-    }
-    return result;
+    if (node.scope == nullptr) return;
+    result.scope = node.scope->text;
+    result.scope_names = graph_text::names_of(*node.scope);
   }
 
   const std::string& name_of(const std::string& symbol) {

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <optional>
 #include <queue>
-#include <set>
-#include <utility>
 
 #include "text/kernel_name.hpp"
 

@@ -20,6 +20,7 @@
 #include "bindings/ranges/open_ranges.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
+#include "driver/process.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/diagnosis.hpp"
 #include "text/kernel_name.hpp"
@@ -34,13 +35,15 @@ using graphs::CaptureStatus;
 
 namespace {
 
+CaptureOptions capture_options(int mode, int timers) {
+  return {static_cast<CaptureMode>(mode), static_cast<graphs::GraphTimers>(timers),
+          &current_scope_stack().path()};
+}
+
 // Keeps collections from breaking a capture, and shows it as a range. Each is undone by whichever
 // of end(), abort() and the destructor comes first.
 class PyCapture {
  public:
-  PyCapture() = default;
-  PyCapture(const PyCapture&) = delete;
-  PyCapture& operator=(const PyCapture&) = delete;
   ~PyCapture() { abort(); }
 
   // Puts back what captures hold that were ended with their thread.
@@ -50,10 +53,10 @@ class PyCapture {
     }
   }
 
-  void begin(std::uintptr_t stream, int ordinal, const CaptureOptions& options) {
-    open();
+  void begin(std::uintptr_t stream, int ordinal, int mode, int timers) {
+    prepare();
     try {
-      capture_ = Capture::begin(stream, ordinal, options);
+      capture_ = Capture::begin(stream, ordinal, capture_options(mode, timers));
     } catch (...) {
       close();
       throw;
@@ -61,11 +64,24 @@ class PyCapture {
   }
 
   // Collections are relaxed and the range is open already while the framework begins.
-  void prepare() { open(); }
-
-  void attach(std::uintptr_t stream, const CaptureOptions& options) {
+  void prepare() {
+    close_lost();
+    drain_kept();
+    everyone().push_back(this);
+    collections_.begin();
+    if (!listens(kNvtx)) return;
     try {
-      capture_ = Capture::attach(stream, options);
+      open_ranges::open(this, shown(OwnRange::kCapture), kNvtx);
+      shown_ = true;
+    } catch (...) {
+      collections_.end();
+      throw;
+    }
+  }
+
+  void attach(std::uintptr_t stream, int mode, int timers) {
+    try {
+      capture_ = Capture::attach(stream, capture_options(mode, timers));
     } catch (...) {
       close();
       throw;
@@ -106,36 +122,12 @@ class PyCapture {
 
  private:
   // Those that hold something back. With the interpreter lock.
-  static std::vector<PyCapture*>& everyone() {
-    static auto& storage = *new std::vector<PyCapture*>;
-    return storage;
-  }
-
-  void open() {
-    close_lost();
-    drain_kept();
-    everyone().push_back(this);
-    collections_.begin();
-    if (listens(kNvtx)) {
-      try {
-        open_ranges::open(this, shown(OwnRange::kCapture), kNvtx);
-        shown_ = true;
-      } catch (...) {
-        collections_.end();
-        throw;
-      }
-    }
-  }
+  static std::vector<PyCapture*>& everyone() { return driver::immortal<std::vector<PyCapture*>>(); }
 
   std::shared_ptr<Capture> capture_;
   RelaxedCollections collections_;
   bool shown_ = false;
 };
-
-CaptureOptions capture_options(int mode, int timers) {
-  return {static_cast<CaptureMode>(mode), static_cast<graphs::GraphTimers>(timers),
-          &current_scope_stack().path()};
-}
 
 using Facts = py::typing::Dict<py::str, py::object>;
 
@@ -209,19 +201,10 @@ void bind_diagnosis(py::module_& module) {
 void bind_capture(py::module_& module) {
   py::class_<PyCapture>(module, "_Capture")
       .def(py::init<>())
-      .def(
-          "begin",
-          [](PyCapture& self, std::uintptr_t stream, int ordinal, int mode, int timers) {
-            self.begin(stream, ordinal, capture_options(mode, timers));
-          },
-          py::arg("stream"), py::arg("ordinal"), py::arg("mode"), py::arg("timers"))
+      .def("begin", &PyCapture::begin, py::arg("stream"), py::arg("ordinal"), py::arg("mode"),
+           py::arg("timers"))
       .def("prepare", &PyCapture::prepare)
-      .def(
-          "attach",
-          [](PyCapture& self, std::uintptr_t stream, int mode, int timers) {
-            self.attach(stream, capture_options(mode, timers));
-          },
-          py::arg("stream"), py::arg("mode"), py::arg("timers"))
+      .def("attach", &PyCapture::attach, py::arg("stream"), py::arg("mode"), py::arg("timers"))
       .def("end", &PyCapture::end)
       .def("close", &PyCapture::close)
       .def("abort", &PyCapture::abort)

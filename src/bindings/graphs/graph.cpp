@@ -27,7 +27,6 @@
 #include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
-#include "timing/device.hpp"
 #include "timing/queues.hpp"
 #include "timing/scope.hpp"
 
@@ -43,7 +42,6 @@ using timing::SampleRef;
 
 namespace {
 
-using Objects = py::typing::Tuple<py::object, py::ellipsis>;
 using CopyList = std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>>;
 
 class PyGraph {
@@ -57,8 +55,6 @@ class PyGraph {
         reinterpret_cast<void*>(handle), stream, ordinal, static_cast<graphs::GraphTimers>(timers));
   }
 
-  PyGraph(const PyGraph&) = delete;
-  PyGraph& operator=(const PyGraph&) = delete;
   // With the interpreter lock, which is not to be waited with and, here, not to be let go.
   ~PyGraph() {
     if (graph_->close(false)) {
@@ -76,19 +72,13 @@ class PyGraph {
   }
   [[nodiscard]] const py::object& framework() const noexcept { return framework_; }
 
-  void retain(const Objects& objects) {
-    if (objects.empty()) return;
-    KeepAlive* kept = make_keep_alive(objects);
-    try {
-      without_gil([&] { graph_->retain({kept, &release_kept}); });
-    } catch (...) {
-      release_kept(kept);
-      throw;
-    }
+  void retain(const AnyTuple& objects) {
+    graphs::Payload kept = keep_alive(objects);
+    without_gil([&] { graph_->retain(std::move(kept)); });
   }
 
   // Those of `objects` that are scalars.
-  void read_scalars(const Objects& objects) {
+  void read_scalars(const AnyTuple& objects) {
     std::vector<std::shared_ptr<const graphs::DeviceScalar>> scalars;
     for (const py::handle object : objects) {
       if (auto scalar = device_scalar(object)) scalars.push_back(std::move(scalar));
@@ -97,16 +87,9 @@ class PyGraph {
   }
 
   // `objects` is what the graph needs from now on.
-  void update(PyGraph& other, const Objects& objects, graphs::UpdateRefusal& refusal) {
-    KeepAlive* kept = objects.empty() ? nullptr : make_keep_alive(objects);
-    bool done = false;
-    try {
-      without_gil([&] { done = graph_->update(*other.graph_, {kept, &release_kept}, refusal); });
-    } catch (...) {
-      if (kept != nullptr) release_kept(kept);
-      throw;
-    }
-    if (!done && kept != nullptr) release_kept(kept);
+  void update(PyGraph& other, const AnyTuple& objects, graphs::UpdateRefusal& refusal) {
+    graphs::Payload kept = keep_alive(objects);
+    without_gil([&] { graph_->update(*other.graph_, std::move(kept), refusal); });
     drain_kept();
   }
 
@@ -151,7 +134,6 @@ class PyGraph {
     return now.of_framework ? now : CurrentStream{stream_, ordinal_, false};
   }
 
-  // The spans' times once all are known; waits.
   std::vector<graphs::SpanTime> wait_for_times() {
     std::vector<graphs::SpanTime> times;
     // Not even once with the lock: another thread may be in a launch that takes long.
@@ -169,28 +151,27 @@ class PyGraph {
   }
 
   CapturedGraph& graph() { return *graph_; }
-  [[nodiscard]] bool direct() const noexcept { return direct_; }
-  void set_direct(bool direct) noexcept { direct_ = direct; }
-  [[nodiscard]] bool notice() const noexcept { return notice_; }
-  void set_notice(bool notice) noexcept { notice_ = notice; }
+
+  bool direct = true;   // a launch is the driver's alone
+  bool notice = false;  // the next launch has something to say first
 
  private:
   LaunchResult launch_unnoted(PyObject* self, const CurrentStream& on, IoAddresses* at) {
     const bool traced = listens(kTrace) && trace_records();
-    if (notice_) {
-      notice_ = false;
+    if (notice) {
+      notice = false;
       py::handle(self).attr("_launched_after_clear")();
     }
     // A graph that collects, launched while timing is off, does not.
     const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
                           timing::scope::enabled.load(std::memory_order_relaxed);
-    if (direct_ && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
+    if (direct && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
     return launch_seen(self, on, at, traced, collects);
   }
 
   static graphs::Payload payload_of(py::object object) noexcept {
     try {
-      return {make_keep_alive(py::make_tuple(object)), &release_kept};
+      return keep_alive(py::make_tuple(object));
     } catch (const std::exception&) {  // out of memory: kept for good
       object.release();
       return {};
@@ -268,8 +249,8 @@ class PyGraph {
     }
     LaunchResult done = LaunchResult::kLaunched;
     inside_own_range(OwnRange::kReplay, [&] {
-      done = direct_ ? launch_on(on, replay.get(), at)
-                     : launch_by_framework(self, on, replay.get(), at);
+      done = direct ? launch_on(on, replay.get(), at)
+                    : launch_by_framework(self, on, replay.get(), at);
     });
     if (traced && done == LaunchResult::kLaunched) trace_host_span(*replay.get(), replay->depth);
     emit_pending_warnings();
@@ -281,8 +262,6 @@ class PyGraph {
   int ordinal_;
   std::unique_ptr<CapturedGraph> graph_;
   py::object framework_ = py::none();
-  bool direct_ = true;   // a launch is the driver's alone
-  bool notice_ = false;  // the next launch has something to say first
 };
 
 PyObject* launch_graph(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
@@ -356,7 +335,7 @@ std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<graphs::CapturedP
 // The driver's result, which is 0 for a graph that fitted, and the two nodes.
 using UpdateAnswer = std::tuple<int, std::int64_t, std::int64_t>;
 
-UpdateAnswer update_graph(PyGraph& self, PyGraph& other, const Objects& objects) {
+UpdateAnswer update_graph(PyGraph& self, PyGraph& other, const AnyTuple& objects) {
   graphs::UpdateRefusal refusal;
   self.update(other, objects, refusal);
   return {refusal.result, refusal.node, refusal.node_of_other};
@@ -386,8 +365,8 @@ void bind_making(py::class_<PyGraph>& graph) {
           py::arg("exec"))
       .def("_update", &update_graph, py::arg("other"), py::arg("objects"))
       .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
-      .def_property("_direct", &PyGraph::direct, &PyGraph::set_direct)
-      .def_property("_notice", &PyGraph::notice, &PyGraph::set_notice)
+      .def_readwrite("_direct", &PyGraph::direct)
+      .def_readwrite("_notice", &PyGraph::notice)
       .def(
           "upload",
           [](PyGraph& self, const py::object& stream) {

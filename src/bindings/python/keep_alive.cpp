@@ -1,41 +1,40 @@
 #include "bindings/python/keep_alive.hpp"
 
 #include <memory>
-#include <vector>
-
-#include <pybind11/pybind11.h>
 #include <optional>
 #include <string_view>
+#include <vector>
+
 #include "graphs/capture.hpp"
-#include "graphs/captured_graph.hpp"
 #include "graphs/released_list.hpp"
 
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
 
+namespace {
+
 struct KeepAlive {
   std::vector<PyObject*> objects;
   KeepAlive* next = nullptr;
 };
 
-namespace {
-
 graphs::ReleasedList<KeepAlive> released;
+
+void release_kept(void* bundle) { released.push(static_cast<KeepAlive*>(bundle)); }
 
 }  // namespace
 
-KeepAlive* make_keep_alive(const py::tuple& objects) {
+graphs::Payload keep_alive(const py::tuple& objects) {
+  if (objects.empty()) return {};
   auto kept = std::make_unique<KeepAlive>();
   kept->objects.reserve(objects.size());
   for (const py::handle object : objects) {
     kept->objects.push_back(object.ptr());
     Py_INCREF(object.ptr());
   }
-  return kept.release();
+  return {kept.release(), {&release_kept}};
 }
-
-void release_kept(void* bundle) { released.push(static_cast<KeepAlive*>(bundle)); }
 
 void drain_kept() {
   released.drain([](const KeepAlive& bundle) {

@@ -8,16 +8,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include "graphs/captured_graph.hpp"
+
 namespace gpuprof::bindings {
 
-// A bundle of objects.
-struct KeepAlive;
-
-// Of the tuple's objects. With the interpreter lock.
-KeepAlive* make_keep_alive(const pybind11::tuple& objects);
-
-// Any thread, without the interpreter lock. `bundle` is a KeepAlive*.
-void release_kept(void* bundle);
+// A bundle of the tuple's objects; null for none. With the interpreter lock.
+graphs::Payload keep_alive(const pybind11::tuple& objects);
 
 // Looks which replays are over, and lets go of what was released, in the order of the bundles.
 // Cheap where there is nothing. Needs the interpreter lock; runs destructors of any kind.
@@ -51,7 +47,6 @@ class RelaxedCollections {
 // Nobody asks any more, in a forked child: its captures are the parent's.
 void end_relaxed_collections() noexcept;
 
-// How many ask.
 [[nodiscard]] int relaxed_collections() noexcept;
 
 }  // namespace gpuprof::bindings

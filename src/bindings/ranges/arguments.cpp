@@ -53,31 +53,17 @@ std::uint32_t checked_color(const py::object& value) {
 }
 
 nvtx::Payload payload_of(const py::object& number) {
-  nvtx::Payload payload;
-  if (PyFloat_Check(number.ptr())) {
-    payload.kind = nvtx::Payload::Kind::kReal;
-    payload.real_value = PyFloat_AS_DOUBLE(number.ptr());
-    return payload;
-  }
+  if (PyFloat_Check(number.ptr())) return PyFloat_AS_DOUBLE(number.ptr());
   int overflow = 0;
-  payload.signed_value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow == 0) {
-    payload.kind = nvtx::Payload::Kind::kSigned;
-    return payload;
-  }
-  payload.unsigned_value = PyLong_AsUnsignedLongLong(number.ptr());
-  if (PyErr_Occurred() == nullptr) {
-    payload.kind = nvtx::Payload::Kind::kUnsigned;
-    return payload;
-  }
+  const std::int64_t integer = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow == 0) return integer;
+  const std::uint64_t natural = PyLong_AsUnsignedLongLong(number.ptr());
+  if (PyErr_Occurred() == nullptr) return natural;
   PyErr_Clear();
-  payload.kind = nvtx::Payload::Kind::kReal;  // no integer of 64 bits: as near as NVTX can show it
-  payload.real_value = PyLong_AsDouble(number.ptr());
-  if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    payload.real_value = overflow > 0 ? HUGE_VAL : -HUGE_VAL;
-  }
-  return payload;
+  const double real = PyLong_AsDouble(number.ptr());  // as near as NVTX can show it
+  if (PyErr_Occurred() == nullptr) return real;
+  PyErr_Clear();
+  return overflow > 0 ? HUGE_VAL : -HUGE_VAL;
 }
 
 // The elements lie behind their number, which the tool reads first.
@@ -88,10 +74,7 @@ nvtx::Payload array_payload(nvtx::Element element, std::uint64_t count, const st
   array->bytes.resize(sizeof count + data.size());
   std::memcpy(array->bytes.data(), &count, sizeof count);
   std::memcpy(array->bytes.data() + sizeof count, data.data(), data.size());
-  nvtx::Payload payload;
-  payload.kind = nvtx::Payload::Kind::kArray;
-  payload.array = std::move(array);
-  return payload;
+  return std::shared_ptr<const nvtx::ArrayPayload>(std::move(array));
 }
 
 void read_payload(RangeArguments& into) {
@@ -118,9 +101,7 @@ py::object checked_args(const py::object& value) {
                  py::reinterpret_borrow<py::object>(item.first));
     }
   }
-  PyObject* copy = PyDict_Copy(value.ptr());
-  if (copy == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(copy);
+  return owned(PyDict_Copy(value.ptr()));
 }
 
 }  // namespace

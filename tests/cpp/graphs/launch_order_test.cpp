@@ -227,7 +227,7 @@ std::atomic<int> released{0};
 TEST_F(GraphsInOrder, WhatAClosedGraphNeedsGoesWhenItsLastLaunchIsOver) {
   share();
   released = 0;
-  writer_->retain({&released, [](void*) { ++released; }});
+  writer_->retain({&released, {[](void*) { ++released; }}});
   {
     Gate gate(*table_, stream_);
     write(stream_);
@@ -245,7 +245,7 @@ TEST_F(GraphsInOrder, WhatAClosedGraphNeedsGoesWhenItsLastLaunchIsOver) {
 TEST_F(GraphsInOrder, AnUpdateWaitsForTheEarlierLaunchesInAnyOrder) {
   share();
   released = 0;
-  writer_->retain({&released, [](void*) { ++released; }});
+  writer_->retain({&released, {[](void*) { ++released; }}});
   graphs::UpdateRefusal refusal;
   {
     Gate gate(*table_, stream_);
@@ -359,7 +359,7 @@ TEST(GraphsInOrderAndFork, AChildIsRefusedAndMayLetGoOfEverything) {
     GraphPtr graph = captured(stream, [&] { work(stream, kMillisecond); });
     graph->instantiate();
     graph->set_launch_order(order);
-    graph->retain({&order, [](void*) {}});
+    graph->retain({&order, {[](void*) {}}});
     graph->launch({number(stream)});
     // Another thread is in the midst of a framework's launch when the process is forked.
     std::promise<void> begun;
