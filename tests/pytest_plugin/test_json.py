@@ -278,7 +278,7 @@ def test_both_fixtures_work_in_one_session(project: Project) -> None:
     done = project.run(*BESIDE, *files, *switches)
     done.assert_outcomes(passed=3)
     done.stdout.fnmatch_lines(
-        ["* benchmark: 2 tests *", "*gpu_benchmark: 2 benchmarks on the CPU clock*"]
+        ["*gpu_benchmark: 2 benchmarks on the CPU clock*", "* benchmark: 2 tests *"]
     )
     names = [
         [each["name"] for each in project.written(file)["benchmarks"]]

@@ -28,6 +28,7 @@ class HeldStream:
         self.why_not = ""  # why the GPU is not held back, in words; empty if it is
         self.limit_s = LIMIT_S  # after which the watchdog opens the gate
         self._gate: _core._Gate | None = None
+        self._l2: _core.DeviceBuffer | None = None  # what is filled before each interval
         if os.environ.get(_LAUNCH_BLOCKING, "0") not in {"", "0"}:
             self.why_not = f"{_LAUNCH_BLOCKING} is set, so every launch waits for the GPU"
             return
@@ -51,6 +52,10 @@ class HeldStream:
     def synchronize(self) -> None:
         _core._synchronize(self.handle, self.device)
 
+    def elapsed_ms(self, timer: Timer, calibration: Calibration) -> float:
+        """Return the time between a timer's events less that of an empty interval, at least 0."""
+        return max(timer.elapsed_ms() - self.empty_ns(calibration) * 1e-6, 0.0)
+
     def empty_ns(self, calibration: Calibration) -> float:
         """Return what an empty interval reads: less if both events are queued behind the gate."""
         return calibration.idle_ns if self._gate is None else calibration.queued_ns or 0.0
@@ -63,13 +68,24 @@ class HeldStream:
         """Hold the GPU back for at least as long as queueing takes on the host."""
         self.limit_s = max(self.limit_s, LIMIT_S + 1.5e-3 * host_ms)
 
+    def flush_before_each(self, nbytes: int) -> None:
+        self._l2 = _core.DeviceBuffer(nbytes)
+        # The first call loads, which may wait for a closed gate.
+        self._l2.fill(1, self.handle)
+        self.synchronize()
+
     def timed(self, timer: Timer, body: Callable[[], object]) -> None:
-        """Queue `body` between the two events of a timer."""
+        """Queue `body` between the two events of a timer, after a flush of the L2 if wanted."""
+        if self._l2 is not None:
+            self._l2.fill(1, self.handle)
         timer.record_start(self.handle)
         try:
             body()
         finally:
             timer.record_end()
+
+    def close(self) -> None:
+        self._l2 = None
 
     def run(self, queue: Callable[[], object]) -> bool:
         """Run `queue`; return whether the GPU was held back until its end.

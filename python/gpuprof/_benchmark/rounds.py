@@ -67,9 +67,9 @@ class _DeviceRounds(_HostRounds):
         self._calibration = calibrate(where.device)
         self._events = Timer("cuda", where.handle)
         self._gpu_ms: list[float] = []
-        self._buffer = _core.DeviceBuffer(2 * l2_bytes(where.device)) if flush else None
-        if self._buffer is not None:  # the first call loads, which may wait for a closed gate
-            self._buffer.fill(1, where.handle)
+        self._flushed = flush
+        if flush:
+            self._held.flush_before_each(2 * l2_bytes(where.device))
 
     @property
     def gate(self) -> str:
@@ -81,16 +81,13 @@ class _DeviceRounds(_HostRounds):
         found: list[tuple[float, int]] = []
 
         def queue() -> None:
-            if self._buffer is not None:
-                self._buffer.fill(1, self._held.handle)
             timed = super(_DeviceRounds, self)._timed
             self._held.timed(self._events, lambda: found.append(timed(calls)))
 
         self._held.synchronize()  # the set-up's work is not the call's
         if not self._held.run(queue):
             self._held.give_up(WAITS)
-        empty_ms = self._held.empty_ns(self._calibration) * 1e-6
-        self._gpu_ms.append(max(self._events.elapsed_ms() - empty_ms, 0.0))
+        self._gpu_ms.append(self._held.elapsed_ms(self._events, self._calibration))
         return found[0]
 
     def decide(self, samples: list[float]) -> list[float]:
@@ -100,7 +97,7 @@ class _DeviceRounds(_HostRounds):
             return samples
         self.mode, self.clock = "isolated", "cuda"
         self.tick_ms = self._calibration.tick_ns * 1e-6
-        self.l2 = "hot" if self._buffer is None else "flushed"
+        self.l2 = "flushed" if self._flushed else "hot"
         self._work.warn(self._held.warning)
         return [each / self.calls for each in self._gpu_ms]
 
@@ -109,8 +106,8 @@ class _DeviceRounds(_HostRounds):
 
     def close(self) -> None:
         super().close()
+        self._held.close()
         self._events.close()
-        self._buffer = None
 
 
 class _Rounds(Measurer):

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
-import gpuprof._core as _core
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.readings import InstructionReadings, Noise
 from gpuprof._benchmark.work import Work, collector_off
@@ -113,6 +112,7 @@ class _GatedSampler(Sampler):
         return (long - short) / self.calls  # read here: `calls` may have become smaller
 
     def close(self) -> None:
+        self._held.close()
         for timer in self._timers:
             timer.close()
 
@@ -177,31 +177,19 @@ class IsolatedSampler(_GatedSampler):
     def __init__(self, work: Work, held: HeldStream, calibration: Calibration, flush: int) -> None:
         super().__init__(work, held)
         self._calibration = calibration
-        self._buffer = _core.DeviceBuffer(flush) if flush else None
         self.l2 = "flushed" if flush else "hot"
-        if self._buffer is not None:  # the first call loads, which may wait for a closed gate
-            self._buffer.fill(1, held.handle)
-            held.synchronize()
+        if flush:
+            held.flush_before_each(flush)
 
     def sample(self) -> float:
         self._work.set_up(self._held.synchronize)
-
-        def queue() -> None:
-            if self._buffer is not None:
-                self._buffer.fill(1, self._held.handle)
-            self._held.timed(self._timers[0], self._work.call)
-
-        self._queue(queue)
-        empty_ms = self._held.empty_ns(self._calibration) * 1e-6
-        return max(self._timers[0].elapsed_ms() - empty_ms, 0.0)
+        timer = self._timers[0]
+        self._queue(lambda: self._held.timed(timer, self._work.call))
+        return self._held.elapsed_ms(timer, self._calibration)
 
     def _opened_early(self) -> None:
         super()._opened_early()
         self._work.set_up(self._held.synchronize)
-
-    def close(self) -> None:
-        super().close()
-        self._buffer = None
 
 
 class SynchronizedSampler(Sampler):

@@ -213,7 +213,7 @@ class Judge:
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
             run = next(reversed(self._runs(last)), None)
-            commit = run and run.commit
+            commit = run.commit if run else None
             if not _is_of_launches(decision):
                 facts.append(("decided by", decision.rule))
                 next_step = advice(decision, self.key, str(self.settings.compare), commit)

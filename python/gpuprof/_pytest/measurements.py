@@ -11,6 +11,7 @@ import cProfile
 import pstats
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ _MOST_FUNCTIONS = 25  # of a profile, as in pytest-benchmark
 ENOUGH_ROUNDS = 30  # as many samples as a verdict needs
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 
-_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
 
 class Steps:
     """A set-up and a teardown step, either of which may be None.
@@ -46,10 +45,10 @@ class Steps:
         setup: Callable[[], Any] | None = None,
         teardown: Callable[..., Any] | None = None,
     ) -> None:
-        self._given: _Arguments = args, dict(kwargs or {})
+        self._given = args, dict(kwargs or {})
         self._setup = setup
         self._teardown = teardown
-        self._open: _Arguments | None = None  # arguments of a round without its teardown
+        self._open: Callable[[], Any] | None = None  # the teardown of the round before
         self.step = None if setup is None and teardown is None else self._set_up
 
     def _set_up(self) -> Any:
@@ -61,16 +60,15 @@ class Steps:
                 "out, or let setup return None"
             )
             raise TypeError(message)
-        if self._teardown is not None:
-            called_with = self._given if made is None else made
-            self._open = called_with if is_call(called_with) else None  # `Work` reports the rest
-        return self._given if made is None else made
+        made = self._given if made is None else made
+        if self._teardown is not None and is_call(made):  # `Work` refuses what is none
+            self._open = partial(self._teardown, *made[0], **made[1])
+        return made
 
     def tear_down(self) -> None:
-        if self._open is None or self._teardown is None:
-            return
-        (args, kwargs), self._open = self._open, None
-        self._teardown(*args, **kwargs)
+        teardown, self._open = self._open, None
+        if teardown is not None:
+            teardown()
 
 
 def checked_counts(
