@@ -97,11 +97,12 @@ def of_ranks(pattern: str) -> tuple[str, str]:
     Without ``%r`` the pattern is that of the file of all, and ``.rank%r`` stands before its suffix
     in the others; with it the file of all has ``all`` in its place.
     """
-    if all(found.group(1) != "r" for found in _PATTERN.finditer(pattern)):
-        return insert(pattern, ".rank%r"), pattern
-    return pattern, _PATTERN.sub(
-        lambda found: "all" if found.group(1) == "r" else found.group(0), pattern
-    )
+    whole = _replaced(pattern, "r", "all")
+    return (pattern, whole) if whole != pattern else (insert(pattern, ".rank%r"), pattern)
+
+
+def _replaced(pattern: str, letter: str, by: str) -> str:
+    return _PATTERN.sub(lambda found: by if found[1] == letter else found[0], pattern)
 
 
 def with_number(pattern: str, number: object) -> str:
@@ -109,11 +110,7 @@ def with_number(pattern: str, number: object) -> str:
 
     Without ``%n`` the number comes before the suffix.
     """
-
-    def value(match: re.Match[str]) -> str:
-        return str(number) if match.group(1) == "n" else match.group(0)
-
-    numbered = _PATTERN.sub(value, pattern)
+    numbered = _replaced(pattern, "n", str(number))
     return numbered if numbered != pattern else insert(pattern, f".{number}")
 
 
