@@ -99,6 +99,7 @@ def test_the_table_has_the_figures_and_the_rule_that_decided(compare: Call) -> N
     assert "base: baseline 'main' in .gpuprof (5 runs, last 2026-11-05T00:00:00+00:00)" in out
     assert "new: baseline 'new' in .gpuprof (1 run, 2026-11-01T00:00:00+00:00)" in out
     assert "1 slow, 1 same, geometric mean of the ratios 1.095" in out
+    assert out.index("new: ") < out.index("---") < out.index("SLOW add: ") < out.index("1 slow, ")
 
 
 @pytest.mark.parametrize(

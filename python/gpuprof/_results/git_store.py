@@ -163,7 +163,7 @@ class GitBaselines(Baselines):
         for _ in range(_TRIES):
             ours = self._tip()
             made = commit(ours)
-            if made == ours or self._tried("update-ref", self._ref, made, ours) is None:
+            if self._tried("update-ref", self._ref, made, ours) is None:
                 return
             if self._tip() == ours:  # not another process, but a folder that cannot be written
                 self._git("update-ref", self._ref, made, ours)
