@@ -131,6 +131,12 @@ class Header:
     def member(self) -> bytes:
         return json.dumps(self.key).encode() + b":" + (self.value or b"null")
 
+    def number(self, key: str, default: int | None) -> int | None:
+        """Return the whole number that it has as `key`, if it is an object with one."""
+        value = self.decoded()
+        found = value.get(key) if isinstance(value, dict) else None
+        return found if type(found) is int else default
+
     def decoded(self) -> Any:
         """Return what it says, None where that is not known."""
         with suppress(ValueError, RecursionError):

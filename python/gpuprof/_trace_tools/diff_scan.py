@@ -115,9 +115,8 @@ class DiffScan(Scan):
     def read(self, pieces: Iterator[bytes]) -> None:
         super().read(pieces)
         for header in self.reader.headers:
-            info = header.decoded() if header.key == "distributedInfo" else None
-            if isinstance(info, dict) and type(info.get("rank")) is int:
-                self._rank = info["rank"]
+            if header.key == "distributedInfo":
+                self._rank = header.number("rank", self._rank)
 
     def visit(self, event: Event) -> None:
         category, phase = event.get("cat"), event.get("ph")

@@ -110,9 +110,9 @@ class FileScan(Scan):
             elif header.key == "mergedFrom":
                 self.anchors.clear()  # its times are on one clock already
             elif header.key == "viztracer_metadata":
-                self.base = _member(header, BASE, self.base)
+                self.base = header.number(BASE, self.base)
             elif header.key == "distributedInfo":
-                self.rank = _member(header, "rank", self.rank)
+                self.rank = header.number("rank", self.rank)
         known = (BASE, "displayTimeUnit")
         self.headers = [
             header
@@ -123,12 +123,6 @@ class FileScan(Scan):
             self.rank = None
         if self.base is not None and not 0 <= self.base <= MOST_NS:
             raise ReadError(0, f'"{BASE}" is {self.base}; expected nanoseconds since 1970')
-
-
-def _member(header: Header, key: str, default: int | None) -> int | None:
-    value = header.decoded()
-    found = _whole(value.get(key)) if isinstance(value, dict) else None
-    return default if found is None else found
 
 
 def _other_pid(pid: str | float, steps: int) -> int | str:
