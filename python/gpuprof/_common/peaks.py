@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import gpuprof._core as _core
 from gpuprof._common import checks, machine
 from gpuprof._common.files import FileLock, open_regular, replace_file
 from gpuprof._common.records import Document, Record, by_name, head, in_results, now, or_none
@@ -233,8 +234,6 @@ def _given_for(device: int | None) -> Peaks | None:
     if not _given:
         return None
     if device is None and len(_given) > (None in _given):
-        import gpuprof._core as _core
-
         device = _core.cuda_device() if _core.cuda_in_use() else None
     return _given.get(device, _given.get(None))
 

@@ -64,20 +64,15 @@ class GraphSignature(str):
         TypeError
             `other` is no signature: its digits alone do not tell what differs.
         """
-        _check_type(other)
-        if self == other:
-            return ""
-        return self.launches.diff(other.launches) or _ELSEWHERE
-
-
-def _check_type(other: object) -> None:
-    if not isinstance(other, GraphSignature):
-        message = (
-            f"other: expected what signature() of a graph returned, got {type(other).__name__}; "
-            "to compare with a graph of another process, store signature().launches.to_dict(), "
-            "and use launches.diff()"
-        )
-        raise TypeError(message)
+        given: object = other
+        if not isinstance(given, GraphSignature):
+            message = (
+                "other: expected what signature() of a graph returned, got "
+                f"{type(given).__name__}; to compare with a graph of another process, store "
+                "signature().launches.to_dict(), and use launches.diff()"
+            )
+            raise TypeError(message)
+        return "" if self == other else self.launches.diff(other.launches) or _ELSEWHERE
 
 
 def facts(node: GraphNode) -> tuple[Any, ...]:

@@ -129,11 +129,8 @@ class TorchSource:
             found.launches.add([(number, begin, end, thread, correlation)])
             found.replayed[correlation] = exec_
         found.annotations = ranges_of_unrecorded(found, Spans(on_gpu), ranges)
-        found.notes += [
-            *([f"ended early by {collection.ended_by}"] if collection.ended_by else []),
-            *([collection.error] if collection.error else []),
-            *([early] if (early := collection.stopped_early()) else []),
-        ]
+        early = collection.ended_by and f"ended early by {collection.ended_by}"
+        found.notes += filter(None, (early, collection.error, collection.stopped_early()))
         return found
 
     def _add_work(

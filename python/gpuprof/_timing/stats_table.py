@@ -71,15 +71,14 @@ def table(
         figures = {HEADINGS[name]: cell_text(stats, row, name) for name in wanted}
         clock = row.clock if len(clocks) > 1 else ""
         cells.append({"scope": line.label, "clock": clock, **figures, "notes": notes_of(row)})
-    return Table(
-        [*cells[0]] if cells else [],
-        [[*line.values()] for line in cells],
+    return Table.of(
+        cells,
         left={"scope", "clock", "notes"},
         title=_title(clocks),
         notes=notes,
         depths=[line.depth for line in tree],
         paths=[line.row.path for line in tree],
-    ).without_empty()
+    )
 
 
 def _default(rows: Sequence[Row]) -> list[str]:
