@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import importlib
 import math
 import sys
 import types
@@ -101,6 +102,8 @@ Register = Callable[[type, Any, Any], None]
 def registry(monkeypatch: pytest.MonkeyPatch) -> Register:
     """Stand in for ``torch.utils._pytree``, which knows `Cache` and `Point`; register others."""
     nodes: dict[type, Any] = {}
+    if "torch.utils._pytree" in sys.modules:
+        importlib.import_module("torch._dynamo")  # imports from it when it is first used
     part = types.SimpleNamespace(SUPPORTED_NODES=nodes)
     monkeypatch.setitem(sys.modules, "torch.utils._pytree", part)  # type: ignore[arg-type]
 
