@@ -72,7 +72,6 @@
   X(cuGraphMemcpyNodeGetParams, 10000)        \
   X(cuGraphMemsetNodeGetParams, 10000)        \
   X(cuGraphEventRecordNodeGetEvent, 11010)    \
-  X(cuGraphEventWaitNodeGetEvent, 11010)      \
   X(cuGraphChildGraphNodeGetGraph, 10000)     \
   X(cuGraphMemAllocNodeGetParams, 11040)      \
   X(cuFuncGetName, 12030)                     \

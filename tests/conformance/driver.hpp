@@ -103,7 +103,6 @@ struct Update {
   X(cuGraphMemcpyNodeGetParams, (H, CopyNode*))                                             \
   X(cuGraphMemsetNodeGetParams, (H, MemsetNode*))                                           \
   X(cuGraphEventRecordNodeGetEvent, (H, H*))                                                \
-  X(cuGraphEventWaitNodeGetEvent, (H, H*))                                                  \
   X(cuGraphChildGraphNodeGetGraph, (H, H*))                                                 \
   X(cuGraphMemAllocNodeGetParams, (H, AllocNode*))                                          \
   X(cuFuncGetName, (const char**, H))                                                       \

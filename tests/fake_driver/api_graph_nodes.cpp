@@ -180,12 +180,6 @@ FAKECUDA_EXPORT Result cuGraphEventRecordNodeGetEvent(Handle node, Handle* out) 
   });
 }
 
-FAKECUDA_EXPORT Result cuGraphEventWaitNodeGetEvent(Handle node, Handle* out) {
-  return call({__func__}, [&] {
-    return tell(node, kNodeWaitEvent, out, [](const Node& one) { return one.event_handle; });
-  });
-}
-
 FAKECUDA_EXPORT Result cuGraphChildGraphNodeGetGraph(Handle node, Handle* out) {
   return call({__func__}, [&] {
     return tell(node, kNodeGraph, out, [](const Node& one) { return one.child->handle; });

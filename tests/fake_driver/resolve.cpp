@@ -89,7 +89,6 @@ constexpr Entry kEntries[] = {
     {"cuGraphMemcpyNodeGetParams", 10000, "cuGraphMemcpyNodeGetParams"},
     {"cuGraphMemsetNodeGetParams", 10000, "cuGraphMemsetNodeGetParams"},
     {"cuGraphEventRecordNodeGetEvent", 11010, "cuGraphEventRecordNodeGetEvent"},
-    {"cuGraphEventWaitNodeGetEvent", 11010, "cuGraphEventWaitNodeGetEvent"},
     {"cuGraphChildGraphNodeGetGraph", 10000, "cuGraphChildGraphNodeGetGraph"},
     {"cuGraphMemAllocNodeGetParams", 11040, "cuGraphMemAllocNodeGetParams"},
     {"cuFuncGetName", 12030, "cuFuncGetName"},

@@ -76,17 +76,15 @@ class Collection:
     `ended_by` then says so, and what came before is kept.
     """
 
-    def __init__(self, *, gpu: bool = True) -> None:
+    def __init__(self) -> None:
         torch = loaded.torch()
         activity = torch.profiler.ProfilerActivity
-        wanted = [activity.CPU, *([activity.CUDA] if gpu else [])]
         self._profile: Any = torch.profiler.profile(
-            activities=wanted, experimental_config=_config(torch)
+            activities=[activity.CPU, activity.CUDA], experimental_config=_config(torch)
         )
         self._module: Any = loaded.torch_part("autograd.profiler")
         self._put_back: Callable[[], None] = lambda: None
         self._results: Any = None
-        self._is_gpu = gpu
         self.stopped_ns = self._last_wait_ns = 0
         self.ended_by: str | None = None
         self.error: str | None = None
@@ -114,8 +112,7 @@ class Collection:
         profile = self._profile
         try:
             self.stopped_ns = time.time_ns()
-            if self._is_gpu:
-                _synchronize()
+            _synchronize()
             profile.stop()
             self._results = profile.profiler.kineto_results
         except Exception as error:
@@ -160,7 +157,7 @@ class Collection:
 
         It did if the wait for the device at the end is not among its records.
         """
-        if not self._is_gpu or self._results is None:
+        if self._results is None:
             return None
         return None if self._last_wait_ns >= self.stopped_ns else _STOPPED_EARLY
 
