@@ -6,6 +6,33 @@ it and the driver call that answered it. Bad arguments are plain `TypeError` and
 
 from __future__ import annotations
 
+__all__ = [
+    "BaselineError",
+    "CaptureError",
+    "CaptureImplicitError",
+    "CaptureInvalidatedError",
+    "CaptureIsolationError",
+    "CaptureMergeError",
+    "CaptureUnjoinedError",
+    "CaptureUnmatchedError",
+    "CaptureUnsupportedError",
+    "CaptureWrongThreadError",
+    "CapturedEventError",
+    "CudaError",
+    "CudaUnavailableError",
+    "DriverGoneError",
+    "EmptyGraphError",
+    "ForkedProcessError",
+    "GpuprofError",
+    "GraphMismatchError",
+    "GraphUpdateError",
+    "InvalidStateError",
+    "NotReplayedError",
+    "StreamMismatchError",
+    "TraceError",
+    "cuda_error",
+]
+
 
 class GpuprofError(RuntimeError):
     """The root of all exceptions that gpuprof raises for its own reasons."""
@@ -171,9 +198,6 @@ class TraceError(GpuprofError):
 class BaselineError(GpuprofError):
     """A stored baseline is missing, damaged or of another format."""
 
-
-__all__ = [name for name, each in globals().items() if isinstance(each, type)]
-__all__ += ["cuda_error"]
 
 # In tracebacks and pickles they have the name by which users import them.
 for _class in [*globals().values()]:

@@ -50,7 +50,8 @@ def opentelemetry(
     """Record samples in an OpenTelemetry histogram, and as spans if a tracer is given.
 
     The histogram is ``gpuprof.scope.duration`` in seconds, with the attributes ``path`` and
-    ``clock``; the counter ``gpuprof.scope.failures`` has failed samples. Returns the `Listener`.
+    ``clock``; the counter ``gpuprof.scope.failures`` has failed samples. Returns the
+    `gpuprof.Listener`.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def prometheus(
     The histogram is ``gpuprof_scope_duration_seconds``, with the labels ``path`` and ``clock``; the
     counter ``gpuprof_scope_failures_total`` has failed samples. They stay in the registry after
     the handle was closed, and the next call for the registry goes on with them. Returns that
-    handle, a `Listener`.
+    handle, a `gpuprof.Listener`.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def log_every(
     """Log a line for every `n` samples of a path: count, mean, 99th percentile and maximum.
 
     Each line is about the samples since the one before. Its record has the numbers in
-    ``record.gpuprof``, a dict, with times in milliseconds. Returns the `Listener`.
+    ``record.gpuprof``, a dict, with times in milliseconds. Returns the `gpuprof.Listener`.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ const Table& loaded();
 const Table* loaded_or_null() noexcept;
 
 // The table, with CUDA initialised and at least one device. Throws Error(kUnavailable), and what
-// throw_if_blocked() throws.
+// throw_if_blocked() throws. make_ready() does what is still to be done.
 const Table& make_ready();
 inline std::atomic<const Table*> ready_table{nullptr};  // null until CUDA is initialised
 inline const Table& ready() {
@@ -66,7 +66,7 @@ inline const Table& ready() {
   return table != nullptr && blocked.load(std::memory_order_relaxed) == 0 ? *table : make_ready();
 }
 
-// Whether CUDA is initialised, and the call above returns at once.
+// Whether CUDA is initialised, so that ready() returns or throws at once.
 inline bool is_ready() noexcept { return ready_table.load(std::memory_order_acquire) != nullptr; }
 
 // The table if something in this process has initialised CUDA, else null. May open the library, but

@@ -209,13 +209,16 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
     capture->context_ = capture->clock_->context();
   }
   capture->log_from_ = driver::log_position(table);
+  bool begun = false;
   try {
     check(table.cuStreamBeginCapture(as_stream(stream), driver_mode(options.mode)),
           "cuStreamBeginCapture");
+    begun = true;
     capture->read_id();
     open(capture);
   } catch (...) {
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 && captures_still(table, stream)) {
+    if (driver::blocked.load(std::memory_order_relaxed) == 0 &&
+        (begun || captures_still(table, stream))) {
       discard_capture(table, stream);
     }
     throw;

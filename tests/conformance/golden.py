@@ -41,7 +41,6 @@ _OTHER_FORMS = {
     "cuStreamEndCapture": re.compile(r"^cuStreamEndCapture -> (\d+) "),
     "cuStreamIsCapturing": re.compile(r"^status\(stream\) rc=(\d+) "),
     "cuGetProcAddress_v2": re.compile(r"^(?:gpa\(.*-> |\w* ?@\d+ rc=)(\d+) "),
-    "cuGetProcAddress": re.compile(r"^g1\(.*-> (\d+) "),
 }
 
 Recording = dict[str, list[str]]

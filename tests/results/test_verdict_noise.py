@@ -292,3 +292,9 @@ def test_runs_without_a_trend_all_count() -> None:
     for _ in range(50):
         medians = [1 + chance.gauss(0.0, 0.01) for _ in range(20)]
         assert judge([run(median) for median in medians], [run(1.0)]).runs == 20
+
+
+@pytest.mark.parametrize("median", [2.0, 0.5, 0.3])
+@pytest.mark.parametrize("count", [19, 20, 40])
+def test_equal_runs_have_no_trend(median: float, count: int) -> None:
+    assert judge([run(median)] * count, [run(median)]).runs == count

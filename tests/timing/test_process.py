@@ -162,3 +162,26 @@ def test_a_scope_shows_its_last_sample_while_another_thread_leaves_it(fake_path:
         GPUPROF_RELEASE_GIL="1",
     )
     assert out == "3 done\n0\n"
+
+
+def test_a_process_may_end_with_anchors_alive(fake_path: Path) -> None:
+    check_cuda(
+        fake_path,
+        """
+        _core._timeline_want(True)
+        with scope:
+            pass
+        _core._timeline_refresh()
+        """,
+    )
+
+
+def test_without_a_driver_nothing_is_placed() -> None:
+    check_python(
+        """
+        from gpuprof import _core
+        _core._timeline_want(True)
+        _core._timeline_refresh()
+        _core._timeline_want(False)
+        """
+    )

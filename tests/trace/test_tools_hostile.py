@@ -322,7 +322,7 @@ def test_slices_that_are_all_open_at_once_are_kept_up_to_a_bound(tracks: int) ->
     found = Summary("name", most_slices=2000)
     found.read(pieces(b"[", *lines))
     kept = [track.kept for track in found.ranges.nesting.tracks.values()]
-    assert sum(map(len, kept)) <= 2 * 2000
+    assert sum(map(len, kept)) <= 2000
     assert all(kept)
     assert LATE in found.notes()
     (row,) = found.ranges.longest(9)

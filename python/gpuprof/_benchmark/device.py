@@ -2,7 +2,7 @@
 
 All of it is outside of the measured times. The memory is that of an ordinary call, whatever the
 mode: what was captured into a graph allocates from a pool of the graph's once, and then never
-again. In graph mode the captured graphs tell what a call launches, for nothing. Elsewhere one call
+again. In graph mode the captured graphs tell what a call launches at no cost. Elsewhere one call
 is captured, or run under `kernels`, if that is asked for. It is counted twice, because the first
 calls of a function may choose kernels by trying several.
 """

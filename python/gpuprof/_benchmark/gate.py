@@ -90,7 +90,8 @@ class HeldStream:
     def run(self, queue: Callable[[], object]) -> bool:
         """Run `queue`; return whether the GPU was held back until its end.
 
-        Where `queue` waits for the GPU, the watchdog opens the gate after `limit_s`.
+        Where `queue` waits for the GPU or fills the stream's queue, the watchdog opens the gate
+        after `limit_s`.
         """
         if self._gate is None:
             queue()

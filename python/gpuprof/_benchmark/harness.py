@@ -114,9 +114,10 @@ class Harness:
         return self.paused(self.sampler.sample)
 
     def choose_calls_again(self, median_ms: float) -> bool:
-        """Return whether samples have another number of calls now: this median was far off.
+        """Choose another number of calls if this median is far from the aim; return whether it did.
 
-        Slopes cannot grow. The next step up or down is near enough: it would go to and fro.
+        Only on the CPU's clock, and unless the caller has chosen: the loops of a slope cannot grow.
+        The next step up or down is near enough; choosing it would go to and fro.
         """
         if self.mode != "cpu" or self._calls or self.work.setup is not None:
             return False

@@ -85,7 +85,7 @@ def _loop() -> int:
 
 
 def _counters() -> dict[str, float]:
-    """Return what is counted so far, called as what it is in a second in `BenchResult.noise`."""
+    """Return the counts so far; those per second have their names in `BenchResult.noise`."""
     found: dict[str, float] = {}
     # Not every system has all of these.
     with suppress(AttributeError, OSError):

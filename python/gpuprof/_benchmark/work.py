@@ -160,9 +160,9 @@ def collector_off() -> Iterator[None]:
     Where it is off already, another thread's sample may turn it on again at any time.
     """
     was_on = gc.isenabled()
-    if was_on:
-        gc.disable()
     try:
+        if was_on:
+            gc.disable()
         yield
     finally:
         if was_on:

@@ -262,7 +262,7 @@ def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimensi
 # Results.
 
 
-# The dimensions of a result that follow an axis: its rule, and how many times its size they are.
+# The dimensions of a result that follow an axis: its rule, and which multiple of its size they are.
 Followers = dict[int, tuple[Hashable, int]]
 
 

@@ -71,7 +71,7 @@ class CapturingCalls(_core.CallBase):
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
         self._lock = threading.RLock()
-        # Those of `GraphedCallableStats` that C++ and the graphs do not keep.
+        # Of `GraphedCallableStats`, without what C++ and the graphs that are there count.
         self._counts: dict[str, Any] = {
             each.name: each.default for each in fields(GraphedCallableStats) if each.default == 0
         }

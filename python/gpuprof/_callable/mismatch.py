@@ -139,13 +139,16 @@ class _Comparison:
         mine, theirs = self._flat.leaves[number], self._captured.leaves[captured_number]
         if mine.key == theirs.key:
             return
+        found = []
         if mine.framework.types != theirs.framework.types:
             names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
-            yield f"{path}: a {names[0]}, captured a {names[1]}"
+            found.append(f"{path}: a {names[0]}, captured a {names[1]}")
         for what, tell in _OF_ARRAYS.items():
             own, other = tell(mine.facts), tell(theirs.facts)
             if own != other:
-                yield f"{path}: {what} {own}, captured {other}"
+                found.append(f"{path}: {what} {own}, captured {other}")
+        # An array that is used in place is told from others by these as well.
+        yield from found or [f"{path}: another address or other strides than captured"]
 
     def _other_thing(self, pattern: Pattern, captured: Pattern, path: str) -> str:
         mine, theirs = _thing(self._flat, pattern), _thing(self._captured, captured)

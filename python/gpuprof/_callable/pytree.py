@@ -69,22 +69,22 @@ class Flat:
     arrays: tuple[Any, ...]
     values: tuple[tuple[str, Any], ...]
 
-    @functools.cached_property
+    @property
     def constants(self) -> list[Any]:
         """The constants without their paths."""
         return [value for _, value in self.values]
 
-    @functools.cached_property
+    @property
     def libraries(self) -> set[str]:
         return {leaf.framework.name for leaf in self.leaves}
 
-    @functools.cached_property
+    @property
     def device(self) -> int:
         """That of the first array."""
         found: int = self.leaves[0].facts[DEVICE] if self.leaves else 0
         return found
 
-    @functools.cached_property
+    @property
     def key(self) -> Hashable:
         """What two calls have in common if one graph can serve both.
 

@@ -44,13 +44,14 @@ def run(options: argparse.Namespace) -> Answer:
 
         return peaks.run(options.format)
     found = collect()
-    entries = _entries(found)
 
     def text() -> str:
-        return "\n".join([*aligned(entries), ""])
+        return "\n".join([*aligned(_entries(found)), ""])
 
-    records = Records(("what", "found"), entries)
-    return Answer(printed(options.format, found, text, lambda: records))
+    def records() -> Records:
+        return Records(("what", "found"), _entries(found))
+
+    return Answer(printed(options.format, found, text, records))
 
 
 def collect() -> dict[str, Any]:

@@ -80,7 +80,7 @@ def replace(owner: Any, name: str, function: Any) -> Undo:
     return put_back
 
 
-class WhileNeeded:
+class _WhileNeeded:
     """Functions that are replaced while a block on any thread needs them."""
 
     def __init__(self, replace_all: Callable[[], list[Undo]]) -> None:
@@ -152,7 +152,7 @@ def _replace_run_backward() -> list[Undo]:
     return [replace(autograd, _RUN_BACKWARD, run_backward)]
 
 
-_running_backward = WhileNeeded(_replace_run_backward)
+_running_backward = _WhileNeeded(_replace_run_backward)
 
 
 def _is_told(core: Any) -> bool:
@@ -177,7 +177,7 @@ def _replace_is_capturing() -> list[Undo]:
     return [replace(each, _IS_CAPTURING, answer) for each in (core, graphs)]
 
 
-_answering = WhileNeeded(_replace_is_capturing)
+_answering = _WhileNeeded(_replace_is_capturing)
 
 
 def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:
@@ -240,10 +240,12 @@ class Hook:
 
 def add(module: Any, before: Hook, after: Hook) -> Undo:
     """Call `before` before each call of a module, and `after` after it, also after an exception."""
+    first = module.register_forward_pre_hook(before, prepend=True)
+    last = module.register_forward_hook(after, always_call=True)
     undo = contextlib.ExitStack()
-    undo.callback(module.register_forward_pre_hook(before, prepend=True).remove)
-    undo.callback(module.register_forward_hook(after, always_call=True).remove)
-    undo.callback(leave_out(type(module)))
+    undo.callback(leave_out(type(module)))  # last: a copy meanwhile has no hooks
+    undo.callback(last.remove)
+    undo.callback(first.remove)
     return undo.close
 
 

@@ -1,7 +1,7 @@
 """The fixture ``gpu_benchmark``: measures a function and judges the time at once.
 
-Every process with a benchmark imports this module, also where it only counts under Callgrind, which
-makes it slow. So it imports little; what measures and judges is imported where it is used.
+Every process with a benchmark imports this module, also one that only counts under Callgrind,
+where code is slow. So it imports little; what measures and judges is imported where it is used.
 
 The verdict is reached inside the call, because a second measurement, which precedes a failure,
 needs the test's context managers and arguments. The test fails only after its body has passed.

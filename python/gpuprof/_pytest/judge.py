@@ -57,7 +57,7 @@ class Judge:
     max_ms: float | None = None
 
     def decide(self, results: Sequence[BenchResult], *, same_process: bool = False) -> Judgement:
-        """Decide on all measurements so far; of the `same_process`, no more of them would help."""
+        """Decide on all measurements so far; more in the `same_process` would not help."""
         decision = self._judge(results, same_process=same_process)
         again = self._may_be_slow(decision, results)
         if len(results) == 1:

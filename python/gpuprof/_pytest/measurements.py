@@ -7,8 +7,6 @@ the measured time, and one for each set-up.
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -61,7 +59,7 @@ class Steps:
             )
             raise TypeError(message)
         made = self._given if made is None else made
-        if self._teardown is not None and is_call(made):  # `Work` refuses what is none
+        if self._teardown is not None and is_call(made):  # `Work` refuses anything else
             self._open = partial(self._teardown, *made[0], **made[1])
         return made
 
@@ -132,6 +130,9 @@ def profiled(call: Callable[[Callable[..., Any]], object], column: Any) -> list[
     Times are seconds, and the keys those of pytest-benchmark. `call` is given what runs the
     function with its arguments: set-up steps around that are not in the profile.
     """
+    import cProfile  # here: it imports `profile`, which may be a file of the user's
+    import pstats
+
     profile = cProfile.Profile()
     call(profile.runcall)
     column = _BY_DEFAULT if column is True else column

@@ -40,7 +40,7 @@ WORKER_COMPARE = "gpuprof_compare"
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
 # In a process under Callgrind: how many calls are counted.
 CALLGRIND_CALLS = "GPUPROF_BENCHMARK_CALLGRIND"
-# The options that are settings as they are.
+# The options whose values become settings unchanged.
 _PLAIN = ("json", "cpu-metric", "reruns", "only", "columns", "sort", "group-by", "name")
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}

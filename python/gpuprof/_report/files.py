@@ -75,9 +75,9 @@ def _session(path: Path, entries: list[Any]) -> list[Judged]:
     results = load_kind(path)[1][0].results  # which also checks them
     decisions = {}
     for entry in entries:
-        if (decision := entry["gpuprof"].get("decision")) is not None:
-            name = str(entry.get("fullname") or entry["gpuprof"]["result"]["name"])
-            decisions[name] = Decision.from_dict(decision)
+        decision = entry["gpuprof"].get("decision")
+        name = str(entry.get("fullname") or entry["gpuprof"]["result"]["name"])
+        decisions[name] = None if decision is None else Decision.from_dict(decision)
     return [(result, decisions.get(name)) for name, result in results.items()]
 
 

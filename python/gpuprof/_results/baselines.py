@@ -219,7 +219,7 @@ def _listed(folder: Path, *empty: type[OSError]) -> list[str]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file's folder, which is made if needed; errors are of writing the file."""
+    """Hold the lock of a file's folder, which is made if needed; an OSError means not written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.parent / _LOCK) as lock:

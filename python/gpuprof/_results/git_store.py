@@ -159,7 +159,7 @@ class GitBaselines(Baselines):
         self._move(longer)
 
     def _move(self, commit: Callable[[str], str]) -> None:
-        """Let the ref name the commit that is made of its own; again where others moved it."""
+        """Move the ref to the commit that `commit` makes from it; again where others moved it."""
         for _ in range(_TRIES):
             ours = self._tip()
             made = commit(ours)

@@ -55,8 +55,8 @@ def stddev(values: Sequence[float]) -> float:
 def beside_line(values: Sequence[float]) -> tuple[float, list[float]]:
     """Return the slope of the line of least squares through values, and the values less it."""
     count = len(values)
-    mean, middle = sum(values) / count, (count - 1) / 2.0
-    slope = sum((place - middle) * value for place, value in enumerate(values))
+    mean, middle = math.fsum(values) / count, (count - 1) / 2.0
+    slope = math.fsum((place - middle) * value for place, value in enumerate(values))
     slope /= (count**3 - count) / 12.0
     return slope, [value - mean - slope * (place - middle) for place, value in enumerate(values)]
 

@@ -60,6 +60,7 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
     def __init__(self, before: Before | None = None) -> None:
         self.before = before
         if not _holds:
+            _undo.close()  # of one that an interrupt has kept from being noted
             _undo.callback(_wrap_next())
         _holds.append(self)
 

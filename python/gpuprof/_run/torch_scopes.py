@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gpuprof._core as _core
 from gpuprof._common import checks
@@ -250,20 +250,32 @@ def _inside(module: Any) -> Any:
     return module
 
 
-def _attach_parts() -> list[torch_hooks.Undo]:
-    if _attached:  # those of `gpuprof run` are there
-        return []
-    scopes = TorchScopes(0)
-    scopes.attach()
-    return [scopes.detach]
+class Parts(contextlib.AbstractContextManager["Parts"]):
+    """The scopes that need no hooks of modules, until the last one who asked for them closes.
 
+    No lock: a forked worker would find it in an unknown state.
+    """
 
-parts = torch_hooks.WhileNeeded(_attach_parts)  # the scopes that need no hooks of modules
+    _shared: TorchScopes | None = None
+    _holds: ClassVar[list[Parts]] = []
+
+    def __init__(self) -> None:
+        if not _attached:  # else those of `gpuprof run` are there
+            Parts._shared = TorchScopes(0)
+            Parts._shared.attach()
+        Parts._holds.append(self)
+
+    def __exit__(self, *_exception: object) -> None:
+        if self in Parts._holds:
+            Parts._holds.remove(self)
+        if not Parts._holds and Parts._shared is not None:
+            Parts._shared.detach()
+            Parts._shared = None
 
 
 def in_whole_program() -> bool:
     """Whether `gpuprof run` makes scopes of all modules, backward passes and optimizers."""
-    return any(each.depth for each in _attached)
+    return any(each is not Parts._shared for each in _attached)
 
 
 class _Names:

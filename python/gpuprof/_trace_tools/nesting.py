@@ -156,17 +156,20 @@ class Nesting:
     def is_due(self) -> bool:
         return self.waiting > self._most
 
-    def place_new(self) -> None:
+    def place_new(self, *, is_last: bool = False) -> None:
+        """Place what has come; with `is_last` nothing is kept to place more."""
         self.waiting = 0
         tracks = self.tracks.values()
+        each = max(self._most // 4 // max(len(tracks), 1), 2)
+        for track in tracks:
+            if track.new:
+                placed = self._nest(track)
+                if not is_last:
+                    track.keep(*placed, each)
         if sum(len(track.kept) for track in tracks) > self._most:  # so many are open at once
             self.approximate = True
             for track in tracks:
                 del track.kept[: len(track.kept) // 2]
-        each = max(self._most // 4 // max(len(tracks), 1), 2)
-        for track in tracks:
-            if track.new:
-                track.keep(*self._nest(track), each)
 
     def bare_points(self) -> list[int]:
         """Return the numbers of the slices without length that nothing is around."""

@@ -153,7 +153,7 @@ class Ranges:
             self._inside.append(0)
         return self._numbers[which]
 
-    def sum_up(self) -> None:
+    def sum_up(self, *, is_last: bool = False) -> None:
         """Place and sum up what has come."""
         for group in self._groups:
             if group.pending:
@@ -167,7 +167,7 @@ class Ranges:
         if self._nowhere.new:
             self._nowhere.widen()
             self._nowhere.new.clear()
-        self.nesting.place_new()
+        self.nesting.place_new(is_last=is_last)
         for number, time in enumerate(self._inside):
             if time:
                 self._groups[number].inside += round(time)
@@ -266,7 +266,7 @@ class Summary(Scan):
 
     def read(self, pieces: Iterator[bytes]) -> None:
         super().read(pieces)
-        self.ranges.sum_up()
+        self.ranges.sum_up(is_last=True)
         self.unmatched += self._halves.count + self._halves.without_room
 
     def after_batch(self) -> None:

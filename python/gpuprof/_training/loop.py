@@ -22,7 +22,7 @@ from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._run import batches
 from gpuprof._run.session import gpu_gets_done
-from gpuprof._run.torch_scopes import in_whole_program, parts
+from gpuprof._run.torch_scopes import Parts, in_whole_program
 from gpuprof._timing import scope as timing
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
@@ -117,7 +117,7 @@ class TrainingLoop:
         self._undo.callback(lambda: None if key() is None else _loops.pop(key(), None))
         self._has_parts = in_whole_program()
         try:
-            self._undo.enter_context(parts if tells_little else batches.Hold())
+            self._undo.enter_context(Parts() if tells_little else batches.Hold())
         except AttributeError as error:
             self._warn(f"{self.what} measures no waits for batches of this torch: {error}")
         if self._path is not None:

@@ -16,6 +16,7 @@ struct PythonFunction {
   mutable PyObject* found = nullptr;
 };
 
+// All of them.
 struct Callback {
   static constexpr PythonFunction kDecorate{"gpuprof._timing.decorate", "decorate"};
   static constexpr PythonFunction kNameOf{"gpuprof._timing.decorate", "name_of"};

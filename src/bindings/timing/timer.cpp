@@ -148,12 +148,12 @@ PyObject* set_mark(PyObject* self, PyObject* stream) {
 
 PyMethodDef record_start_method{
     "record_start", &set_mark<&PyTimer::start>, METH_O,
-    "record_start(self: gpuprof._core.Timer, stream: typing.Any) -> None\n\n"
+    "record_start(self: gpuprof._core.Timer, stream: typing.Any, /) -> None\n\n"
     "Set the first mark, on `stream` or the timer's own, and forget the second."};
 
 PyMethodDef record_end_method{
     "record_end", &set_mark<&PyTimer::stop>, METH_O,
-    "record_end(self: gpuprof._core.Timer, stream: typing.Any) -> None\n\n"
+    "record_end(self: gpuprof._core.Timer, stream: typing.Any, /) -> None\n\n"
     "Set the second mark, on `stream` or that of the first."};
 
 std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream) {

@@ -48,6 +48,17 @@ TEST_F(PublicCapture, IsDiscardedByItsDestructorAndTheStreamWorksOn) {
   EXPECT_EQ(array.value(), 3U);
 }
 
+TEST_F(PublicCapture, LeavesTheExceptionOfItsBlockAlone) {
+  try {
+    gpuprof::Capture capture{stream_};
+    kernel(stream_, "add_k");
+    throw std::out_of_range("mine");
+  } catch (const std::out_of_range& error) {
+    EXPECT_STREQ(error.what(), "mine");
+  }
+  EXPECT_FALSE(capturing());
+}
+
 TEST_F(PublicCapture, IsAbortedOnceAndThenOver) {
   gpuprof::Capture capture{stream_};
   capture.abort();
