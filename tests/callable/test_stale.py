@@ -267,6 +267,15 @@ def test_an_array_that_is_used_in_place_has_a_graph_for_each_layout(cupy: Any) -
     assert fast.stats().captures == 2
 
 
+def test_an_array_that_is_used_in_place_and_lies_elsewhere_is_named_where_refused(
+    cupy: Any,
+) -> None:
+    views = [View(cupy.array([1.0])), View(cupy.array([2.0]))]
+    fast = make(lambda view: view.array.copy(), views[0], on_new_shape="raise")
+    with pytest.raises(errors.InvalidStateError, match=r"args\[0\]: another address or other st"):
+        fast(views[1])
+
+
 @dataclasses.dataclass
 class Batch:
     x: Any
