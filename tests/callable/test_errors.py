@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from tests.fake_driver import control
 from tests.fake_driver.control import RELAXED, DriverCallError, FakeCuda
 from tests.support.callables import Counted, make, twice
+from tests.support.held import open_captures, relaxed_collections
 from tests.support.processes import check_cuda, check_python
 
 
 def check_usable(cupy: Any) -> None:
     """Check that nothing is open, and that another capture works."""
-    assert _core._open_captures() == []
-    assert _core._relaxed_collections() == 0
+    assert open_captures() == []
+    assert relaxed_collections() == 0
     assert cupy.fake.exchange_mode(0) == 0
     assert make(twice(cupy), cupy.array([1.0]))(cupy.array([2.0])).tolist() == [2, 2]
 

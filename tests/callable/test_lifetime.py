@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from tests.support.callables import twice
 from tests.support.cuda import kinds_alive
+from tests.support.held import drain_kept, release_idle
 from tests.support.processes import check_cuda
 
 
@@ -27,7 +27,7 @@ def settle(cupy: Any) -> None:
     """Let all replays end, and give back what they kept and what is in reserve."""
     cupy.cuda.get_current_stream().synchronize()
     gpuprof.flush()
-    _core._release_idle()
+    release_idle()
 
 
 def alive(cupy: Any) -> dict[str, int]:
@@ -104,7 +104,7 @@ def test_a_call_in_flight_keeps_what_it_needs(cupy: Any) -> None:
     result = fast(cupy.array([3.0]))
     del fast
     gc.collect()
-    _core._drain_kept()
+    drain_kept()
     others = [cupy.array([9.0]) for _ in range(8)]
     cupy.fake.configure(mode="auto")
     assert result.tolist() == [3, 3]

@@ -8,8 +8,8 @@ import warnings
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from tests.fake_driver.control import FakeCuda
+from tests.support.held import samples_in_memory
 from tests.support.scenarios import SCENARIOS, Stage
 
 ROUNDS = 60
@@ -26,7 +26,7 @@ def test_a_scenario_repeated_holds_no_more_than_at_first(fake: FakeCuda, name: s
             fake.complete(stage.stream)
         gpuprof.flush()
         gc.collect()
-        return fake.live(), _core._samples_in_memory(), len(gc.get_objects())
+        return fake.live(), samples_in_memory(), len(gc.get_objects())
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -8,9 +8,10 @@ import weakref
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, Buffer, captured
+from tests.support.held import drain_kept, samples_in_memory
 from tests.support.threads import in_threads
 
 MS = 1_000_000
@@ -157,7 +158,7 @@ def test_a_dropped_graph_lets_go_of_everything_without_the_collector(
         graph.launch()
         fake.stream_synchronize(stream)
         del buffer, pool, graph
-        _core._drain_kept()
+        drain_kept()
         assert alive() is None
     finally:
         gc.enable()
@@ -243,11 +244,11 @@ def test_many_threads_launch_one_graph(fake: FakeCuda, stream: int) -> None:
 def test_a_thousand_captures_leave_memory_as_it_was(fake: FakeCuda, stream: int) -> None:
     captured(fake, stream).close()
     free = fake.memory_info()[0]
-    samples = _core._samples_in_memory()
+    samples = samples_in_memory()
     for _ in range(1000):
         captured(fake, stream).close()
     assert fake.memory_info()[0] == free
-    assert _core._samples_in_memory() == samples
+    assert samples_in_memory() == samples
 
 
 def test_a_failed_launch_is_typed_and_not_counted(fake: FakeCuda, stream: int) -> None:

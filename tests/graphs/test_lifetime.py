@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, Buffer, await_no_capture, captured, on_another_thread
+from tests.support.held import relaxed_collections
 from tests.support.processes import check_cuda
 from tests.support.torch_blocks import Run
 
@@ -165,7 +166,7 @@ def test_collections_are_as_before_after_a_thread_left_its_capture(
     on_another_thread(begin)
     await_no_capture(fake, stream)
     gpuprof.flush()
-    assert _core._relaxed_collections() == 0
+    assert relaxed_collections() == 0
     assert gc.callbacks == callbacks
 
 
@@ -188,7 +189,7 @@ def test_collections_are_as_before_in_a_child_that_was_forked_beside_a_capture(
     begun.wait()
     child = os.fork()
     if child == 0:
-        os._exit(0 if gc.callbacks == callbacks and _core._relaxed_collections() == 0 else 1)
+        os._exit(0 if gc.callbacks == callbacks and relaxed_collections() == 0 else 1)
     assert gc.callbacks != callbacks
     done.set()
     thread.join()
@@ -256,7 +257,7 @@ def closing_replay(self):
 kind.replay = closing_replay
 fake.configure("mode=manual")
 graph.launch()
-gpuprof._core._drain_kept()
+gpuprof.drain_kept()
 assert graph.closed
 assert alive() is not None, "the launch needs it"
 fake.configure("mode=auto")

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
 from tests.support.captures import MODES, US, graph_of, on_another_thread, usable_stream
+from tests.support.held import relaxed_collections
 from tests.support.processes import check_cuda
 
 
@@ -232,7 +233,7 @@ def test_a_capture_that_a_collection_drops_takes_its_callback_away_later(
         with pytest.warns(ResourceWarning, match="dropped"):
             gc.collect()
         assert phases[-2:] == ["start", "stop"]
-        assert _core._relaxed_collections() == 0
+        assert relaxed_collections() == 0
         graph_of(fake, stream).close()
     finally:
         gc.callbacks.remove(note)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
+from tests.support.held import release_idle
 
 US = 1_000
 MS = 1_000_000
@@ -195,7 +196,7 @@ def test_a_failed_collected_launch_gives_its_events_back(fake: FakeCuda, stream:
         assert row is not None
         assert row.count == 1
     gpuprof.flush()
-    assert _core._release_idle() == 0
+    assert release_idle() == 0
 
 
 @pytest.mark.parametrize("timers", ["last", "collect"])

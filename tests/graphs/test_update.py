@@ -7,9 +7,10 @@ import weakref
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, Buffer, captured
+from tests.support.held import drain_kept
 from tests.support.torch_blocks import Run
 
 MS = 1_000_000
@@ -40,7 +41,7 @@ def test_an_update_takes_parameters_and_what_the_other_keeps(fake: FakeCuda, str
     assert fake.calls("cuGraphInstantiateWithFlags") == instantiated
     assert first.num_nodes == 1
     first.close()
-    _core._drain_kept()
+    drain_kept()
     assert alive() is None
 
 
@@ -69,10 +70,10 @@ def test_over_a_chain_of_updates_the_last_graph_keeps_what_the_first_had(
     first.close()
     second.close()
     fake.stream_synchronize(stream)
-    _core._drain_kept()
+    drain_kept()
     assert alive() is not None
     third.close()
-    _core._drain_kept()
+    drain_kept()
     assert alive() is None
 
 
@@ -84,7 +85,7 @@ def test_what_earlier_graphs_kept_goes_when_the_launches_before_the_update_are_o
         for number, (other, alive) in enumerate(others):
             graph.update(other)
             other.close()
-            _core._drain_kept()
+            drain_kept()
             assert alive() is not None
             before = others[number - 1][1] if number else None
             if before is not None:
@@ -101,10 +102,10 @@ def test_a_refused_update_keeps_what_was_kept(fake: FakeCuda, stream: int) -> No
     with captured(fake, stream, "a", "b") as longer, pytest.raises(errors.GraphUpdateError):
         graph.update(longer)
     fake.stream_synchronize(stream)
-    _core._drain_kept()
+    drain_kept()
     assert alive() is not None
     graph.close()
-    _core._drain_kept()
+    drain_kept()
     assert alive() is None
 
 

@@ -174,14 +174,3 @@ def test_a_process_may_end_with_anchors_alive(fake_path: Path) -> None:
         _core._timeline_refresh()
         """,
     )
-
-
-def test_without_a_driver_nothing_is_placed() -> None:
-    check_python(
-        """
-        from gpuprof import _core
-        _core._timeline_want(True)
-        _core._timeline_refresh()
-        _core._timeline_want(False)
-        """
-    )

@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from tests.gpu.support.alone import needs_the_gpu_alone
+from tests.support.held import samples_in_memory
 
 pytestmark = pytest.mark.gpu
 
@@ -113,10 +113,10 @@ def test_a_thousand_captures_leave_memory_as_it_was(backend: Literal["driver", "
         growth_kib(once_by_torch, 1000)  # fills what earlier tests have left free
         of_torch = growth_kib(once_by_torch, 1000)
     free, _ = torch.cuda.mem_get_info()
-    samples = _core._samples_in_memory()
+    samples = samples_in_memory()
     assert growth_kib(once, 1000) < of_torch + (16 << 10)
     assert torch.cuda.mem_get_info()[0] >= free - (8 << 20)
-    assert _core._samples_in_memory() <= samples + 64
+    assert samples_in_memory() <= samples + 64
 
 
 def growth_kib(call: Callable[[], None], times: int) -> int:

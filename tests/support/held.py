@@ -1,0 +1,17 @@
+"""What gpuprof's core holds, of which no public name tells."""
+
+from __future__ import annotations
+
+from gpuprof._core import _drain_kept as drain_kept
+from gpuprof._core import _open_captures as open_captures
+from gpuprof._core import _relaxed_collections as relaxed_collections
+from gpuprof._core import _release_idle as release_idle
+from gpuprof._core import _samples_in_memory as samples_in_memory
+
+__all__ = [
+    "drain_kept",
+    "open_captures",
+    "relaxed_collections",
+    "release_idle",
+    "samples_in_memory",
+]
