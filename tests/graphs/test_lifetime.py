@@ -257,7 +257,7 @@ def closing_replay(self):
 kind.replay = closing_replay
 fake.configure("mode=manual")
 graph.launch()
-gpuprof.drain_kept()
+gpuprof._core._drain_kept()
 assert graph.closed
 assert alive() is not None, "the launch needs it"
 fake.configure("mode=auto")
