@@ -27,7 +27,7 @@ class CurrentContext {
     check(table_.cuCtxPushCurrent(context), "cuCtxPushCurrent");
     pushed_ = true;
   }
-  void pop() noexcept {
+  void pop() const noexcept {
     CUcontext popped = nullptr;
     table_.cuCtxPopCurrent(&popped);
   }

@@ -94,8 +94,9 @@ class DotWriter {
     for (const auto& [before, node] : sorted_edges(nodes)) {
       const auto& early = node->programmatic;
       const bool dashed = std::find(early.begin(), early.end(), before) != early.end();
-      line(indent + prefix + std::to_string(before) + " -> " + prefix +
-           std::to_string(node->index) + (dashed ? " [style=dashed];" : ";"));
+      text_.append(indent).append(prefix).append(std::to_string(before)).append(" -> ");
+      text_.append(prefix).append(std::to_string(node->index));
+      text_.append(dashed ? " [style=dashed];\n" : ";\n");
     }
   }
 
@@ -117,8 +118,10 @@ class DotWriter {
     graph(node.children, identity + "_", depth + 1);
     for (const GraphNode& child : node.children) {
       if (!child.dependencies.empty()) continue;
-      line(indent + "  " + identity + " -> " + identity + "_" + std::to_string(child.index) +
-           " [style=dotted];");
+      std::string edge = indent + "  ";
+      edge.append(identity).append(" -> ").append(identity).append("_");
+      edge.append(std::to_string(child.index)).append(" [style=dotted];");
+      line(edge);
     }
     line(indent + "}");
   }
