@@ -174,16 +174,18 @@ def in_an_operator_that_says_nothing(x: Any) -> Any:
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[None]:
     """Have an operator that breaks the capture, and does not raise."""
-    library = torch.library.Library("gpuprof_tests", "FRAGMENT")
-    library.define("quiet(Tensor x) -> Tensor")
+    from torch import library as registry
+
+    operators = registry.Library("gpuprof_tests", "FRAGMENT")
+    operators.define("quiet(Tensor x) -> Tensor")
 
     def implementation(x: Any) -> Any:
         breaking()
         return x.clone()
 
-    library.impl("quiet", implementation, "CPU")
+    operators.impl("quiet", implementation, "CPU")
     yield
-    library._destroy()
+    operators._destroy()
 
 
 @pytest.mark.usefixtures("quiet")

@@ -28,7 +28,7 @@ class HeldStream:
         self.why_not = ""  # why the GPU is not held back, in words; empty if it is
         self.limit_s = LIMIT_S  # after which the watchdog opens the gate
         self._gate: _core._Gate | None = None
-        self._l2: _core.DeviceBuffer | None = None  # what is filled before each interval
+        self._l2: _core.DeviceBuffer | None = None  # filling it flushes the L2
         if os.environ.get(_LAUNCH_BLOCKING, "0") not in {"", "0"}:
             self.why_not = f"{_LAUNCH_BLOCKING} is set, so every launch waits for the GPU"
             return

@@ -100,7 +100,9 @@ class _GatedSampler(Sampler):
         self._held.synchronize()
 
     def _slope(self, few: Callable[[], object], many: Callable[[], object]) -> float:
-        order = [*zip(self._timers, (few, many), strict=True)][:: 1 if self._few_first else -1]
+        order = [*zip(self._timers, (few, many), strict=True)]
+        if not self._few_first:
+            order.reverse()
         self._few_first = not self._few_first
 
         def queue() -> None:

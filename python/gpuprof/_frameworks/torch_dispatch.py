@@ -53,7 +53,8 @@ def watching(before: Before, after: After, failed: Failed) -> Iterator[None]:
 def unwatched() -> contextlib.AbstractContextManager[object]:
     """Return a block whose operators no dispatch mode that was entered before it sees."""
     modes: Any = importlib.import_module("torch.utils._python_dispatch")
-    return modes._disable_current_modes()  # type: ignore[no-any-return]
+    block: contextlib.AbstractContextManager[object] = modes._disable_current_modes()
+    return block
 
 
 def may_run_compiled_code() -> bool:
@@ -107,17 +108,6 @@ def _mode_class() -> Any:
     return Watch
 
 
-def _tensors(value: Any) -> list[Any]:
-    """Return the tensors in a value and in the lists, tuples and dicts that it is made of."""
-    if loaded.is_tensor(value):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return []
-    return [tensor for each in value for tensor in _tensors(each)]
-
-
 def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]:
     written, is_view, trains = _effects(func)
     if trains is not None:
@@ -164,3 +154,14 @@ def _effects(func: Any) -> tuple[frozenset[_Place] | None, bool, tuple[int, str]
             continue
         written |= {index, argument.name}
     return frozenset(written), is_view, trains
+
+
+def _tensors(value: Any) -> list[Any]:
+    """Return the tensors in a value and in the lists, tuples and dicts that it is made of."""
+    if loaded.is_tensor(value):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for each in value for tensor in _tensors(each)]
