@@ -55,8 +55,8 @@ class Driver:
         return out.value
 
 
-def measured() -> dict[str, float]:
-    """Return the nanoseconds of a step in each kind of burst."""
+def measured(beside: bool) -> dict[str, float]:
+    """Return the nanoseconds of a step in each kind of burst, also beside a busy thread."""
     import gpuprof
 
     driver = Driver()
@@ -98,6 +98,8 @@ def measured() -> dict[str, float]:
     found = {f"scope, bursts of {count}": burst(enter, count) for count in (10, 50, 200, 1000)}
     found["Timer, bursts of 200"] = burst(pair, 200)
     found |= {f"launch, bursts of {n}": burst(launch, n) for n in (10, 50, 100, 200, 400)}
+    if not beside:
+        return found
     stop = threading.Event()
     busy = threading.Thread(target=_compute, args=(stop,), daemon=True)
     busy.start()
@@ -117,8 +119,8 @@ def _compute(stop: threading.Event) -> None:
         sum(range(1000))
 
 
-def _of_build(site: Path, core: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--measure"]
+def _of_build(site: Path, core: int, options: list[str]) -> dict[str, float]:
+    command = [sys.executable, __file__, "--measure", *options]
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": str(site)},
@@ -137,17 +139,19 @@ def main() -> None:
     parser.add_argument("builds", nargs="*", type=Path, metavar="OLD NEW")
     parser.add_argument("--pairs", type=int, default=_PAIRS, help="processes of each (%(default)s)")
     parser.add_argument("--core", type=int, default=0, help="the first of two (%(default)s)")
+    parser.add_argument("--alone", action="store_true", help="leave out what needs a busy thread")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        print(json.dumps(measured()))
+        print(json.dumps(measured(not given.alone)))
         return
     if len(given.builds) != 2:
         parser.error("two folders are needed: the old build and the new one")
+    options = ["--alone"] if given.alone else []
     runs: list[list[dict[str, float]]] = [[], []]
     for number in range(given.pairs):
         for which in (0, 1) if number % 2 else (1, 0):
-            runs[which].append(_of_build(given.builds[which], given.core))
+            runs[which].append(_of_build(given.builds[which], given.core, options))
     for name in runs[0][0]:
         old, new = (min(run[name] for run in side) for side in runs)
         middle = [statistics.median(run[name] for run in side) for side in runs]

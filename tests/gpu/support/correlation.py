@@ -211,7 +211,7 @@ def watch(seconds: float) -> list[tuple[int, int, float]]:
     Return (timeline less correlation, stated error, the correlation's own error) of each, in ns.
     """
     stream = device().stream()
-    ahead = Spin(device(), stream, MILLISECOND // 5)
+    ahead = Spin(device(), stream, 5 * MILLISECOND)  # in which a slow host queues all the rest
     stamp = _Kernel(b"stamp", 2, _KERNEL_NS)
     stamp.launch(stream)  # loads the kernel
     _ping_pong()
