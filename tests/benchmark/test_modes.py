@@ -152,6 +152,26 @@ def test_no_gpu_work_means_the_cpus_clock_and_is_said(fake: FakeCuda, stream: in
     assert any("no GPU work" in text for text in result.warnings)
 
 
+def test_gpu_work_of_the_first_calls_alone_means_the_cpus_clock(
+    fake: FakeCuda, stream: int
+) -> None:
+    is_filled = False
+
+    def fills_a_cache() -> None:
+        nonlocal is_filled
+        if fake.capture_status(stream):
+            is_filled = True
+            raise RuntimeError("not in here")
+        if not is_filled:
+            fake.kernel(stream, "step_k", KERNEL_US * US)
+        time.sleep(0.001)
+
+    result = measure(fills_a_cache, stream)
+    assert (result.mode, result.clock) == ("cpu", "cpu")
+    assert result.min_ms >= 1.0
+    assert any("no GPU work" in text for text in result.warnings)
+
+
 def test_what_cannot_be_captured_is_queued_call_by_call(fake: FakeCuda, stream: int) -> None:
     def refuses() -> None:
         if fake.capture_status(stream):

@@ -19,7 +19,7 @@ from gpuprof._benchmark import device as beside
 from gpuprof._benchmark import samplers
 from gpuprof._benchmark.gate import MAX_ENTRIES, WAITS, HeldStream
 from gpuprof._benchmark.options import Options
-from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
+from gpuprof._benchmark.probe import LEAST_GPU_NS, ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
 from gpuprof._distributed.lockstep import Alone, join
 from gpuprof._frameworks import loaded
@@ -46,6 +46,7 @@ _CAPTURE_MS = 2000.0  # of the host's time for capturing
 _ENTRIES_A_CALL = 8  # queue entries, assumed until the watchdog shows that it takes more
 _LEAST_CALLS = 3  # of a slope: 1 and 2
 _TRIES = 3
+_SURE_MS = 10.0  # longer than another process has the GPU at a time
 _CPU_TRIES = 2
 _LEGACY = {0, 1}  # the handles of the legacy default stream
 
@@ -327,7 +328,15 @@ class Harness:
         else:
             sizes = self._sizes(probed.wall_ms, most)
         sizes = self.ranks.decide("calls", sizes)
-        return samplers.BatchedSampler(self.work, held, sizes)
+        sampler = samplers.BatchedSampler(self.work, held, sizes)
+        # The probe sees work of other processes, too, and of first calls that fill a cache.
+        if probed.gpu_ms < _SURE_MS and not any(self._is_work(sampler) for _ in range(_TRIES)):
+            sampler.close()
+            return self._on_cpu(NO_GPU_WORK)
+        return sampler
+
+    def _is_work(self, sampler: samplers.Sampler) -> bool:
+        return self.ranks.decide("GPU work", sampler.sample() * 1e6 > LEAST_GPU_NS)
 
     def _check_gate(self, held: HeldStream, probed: ProbeResult) -> None:
         if probed.waits:
