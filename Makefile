@@ -5,7 +5,7 @@ OUT ?= build/gpu-results
 MACHINE ?= gpu
 
 GPU_SITE := $(CURDIR)/build/gpu
-BENCHMARKS := timing_scope_overhead timing_scope_parts timing_import timing_accuracy \
+BENCHMARKS := timing_scope_overhead timing_scope_parts cpp_scopes timing_import timing_accuracy \
   timing_timeline nvtx_overhead trace_write trace_ring trace_summary graphs_launch \
   graphs_callable graphs_training graphs_decode graphs_breaks kernels_attribution \
   benchmark_accuracy benchmark_verdicts

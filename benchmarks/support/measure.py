@@ -48,6 +48,10 @@ class Rounds:
                 per_turn = contender.run(contender.count) / contender.count
                 self._values[contender.name].append(per_turn)
 
+    def add(self, name: str, value: float) -> None:
+        """Add the nanoseconds of one more round of a contender that another program measured."""
+        self._values.setdefault(name, []).append(value)
+
     def add_sum(self, name: str, terms: Sequence[str]) -> None:
         """Add a contender that is the sum of others, round by round."""
         columns = [self._values[term] for term in terms]
@@ -79,7 +83,7 @@ class Rounds:
         if self._disturbed:
             best = statistics.mean(values)
         if to is None or to not in self._values:
-            return Row(name, best, "ns", median)
+            return Row(name, best, "ns", median, target=target)
         others = self._values[to]
         ratios = [value / other for value, other in zip(values, others, strict=True)]
         ratio = best / (statistics.mean(others) if self._disturbed else min(others))

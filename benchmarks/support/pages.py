@@ -98,6 +98,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "timing_scope_parts": ("Where each nanosecond of a scope and of a launch goes", None),
     "timing_accuracy": ("How far a scope is from the kernel's own time", None),
     "timing_timeline": ("Where GPU times are placed on the host's clock", None),
+    "cpp_scopes": ("What a scope of the C++ library costs", None),
     "timing_import": ("What importing costs", None),
     "nvtx_overhead": ("What an annotation costs", None),
     "trace_write": ("What writing a trace costs", None),
