@@ -80,16 +80,16 @@ def fake_path(pytestconfig: pytest.Config) -> Path:
 def clean_slate() -> Iterator[None]:
     """Start and leave every test with empty statistics, no warning said and timing on."""
     import gpuprof
-    from gpuprof import _core
+    from tests.support.held import forget_warnings
 
     gpuprof.enable()
     gpuprof.reset()
-    _core._forget_warnings()
+    forget_warnings()
     yield
     gpuprof.enable()
     gpuprof.flush()
     gpuprof.reset()
-    _core._forget_warnings()
+    forget_warnings()
 
 
 @pytest.fixture(autouse=True)
@@ -154,17 +154,14 @@ def cupy(fake: FakeCuda) -> Iterator[Any]:
 @pytest.fixture
 def cupti(pytestconfig: pytest.Config) -> Iterator[FakeCupti]:
     """The fake CUPTI, which gpuprof has loaded; nothing of it stays enabled."""
-    from gpuprof import _core
     from tests.fake_cupti.build import cached
     from tests.fake_cupti.control import FakeCupti
+    from tests.support.cupti import loaded
 
     fake = FakeCupti(cached(pytestconfig))
-    assert _core._cupti_load([fake.path])["path"] == fake.path, "another CUPTI is in the process"
-    fake.reset()
-    yield fake
-    if _core._cupti_is_collecting():
-        _core._cupti_stop(timeout_s=0.0)
-        pytest.fail("the test left a collection behind")
+    with loaded(fake.path):
+        fake.reset()
+        yield fake
     fake.flush()
     fake.reset()
 

@@ -6,15 +6,13 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count, groupby, islice
+from itertools import count, groupby
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuprof import BenchResult, CompareResult, Verdict, compare
-from gpuprof._benchmark import compare as benchmark_compare
-from gpuprof._benchmark.compare import turns
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import bench
 
@@ -150,17 +148,21 @@ def test_a_call_that_is_slow_each_time_after_a_number_of_calls_meets_both_sides_
 
 
 @pytest.mark.parametrize("functions", range(2, 6))
-def test_every_function_is_measured_as_often_at_each_place_of_a_round(functions: int) -> None:
+def test_every_function_is_measured_as_often_at_each_place_of_a_round(
+    measurer: FakeMeasurer, functions: int
+) -> None:
     names = [str(number) for number in range(functions)]
-    places: Counter[tuple[str, int]] = Counter()
-    left_out: Counter[tuple[str, int]] = Counter()
-    for turn in islice(turns(names, random.Random(1)), 2 * functions):
-        assert sorted(name for name, _ in turn) == names
-        places.update((name, place) for place, (name, _) in enumerate(turn))
-        left_out.update(turn)
+    compare(dict.fromkeys(names, noop), rounds=2 * functions, seed=1)
+    turns: list[tuple[str, int]] = []  # with how many samples each; two may follow each other
+    for name, group in groupby(taken(measurer.log)):
+        length = len([*group])
+        lengths = [length] if length <= 3 else [length // 2, length - length // 2]
+        turns += [(name, each) for each in lengths]
+    assert len(turns) == 2 * functions * functions
+    places = Counter((name, number % functions) for number, (name, _) in enumerate(turns))
+    assert len(places) == functions * functions
     assert set(places.values()) == {2}
-    assert {*left_out.values()} == {functions}
-    assert {number for _, number in left_out} == {1, 2}
+    assert Counter(turns) == {(name, samples): functions for name in names for samples in (2, 3)}
 
 
 def test_all_are_warm_before_the_first_sample_and_closed_at_the_end(
@@ -261,7 +263,7 @@ def test_no_round_begins_after_the_time_is_up_and_that_is_said(
     measurer: FakeMeasurer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = count()
-    monkeypatch.setattr(benchmark_compare, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("gpuprof._benchmark.compare.monotonic", lambda: float(next(seconds)))
     found = compare({"a": noop, "b": noop}, max_time_s=20)
     assert found.rounds == 10  # of a second for each function
     assert found["a"].result.duration_s == 10.0

@@ -12,6 +12,7 @@ import pytest
 from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.dlpack import Tensor
+from tests.support.held import release_idle
 
 MS = 1_000_000
 CUDA = 2
@@ -127,8 +128,6 @@ def test_a_capsule_describes_the_number(
 
 @pytest.mark.parametrize("name", _USED_NAMES)
 def test_what_a_consumer_took_keeps_the_memory(fake: FakeCuda, name: bytes) -> None:
-    from gpuprof import _core
-
     version = (1, 0) if name == b"dltensor_versioned" else None
     scalar = DeviceScalar(7, "uint32")
     address = scalar.ptr
@@ -139,26 +138,24 @@ def test_what_a_consumer_took_keeps_the_memory(fake: FakeCuda, name: bytes) -> N
     del scalar
     gc.collect()
     fake.complete(0)
-    _core._release_idle()
+    release_idle()
     assert fake.read(address, 4) == (7).to_bytes(4, "little")
     thread = threading.Thread(target=array.done)  # a consumer's thread may be any
     thread.start()
     thread.join()
-    _core._release_idle()
+    release_idle()
     assert fake.live("memory") == 0
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_capsule_that_nobody_took_lets_go_of_the_memory(fake: FakeCuda, version: Any) -> None:
-    from gpuprof import _core
-
     scalar = DeviceScalar(7)
     capsule: Any = scalar.__dlpack__(max_version=version)
     scalar.close()
-    _core._release_idle()
+    release_idle()
     assert fake.live("memory") == 1
     del capsule
-    _core._release_idle()
+    release_idle()
     assert fake.live("memory") == 0
 
 

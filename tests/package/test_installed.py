@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core
+from tests.support.benchmark_results import answer
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSION = f"gpuprof/_core{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -30,8 +30,9 @@ def installed() -> importlib.metadata.Distribution:
 
 
 def readelf(*options: str) -> str:
+    extension = importlib.metadata.distribution("gpuprof").locate_file(EXTENSION)
     done = subprocess.run(
-        ["readelf", *options, _core.__file__],
+        ["readelf", *options, str(extension)],
         env={**os.environ, "LC_ALL": "C"},
         capture_output=True,
         text=True,
@@ -60,8 +61,11 @@ def test_it_is_for_this_version_of_python(installed: importlib.metadata.Distribu
     assert f"Tag: {version}-{version}-" in (installed.read_text("WHEEL") or "")
 
 
-def test_its_parts_are_of_one_version(installed: importlib.metadata.Distribution) -> None:
-    assert installed.version == _core.build_info()["version"] == gpuprof.__version__
+def test_its_parts_are_of_one_version(
+    installed: importlib.metadata.Distribution, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert installed.version == gpuprof.__version__
+    assert answer(capsys, "--version")[1] == f"gpuprof {installed.version}\n"  # the extension's
 
 
 def test_the_base_install_needs_nothing_but_python(

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof import _core
+from tests.support.benchmark_results import answer
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTICES = ROOT / "THIRD_PARTY_LICENSES.txt"
@@ -152,8 +153,13 @@ def include_folder() -> Path:
     return Path(str(header.locate())).parent
 
 
+def extension() -> Path:
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    return Path(str(metadata.distribution("gpuprof").locate_file(f"gpuprof/_core{suffix}")))
+
+
 def test_a_bill_names_the_headers_by_the_wheels_they_came_from(tmp_path: Path) -> None:
-    bill = bill_of(tmp_path, Path(_core.__file__), include_folder(), "c++")
+    bill = bill_of(tmp_path, extension(), include_folder(), "c++")
     found = versions(bill)
     assert found["pybind11"] == "9.8.7"
     assert found["cpython"] == ".".join(map(str, sys.version_info[:3]))
@@ -169,7 +175,7 @@ def test_headers_of_another_place_have_the_version_that_is_in_them(tmp_path: Pat
     (tmp_path / "nvtx3").mkdir()
     (tmp_path / "cuda.h").write_text("#define CUDA_VERSION 12090\n", encoding="ascii")
     (tmp_path / "nvtx3/nvToolsExt.h").write_text("#define NVTX_VERSION 3\n", encoding="ascii")
-    found = versions(bill_of(tmp_path, Path(_core.__file__), tmp_path, "c++"))
+    found = versions(bill_of(tmp_path, extension(), tmp_path, "c++"))
     assert (found["cuda.h"], found["nvToolsExt.h"]) == ("12090", "3")
 
 
@@ -187,20 +193,23 @@ def test_a_cpp_library_that_is_linked_in_is_listed(tmp_path: Path) -> None:
 
 def test_the_same_build_writes_the_same_bill(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    first = bill_of(tmp_path, Path(_core.__file__), include_folder(), "c++")
-    again = bill_of(tmp_path / "other", Path(_core.__file__), include_folder(), "c++")
+    first = bill_of(tmp_path, extension(), include_folder(), "c++")
+    again = bill_of(tmp_path / "other", extension(), include_folder(), "c++")
     assert first == again
     assert str(tmp_path) not in json.dumps(first)
 
 
-def test_the_installed_bill_is_of_this_version(installed: metadata.Distribution) -> None:
+def test_the_installed_bill_is_of_this_version(
+    installed: metadata.Distribution, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = json.loads(answer(capsys, "info", "--json")[1])["gpuprof"]
     (path,) = [each for each in installed.files or [] if each.name == "gpuprof.cdx.json"]
     assert path.parent.name == "sboms"
     bill = json.loads(path.locate().read_text(encoding="utf-8"))
-    assert bill["metadata"]["component"]["version"] == _core.build_info()["version"]
+    assert bill["metadata"]["component"]["version"] == built["version"]
     found = versions(bill)
-    assert found["pybind11"] == _core.build_info()["pybind11"]
-    assert found["nvidia-cuda-runtime"].startswith(f"{_core.build_info()['cuda_headers']}.")
+    assert found["pybind11"] == built["pybind11"]
+    assert found["nvidia-cuda-runtime"].startswith(f"{built['cuda_headers']}.")
     assert {"cpython", "nvidia-nvtx"} <= found.keys()
 
 
@@ -287,6 +296,6 @@ def test_the_pins_hold_what_the_build_asks_for(wheels: ModuleType) -> None:
 
 
 def test_the_extension_does_not_say_where_it_was_built() -> None:
-    content = Path(_core.__file__).read_bytes()
+    content = extension().read_bytes()
     for place in (ROOT, Path.home(), Path(os.path.realpath(sys.prefix))):
         assert os.fsencode(place) + b"/" not in content

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gpuprof
-from gpuprof._pytest.settings import MARKER_ARGUMENTS, Settings
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import saved
+from tests.support.pytest_projects import fixture_of
 
 US = 1_000
 KEY = "test_it.py::test_step"
@@ -26,13 +25,8 @@ def fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def make(*, compare: bool = True) -> gpuprof.GpuBenchmark:
-        settings = Settings(
-            storage=tmp_path,
-            compare="main" if compare else None,
-            fail_on=frozenset({"slow", "launches"}),
-        )
-        item: Any = SimpleNamespace(warn=lambda warning: pytest.fail(str(warning)))
-        return gpuprof.GpuBenchmark(item, KEY, settings, MARKER_ARGUMENTS)
+        wanted = frozenset({"slow", "launches"})
+        return fixture_of(KEY, tmp_path, compare="main" if compare else None, fail_on=wanted)
 
     return make
 
@@ -81,18 +75,11 @@ def test_a_graph_with_one_more_node_fails(
     )
 
 
-def test_a_function_is_counted_with_its_arguments(
-    fake: FakeCuda, stream: int, fixture: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_is_counted_with_its_arguments(cupy: Any, fixture: Make) -> None:
     def step(kernels: int, *, name: str) -> None:
         for _ in range(kernels):
-            fake.kernel(stream, name, US)
+            cupy.fake.kernel(cupy.cuda.get_current_stream().ptr, name, US)
 
-    # The fixture measures on the current stream; there is no framework to tell it here.
-    from gpuprof._benchmark import api
-
-    prepare = api.prepare
-    monkeypatch.setattr(api, "prepare", lambda *call, **more: prepare(*call, stream=stream, **more))
     launches = fixture(compare=False).check_launches(step, 3, name="step_k")
     assert launches is not None
     assert dict(launches.kernels) == {"step_k": 3}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof
-from gpuprof import _core
 from tests.fake_driver.control import FakeCuda
+from tests.support.held import release_idle
 
 # gpuprof looks once a millisecond for a driver that somebody else initialised.
 _LOOK_EVERY_S = 0.002
@@ -54,7 +54,7 @@ def primary_context(path: Path) -> Iterator[FakeCuda]:
         assert fake.report()["context_depth"] == 1, "a context was left pushed"
     finally:
         fake.script("")
-        _core._release_idle()
+        release_idle()
         fake.set_current(0)
         fake.primary_release()
 

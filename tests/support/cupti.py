@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpuprof import _core
 
 KERNEL, MEMCPY, PEER_COPY, MEMSET = range(4)
@@ -109,6 +111,16 @@ class Collected:
         for row in self.activities:
             counts[row.name] += 1
         return dict(counts)
+
+
+@contextmanager
+def loaded(path: str) -> Iterator[None]:
+    """Have gpuprof load a CUPTI, and check that nobody still collects on the way out."""
+    assert _core._cupti_load([path])["path"] == path, "another CUPTI is in the process"
+    yield
+    if _core._cupti_is_collecting():
+        _core._cupti_stop(timeout_s=0.0)
+        pytest.fail("the test left a collection behind")
 
 
 @contextmanager

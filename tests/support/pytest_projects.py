@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpuprof import BenchResult
+from gpuprof import BenchResult, GpuBenchmark
 from gpuprof._benchmark import api, rounds
 from gpuprof.results import Instructions, Launches
 
@@ -161,6 +162,14 @@ def pytest_configure(config: pytest.Config) -> None:
     context = replaced(config.rootpath)
     context.__enter__()
     config.add_cleanup(lambda: context.__exit__(None, None, None))
+
+
+def fixture_of(test: str, storage: Path, **settings: Any) -> GpuBenchmark:
+    """Return the fixture of a test outside of any session; a warning of its fails the caller."""
+    from gpuprof._pytest.settings import MARKER_ARGUMENTS, Settings
+
+    item: Any = SimpleNamespace(warn=lambda warning: pytest.fail(str(warning)))
+    return GpuBenchmark(item, test, Settings(storage=storage, **settings), MARKER_ARGUMENTS)
 
 
 class Project:

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 import gpuprof
-from gpuprof import _core
 from tests.fake_driver.control import DriverCallError, FakeCuda
+from tests.support.held import release_idle, scopes
 from tests.support.scenarios import SCENARIOS, Stage
 
 CODES = ["2", "201", "400", "700:sticky", "719:sticky", "801", "900", "901", "999", "4"]
@@ -84,7 +84,7 @@ def perform(
 def clear() -> None:
     gc.collect()
     gpuprof.flush()
-    _core._scopes.clear()  # named scopes hold their last sample
+    scopes.clear()  # named scopes hold their last sample
     gc.collect()
 
 
@@ -94,7 +94,7 @@ def check_left_behind(fake: FakeCuda, lost: int, kept: int = 0) -> None:
     `lost` handles may be there that nobody can know of, and what `kept` graphs wait for.
     """
     clear()
-    in_use = _core._release_idle()
+    in_use = release_idle()
     if in_use > 2 * kept:  # its event, and that of the graphs that it takes turns with
         raise SweepError(f"{in_use} event pairs are still in use")
     report = fake.report()

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.gpu
 # The GPU's times are fitted to the host's clock.
 _PREAMBLE = """
 import ctypes, threading, time
-from gpuprof import _core
 from tests.support import cupti
 from tests.support.cupti import KERNEL, MEMCPY, MEMSET, collected
 
