@@ -27,7 +27,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         _run("cmake", "-S", _SOURCE, "-B", folder, "-DCMAKE_BUILD_TYPE=Release")
         _run("cmake", "--build", folder, "--parallel")
-        printed = _run(Path(folder) / "cpp_scopes", 3 if options.quick else 9)
+        printed = _run(
+            Path(folder) / "cpp_scopes", 3 if options.quick else 9, Path(folder) / "trace.json"
+        )
     for line in printed.splitlines():
         name, value = line.split("\t")
         rounds.add(name, float(value))

@@ -1,6 +1,8 @@
-// Prints what scopes of the C++ library cost: `cpp_scopes ROUNDS`, a line for each round's figure,
-// its name, a tab and a number. Nanoseconds are CPU time of the threads in which scopes run, but
-// for `pause`: how long the longest of a thread's scopes took on the clock.
+// Prints what scopes of the C++ library cost: `cpp_scopes ROUNDS TRACE`, a line for each round's
+// figure, its name, a tab and a number. It writes traces to the file TRACE.
+//
+// Nanoseconds are CPU time of the threads in which scopes run, but for `pause`: how long the
+// longest of a thread's scopes took on the clock.
 
 #include <ctime>
 
@@ -74,14 +76,15 @@ void print(const char* name, double value) { std::printf("%s\t%.3f\n", name, val
 }  // namespace
 
 int main(int count, char** arguments) {
-  const int rounds = count > 1 ? std::atoi(arguments[1]) : 1;
+  if (count != 3) return 2;
+  const int rounds = std::atoi(arguments[1]);
   for (int i = 0; i < rounds; ++i) {
     print("timer", of_threads(1));
     print("timer, 16 threads", of_threads(16));
     print("GPUPROF_SCOPE", cpu_ns(time_macro));
     print("annotate", cpu_ns(annotate_step));
     {
-      const gpuprof::TraceWriter trace("/dev/null", {/*collect=*/true, /*buffer_mib=*/512, {}});
+      const gpuprof::TraceWriter trace(arguments[2], {/*collect=*/true, /*buffer_mib=*/512, {}});
       print("timer, trace open", cpu_ns(time_step));
       print("annotate, trace open", cpu_ns(annotate_step));
     }

@@ -74,7 +74,8 @@ struct TraceState {
 class TraceWriter {
  public:
   /// @throws std::invalid_argument for an empty path or one that ends in ".gz", which needs the
-  ///     Python package; std::system_error if the file cannot be made or no thread can be started.
+  ///     Python package; std::system_error if the file cannot be made, something other than a file
+  ///     is there, or no thread can be started.
   explicit TraceWriter(std::string path, const TraceOptions& options = {});
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;

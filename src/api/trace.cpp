@@ -37,6 +37,13 @@ constexpr std::uint64_t kEndOfFlows = std::uint64_t{1} << 40U;
 constexpr int kMostTries = 1000;
 constexpr double kLongestMs = 366.0 * 24 * 3600 * 1000;
 
+// The file that is made replaces what is there, which must be no device, pipe or folder.
+void refuse_other_than_file(const std::string& path) {
+  struct stat there{};
+  if (::stat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode)) return;
+  throw std::system_error(EINVAL, std::generic_category(), path + " is not a regular file");
+}
+
 // An empty `PATH.part` with a lock on it, -1 where another open trace has it. What a killed process
 // left there is replaced.
 int claim(const std::string& part) {
@@ -140,6 +147,7 @@ TraceWriter::TraceWriter(std::string path, const TraceOptions& options)
     throw std::invalid_argument("path: the C++ library does not compress; write '" +
                                 path_.substr(0, path_.size() - 3) + "' and run gzip on it");
   }
+  refuse_other_than_file(path_);
   const std::string wanted = path_;
   for (int tries = 1; descriptor_ < 0 && tries <= kMostTries; ++tries) {
     if (tries > 1) path_ = with_process(wanted, tries - 1);

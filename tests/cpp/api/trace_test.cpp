@@ -1,6 +1,7 @@
 #include "gpuprof/trace.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -159,6 +160,15 @@ TEST_F(ApiTrace, RefusesAPathThatItCannotWrite) {
   EXPECT_THROW(TraceWriter(""), std::invalid_argument);
   EXPECT_THROW(TraceWriter("run.json.gz"), std::invalid_argument);
   EXPECT_THROW(TraceWriter("/no/such/folder/run.json"), std::system_error);
+}
+
+TEST_F(ApiTrace, RefusesToReplaceWhatIsNoFile) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THROW(TraceWriter{path_}, std::system_error);
+  struct stat there{};
+  ASSERT_EQ(::stat(path_.c_str(), &there), 0);
+  EXPECT_TRUE(S_ISFIFO(there.st_mode));
+  EXPECT_NE(::access((path_ + ".part").c_str(), F_OK), 0);
 }
 
 TEST_F(ApiTrace, HasAnnotationsProbesAndRangesAcrossThreads) {
