@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
 import gc
 import io
 import pickle
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -206,6 +208,57 @@ def test_an_interrupt_in_a_forward_pass_leaves_no_open_pass() -> None:
     with gpuprof.timer("after", backend="cpu") as sample:
         pass
     assert sample.path == "after"
+
+
+class Doubled(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    @staticmethod
+    def forward(context: Any, x: Any) -> Any:
+        context.kept = Kept()
+        return x * 2
+
+    @staticmethod
+    def backward(_context: Any, *gradients: Any) -> Any:
+        return 2 * gradients[0]
+
+
+class Kept:
+    """Lives as long as the graph of autograd."""
+
+    alive: ClassVar[weakref.WeakSet[Kept]] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        self.alive.add(self)
+
+
+class Ended(nn.Module):  # type: ignore[misc, name-defined]
+    """Doubles, and does something in a module after that."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        super().__init__()
+        self.first, self.last = nn.Identity(), nn.Identity()
+        self.first.forward = Doubled.apply
+        self.last.forward = lambda x: (then(), x)[1]
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.first(x))
+
+
+@pytest.mark.parametrize("end", ["interrupt", "close"])
+def test_a_forward_pass_that_a_watch_does_not_see_the_end_of_keeps_no_graph(end: str) -> None:
+    watches: list[Any] = []
+
+    def end_it() -> None:
+        if end == "interrupt":
+            raise KeyboardInterrupt
+        watches[0].close()
+
+    model = Ended(end_it)
+    watches.append(gpuprof.watch(model))
+    with pytest.raises(KeyboardInterrupt) if end == "interrupt" else contextlib.nullcontext():
+        model(torch.ones(4, requires_grad=True))
+    watches[0].close()
+    gc.collect()
+    assert not Kept.alive
 
 
 def test_an_exception_in_a_backward_pass_leaves_no_open_pass() -> None:

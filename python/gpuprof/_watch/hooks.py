@@ -80,6 +80,11 @@ class Call:
                 while self.core.close(opened) is not self:
                     pass
 
+    def abandon(self) -> None:
+        """Let go of the nodes inside, whose hooks hold this call: no collector sees that cycle."""
+        self.inner.clear()
+        self.frame = None
+
     @property
     def times(self) -> Pass:
         """What its forward pass is added to."""
@@ -169,6 +174,8 @@ class Core:
     def detach(self) -> None:
         """Take all hooks out of the model. Idempotent."""
         self.closed = True
+        while self.local.calls:
+            self.local.calls.pop().abandon()
         self.undo.close()
 
     def passive(self) -> contextlib.AbstractContextManager[None]:
@@ -209,7 +216,7 @@ class Core:
         """Open the scope of a module's forward pass."""
         calls = self.local.calls
         while calls and not torch_hooks.is_running(calls[-1].frame, frame):
-            calls.pop()  # an interrupt ended it, of which torch tells no hook
+            calls.pop().abandon()  # an interrupt ended it, of which torch tells no hook
         call = Call(self, entries, calls[-1] if calls else None, frame)
         calls.append(call)
         call.scope = self.scope(call.entry, "recomputed" if call.recomputed else "forward")
@@ -221,8 +228,13 @@ class Core:
         if not any(each.entries is entries for each in reversed(calls)):
             return  # the model was running when the watch began
         while (call := calls.pop()).entries is not entries:
-            pass
-        call.frame = None
+            call.abandon()
+        try:
+            self._finish(call, module, result, error)
+        finally:
+            call.abandon()
+
+    def _finish(self, call: Call, module: Any, result: Any, error: Any) -> None:
         raised = (
             error[1] is not None
             and id(error[1]) != call.handled
@@ -232,7 +244,7 @@ class Core:
             return
         call.scope.__exit__(*(error if raised else _NO_ERROR))
         entry, outer = call.entry, call.outer
-        nested = bool(calls) and any(each.entry is entry for each in calls)
+        nested = any(each.entry is entry for each in self.local.calls)
         around = None
         if outer is not None and outer.recomputed == call.recomputed:
             around = outer.times
@@ -250,7 +262,6 @@ class Core:
         # The copies that DataParallel makes have nodes of several threads.
         if not raised and call.first >= 0 and module is entry.module():
             self._follow(call, result)
-        call.inner.clear()
 
     def _follow(self, call: Call, result: Any) -> None:
         if self.node_number is None or not self.torch.is_grad_enabled():
@@ -272,7 +283,7 @@ class Core:
             starts[node] = start
         last, number, beyond = _last_node(nodes, first, end, known)
         last.register_hook(call.end_backward)  # after those of the calls inside
-        if call.outer is not None:
+        if call.outer is not None and not self.closed:
             call.outer.inner.append(_Inner(starts, last, number, beyond))
 
     # Backward
