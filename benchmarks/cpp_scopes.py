@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from support import measure
@@ -39,7 +40,7 @@ def main() -> int:
         rounds.row("GPUPROF_SCOPE", to="timer"),
         rounds.row("timer, trace open", to="timer"),
         rounds.row("annotate"),
-        rounds.row("annotate, trace open", target=_ANNOTATE_NS),
+        replace(rounds.row("annotate, trace open"), target=_ANNOTATE_NS),
         rounds.row("pause, nobody reads"),
         rounds.row("pause, stats() of 3,000 rows", to="pause, nobody reads"),
     ]

@@ -83,7 +83,7 @@ class Rounds:
         if self._disturbed:
             best = statistics.mean(values)
         if to is None or to not in self._values:
-            return Row(name, best, "ns", median, target=target)
+            return Row(name, best, "ns", median)
         others = self._values[to]
         ratios = [value / other for value, other in zip(values, others, strict=True)]
         ratio = best / (statistics.mean(others) if self._disturbed else min(others))
