@@ -119,6 +119,8 @@ RangeOfName::RangeOfName(nvtx::Domain& domain, const std::string& label,
                          const nvtx::Attributes& attributes)
     : category_(attributes.category.empty() ? "annotation" : attributes.category),
       args_(payload_member(attributes.payload)),
+      name_in_traces_(trace::intern(label)),
+      category_in_traces_(trace::intern_category(category_)),
       range_(domain, label, attributes) {}
 
 nvtx::Range& RangeOfName::in_nvtx() const {
@@ -143,7 +145,13 @@ void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
   event.tid = tid;
   event.begin = begin;
   event.end = end;
-  trace::note(event, range_.label(), category_, args_);
+  if (name_in_traces_ == nullptr || !args_.empty()) {
+    trace::note(event, range_.label(), category_, args_);
+    return;
+  }
+  event.name = name_in_traces_;
+  event.category = category_in_traces_;
+  trace::note(event);
 }
 
 bool tool_listens() {

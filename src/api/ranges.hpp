@@ -34,6 +34,8 @@ class RangeOfName {
  private:
   std::string category_;
   std::string args_;
+  const trace::Label* name_in_traces_;  // null past the number of names that are kept
+  const trace::Label* category_in_traces_;
   mutable nvtx::Range range_;
   mutable std::atomic<bool> is_prepared_{false};
 };
