@@ -129,6 +129,7 @@ ATTRIBUTES = {
     "Sample.ms": "float",
     "Sample.names": "tuple[str, ...]",
     "Sample.nbytes": "float | None",
+    "Sample.one_in": "int",
     "Sample.path": "str",
     "Sample.ready": "bool",
     "Sample.state": "str",

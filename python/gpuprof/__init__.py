@@ -39,7 +39,7 @@ _NAMES = {
     "_probes": "| finish_probe_timer finish_probe_timer_traced start_probe_timer_if",
     "_timing.backends": "SyncBackend backends cuda_available | Backend",
     "_timing.calibration": "calibrate",
-    "_timing.scope": "disable enable flush reset stats",
+    "_timing.scope": "disable enable flush reset set_budget stats",
     "_timing.listeners": "on_sample | Listener",
     "_timing.stats": "| Stats",
     "_timing.timer": "Timer",

@@ -2,6 +2,7 @@
 
 - ``GPUPROF_TRACE_OUT``: the first event opens a trace, which is closed at exit.
 - ``GPUPROF_NVTX``: ranges are sent to NVTX; with ``auto`` if a tool listens.
+- ``GPUPROF_BUDGET``: measuring may take this share of the time, such as ``1%`` or ``0.01``.
 - ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
 
 `torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` imports this module
@@ -46,6 +47,23 @@ def _follow_trace_out() -> None:
         registry.close_at_exit()
 
 
+def _follow_budget() -> None:
+    wish = os.environ.get("GPUPROF_BUDGET", "").strip()
+    if not wish:
+        return
+    try:
+        share = float(wish.removesuffix("%")) / (100 if wish.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if 0.0 < share <= 1.0:
+        _core._set_budget(share)
+        return
+    import warnings
+
+    message = f"gpuprof: GPUPROF_BUDGET is a share such as 1% or 0.01, not {wish!r}; there is none"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
 def _follow_nvtx() -> None:
     wish = os.environ.get("GPUPROF_NVTX", "").strip().lower()
     if wish in _ON or (wish == "auto" and _core.nvtx_tool_listens()):
@@ -59,4 +77,5 @@ def _follow_nvtx() -> None:
 
 torch_compile.prepare()
 _follow_trace_out()
+_follow_budget()
 _follow_nvtx()

@@ -9,6 +9,7 @@ void bind_errors(pybind11::module_& module);
 void bind_driver(pybind11::module_& module);
 void bind_streams(pybind11::module_& module);
 void bind_timing_sample(pybind11::module_& module);
+void bind_timing_budget(pybind11::module_& module);
 void bind_timing_scope(pybind11::module_& module);
 void bind_timing_timer(pybind11::module_& module);
 void bind_timing_event(pybind11::module_& module);

@@ -77,6 +77,7 @@ void bind_all(py::module_& module) {
   bind_driver(module);
   bind_streams(module);
   bind_timing_sample(module);
+  bind_timing_budget(module);
   bind_timing_scope(module);
   bind_timing_timer(module);
   bind_timing_event(module);

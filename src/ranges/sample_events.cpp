@@ -62,6 +62,9 @@ void note_sample(Event& event, const Sample& sample) noexcept {
   trace::note(event);
 }
 
+// Of a sample that a budget makes stand for others.
+std::string one_in(const Sample& sample) { return "\"one_in\":" + std::to_string(sample.weight); }
+
 void note_gpu_span(const Sample& sample) {
   static std::atomic<std::uint64_t> read_out{0};
   Event event;
@@ -69,6 +72,7 @@ void note_gpu_span(const Sample& sample) {
   event.depth = sample.depth;
   event.end = sample.host_end;
   event.extra = new trace::Extra;
+  if (sample.weight > 1) trace::set_args(event, one_in(sample));
   trace::GpuSpan& span = event.extra->gpu;
   span.work = static_cast<trace::GpuWork>(sample.kind);  // they mean the same
   span.begin = {sample.gpu_begin.clock, sample.gpu_begin.anchor, sample.gpu_begin.ms};
@@ -175,8 +179,11 @@ void trace_host_span(const Sample& sample, std::uint16_t depth, const char* file
     event.begin = sample.host_begin;
     event.end = sample.host_end;
     std::string args = sample.body_raised ? "\"raised\":true" : "";
+    const auto next = [&args] { return args.empty() ? "" : ","; };
+    if (sample.weight > 1) args += next() + one_in(sample);
     if (file != nullptr) {
-      args += args.empty() ? "\"file\":" : ",\"file\":";
+      args += next();
+      args += "\"file\":";
       trace::append_json(args, file);
       args += ",\"line\":" + std::to_string(line);
     }

@@ -41,12 +41,12 @@ const bool paths_fork_hook = (paths(), true);  // a child may not make it
 }  // namespace
 
 const Path& root_path() noexcept {
-  static const Path& root = *new Path{{}, 0, {}, nullptr};
+  static const Path& root = *new Path{{}, 0, {}, nullptr, {}};
   return root;
 }
 
 const Path& other_path() noexcept {
-  static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)", &root_path()};
+  static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)", &root_path(), {}};
   return other;
 }
 
@@ -91,7 +91,7 @@ const Path& path_below(const Path& parent, std::string_view name) {
       if (!text.empty()) text += '/';
       text += name;
       auto path = std::make_unique<const Path>(
-          Path{shortened_path(std::move(text)), p.by_key.size(), std::string(name), &parent});
+          Path{shortened_path(std::move(text)), p.by_key.size(), std::string(name), &parent, {}});
       const Key key{&parent, path->name};
       return *p.by_key.emplace(key, std::move(path)).first->second;
     }

@@ -12,16 +12,19 @@
 #include <string_view>
 #include <vector>
 
+#include "timing/budget.hpp"
+
 namespace gpuprof::timing {
 
 inline constexpr std::size_t kMaxPaths = 10000;
 inline constexpr std::size_t kMaxPathBytes = 4096;
 
 struct Path {
-  std::string text;     // to show: the names joined by '/', UTF-8, at most kMaxPathBytes
-  std::uint64_t order;  // of the first entry, counting from 0
-  std::string name;     // the last scope's, at most kMaxPathBytes; empty for the root
-  const Path* parent;   // null for the root
+  std::string text;         // to show: the names joined by '/', UTF-8, at most kMaxPathBytes
+  std::uint64_t order;      // of the first entry, counting from 0
+  std::string name;         // the last scope's, at most kMaxPathBytes; empty for the root
+  const Path* parent;       // null for the root
+  mutable Visits visits{};  // where a budget says which are measured: under the interpreter lock
 };
 
 // The path and its parents, outermost first, without the root.
@@ -70,6 +73,7 @@ struct NestingEntry {
   const Path* inside;  // the parent path of scopes entered inside this one
   const void* frame;   // tells entries apart where the owner is open more than once, else null
   bool frame_may_suspend;
+  Visit visit{};
 };
 
 // The open scopes of a thread, or of a task within one, innermost last; the bindings decide which.
@@ -80,6 +84,12 @@ class Nesting {
  public:
   [[nodiscard]] const Path& path() const noexcept {
     return entries_.empty() ? root_path() : *entries_.back().inside;
+  }
+  // What the innermost one says for visits inside it.
+  [[nodiscard]] Visit visit() const noexcept {
+    if (entries_.empty()) return {};
+    const Visit& around = entries_.back().visit;
+    return {around.paid_by, around.inside, around.draw, 0};
   }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }

@@ -50,6 +50,12 @@ void Quantiles::add(double value) {
   ++count_;
 }
 
+void Quantiles::add(double value, std::uint64_t weight) {
+  if (bins_.empty()) to_bins();
+  add_to_bins(value, weight);
+  count_ += weight;
+}
+
 void Quantiles::add(const Quantiles& others) {
   if (exact() && others.exact() && kept_.size() + others.kept_.size() <= kExact) {
     kept_.insert(kept_.end(), others.kept_.begin(), others.kept_.end());
@@ -67,7 +73,7 @@ void Quantiles::to_bins() {
   kept_ = {};
 }
 
-void Quantiles::add_to_bins(double value) { ++bins_[bin_of(value)]; }
+void Quantiles::add_to_bins(double value, std::uint64_t weight) { bins_[bin_of(value)] += weight; }
 
 double Quantiles::at(double q) {
   if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();

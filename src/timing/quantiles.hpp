@@ -21,6 +21,8 @@ class Quantiles {
   static constexpr std::size_t kExact = 4096;
 
   void add(double value);
+  // A value that stands for `weight` values; counted in bins from then on.
+  void add(double value, std::uint64_t weight);
   void add(const Quantiles& others);
 
   // The value at rank `q`, between 0 and 1; nan if nothing was added. Moves the kept values about.
@@ -36,7 +38,7 @@ class Quantiles {
   // The values at this rank, from 0, and at the next one, if there is one.
   [[nodiscard]] std::pair<double, double> neighbours(std::uint64_t rank);
   void to_bins();
-  void add_to_bins(double value);
+  void add_to_bins(double value, std::uint64_t weight = 1);
 
   std::uint64_t count_ = 0;
   std::vector<double> kept_;

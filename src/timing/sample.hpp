@@ -30,7 +30,13 @@ enum class SampleStatus : std::uint8_t {
   kSkipped,   // inside a foreign stream capture; nothing was recorded
   kCaptured,  // recorded into a graph; each replay gives it a new time
   kFailed,    // the driver returned an error; see `error`
+  kLeftOut,   // not measured, to stay within the budget
 };
+
+// Whether nothing was to be measured.
+inline bool is_off(SampleStatus status) noexcept {
+  return status == SampleStatus::kDisabled || status == SampleStatus::kLeftOut;
+}
 
 // A clock is named by a small number: these two, and from kFirstNamed on what clock_id() gave out.
 using ClockId = std::uint16_t;
@@ -77,6 +83,9 @@ struct Sample {
   std::uint32_t generation = 0;  // of the process that entered it
   std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not known
   std::uint16_t depth = 0;       // how many scopes were open around it
+  std::uint32_t weight = 1;      // the visits that it stands for, where a budget leaves some out
+  std::uint32_t draw = 0;        // the decision to measure that it shares; see Visit
+  std::uint32_t enter_ns = 0;    // what its entry cost, where that is read; else 0
   Sample* next = nullptr;        // in the queue that holds it
   // Owned; see work.hpp.
   SpanDetails* details = nullptr;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -13,24 +15,92 @@
 namespace gpuprof::timing::statistics {
 namespace {
 
-struct Series {
+constexpr double kNormal95 = 1.959964;
+
+// Samples that stand for others, too: sums over them, and over the decisions to measure. The error
+// of a total follows from those of w (w - 1) n^2, w (w - 1) n x and w (w - 1) x^2, where a decision
+// of weight w was for n samples with the sum x.
+struct Weighted {
+  std::uint64_t count = 0;
+  double weight = 0.0;
   double total = 0.0;
+  double nn = 0.0;
+  double nx = 0.0;
+  double xx = 0.0;
+  // The decision of the newest sample, which may have further ones.
+  std::uint32_t draw = 0;
+  double draw_weight = 0.0;
+  double draw_n = 0.0;
+  double draw_x = 0.0;
+
+  void add(double value, const Sample& sample) noexcept {
+    if (sample.draw != draw) {
+      close_draw();
+      draw = sample.draw;
+      draw_weight = sample.weight;
+    }
+    ++count;
+    weight += sample.weight;
+    total += sample.weight * value;
+    draw_n += 1.0;
+    draw_x += value;
+  }
+
+  void add(Weighted other) noexcept {
+    close_draw();
+    other.close_draw();
+    count += other.count;
+    weight += other.weight;
+    total += other.total;
+    nn += other.nn;
+    nx += other.nx;
+    xx += other.xx;
+  }
+
+  void close_draw() noexcept {
+    const double factor = draw_weight * (draw_weight - 1.0);
+    nn += factor * draw_n * draw_n;
+    nx += factor * draw_n * draw_x;
+    xx += factor * draw_x * draw_x;
+    draw_weight = draw_n = draw_x = 0.0;
+    draw = 0;
+  }
+
+  [[nodiscard]] double mean() const noexcept { return total / weight; }
+
+  // Half of the 95 % interval of `visits` times the mean.
+  [[nodiscard]] double margin(double visits) noexcept {
+    close_draw();
+    const double mu = mean();
+    const double variance = std::max(0.0, xx - 2.0 * mu * nx + mu * mu * nn);
+    return kNormal95 * visits / weight * std::sqrt(variance);
+  }
+};
+
+struct Series {
+  double total = 0.0;  // of the samples that stand for themselves
   double min = 0.0;
   double max = 0.0;
   double first = 0.0;
   HostNanoseconds first_began = 0;  // the span of `first`
   Quantiles quantiles;
+  Weighted weighted;
 
-  void add(double value, HostNanoseconds began) {
+  void add(double value, const Sample& sample) {
     if (quantiles.count() == 0) {
       first = min = max = value;
-      first_began = began;
+      first_began = sample.host_begin;
     } else {
       min = std::min(min, value);
       max = std::max(max, value);
     }
-    total += value;
-    quantiles.add(value);
+    if (sample.weight == 1) {
+      total += value;
+      quantiles.add(value);
+    } else {
+      weighted.add(value, sample);
+      quantiles.add(value, sample.weight);
+    }
   }
 
   void add(const Series& other) {
@@ -44,16 +114,32 @@ struct Series {
     max = is_empty ? other.max : std::max(max, other.max);
     total += other.total;
     quantiles.add(other.quantiles);
+    weighted.add(other.weighted);
   }
 
-  [[nodiscard]] Summary summary(bool with_bins) {
-    const std::uint64_t count = quantiles.count();
-    if (count == 0) return {};
+  // `left_out` visits besides those that were measured.
+  [[nodiscard]] Summary summary(bool with_bins, std::uint64_t left_out) {
+    if (quantiles.count() == 0) return {};
+    const auto alone = quantiles.count() - static_cast<std::uint64_t>(weighted.weight);
+    const std::uint64_t measured = alone + weighted.count;
+    const std::uint64_t count = measured + left_out;
+    double margin = 0.0;
+    double sum = total;
+    if (weighted.count != 0) {
+      const auto visits = static_cast<double>(count - alone);
+      sum += visits * weighted.mean();
+      margin = weighted.margin(visits);
+    } else if (left_out != 0) {
+      sum += static_cast<double>(left_out) * total / static_cast<double>(alone);
+      margin = std::numeric_limits<double>::quiet_NaN();
+    }
     // A bin's middle may lie outside of what was measured.
     const auto at = [this](double q) { return std::clamp(quantiles.at(q), min, max); };
     return {count,
-            total,
-            total / static_cast<double>(count),
+            measured,
+            margin,
+            sum,
+            sum / static_cast<double>(count),
             min,
             at(0.5),
             at(0.9),
@@ -70,6 +156,7 @@ struct Counts {
   std::uint64_t dropped = 0;
   std::uint64_t failed = 0;
   std::uint64_t skipped = 0;
+  std::uint64_t left_out = 0;
   WorkSums work;
   MemorySums memory;
 
@@ -79,6 +166,7 @@ struct Counts {
     dropped += other.dropped;
     failed += other.failed;
     skipped += other.skipped;
+    left_out += other.left_out;
     work.add(other.work);
     memory.add(other.memory);
   }
@@ -121,8 +209,7 @@ struct Shard {
     epoch = now;
   }
 
-  Counts& of(const Sample& sample) {
-    const Key key{sample.path, sample.clock};
+  Counts& of(const Key& key) {
     if (last == nullptr || !(key == last_key)) {
       // Before the row is made, which must not stay out of the list for lack of memory.
       if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
@@ -207,8 +294,8 @@ const bool statistics_fork_hook = [] {
 }();
 
 void count_details(Counts& counts, const Sample& sample) {
-  counts.work.add(*sample.details,
-                  sample.clock == kCudaClock ? sample.device_ms : sample.host_ms());
+  counts.work.add(*sample.details, sample.clock == kCudaClock ? sample.device_ms : sample.host_ms(),
+                  sample.weight);
   if (sample.kind == SpanKind::kInsideReplay && sample.details->wants_memory) {
     counts.memory.add({0.0, 0.0, 0.0, MemoryNote::kReplay});
   }
@@ -227,8 +314,8 @@ void count_one(Counts& counts, const Sample& sample) {
         ++counts.failed;
         break;
       }
-      if (sample.clock == kCudaClock) counts.device.add(sample.device_ms, sample.host_begin);
-      counts.host.add(sample.host_ms(), sample.host_begin);
+      if (sample.clock == kCudaClock) counts.device.add(sample.device_ms, sample);
+      counts.host.add(sample.host_ms(), sample);
       if (sample.details != nullptr) count_details(counts, sample);
       break;
     default:
@@ -248,9 +335,23 @@ void add(const Sample* const* samples, std::size_t count) noexcept {
     shard->forget_before(now);
     for (std::size_t i = 0; i < count; ++i) {
       const Sample& sample = *samples[i];
-      if (sample.counted && sample.epoch == now) count_one(shard->of(sample), sample);
+      if (sample.counted && sample.epoch == now)
+        count_one(shard->of({sample.path, sample.clock}), sample);
     }
   } catch (...) {  // out of memory: the sample is lost, the program is not
+  }
+}
+
+void add_left_out(const Path& path, ClockId clock, std::uint64_t count,
+                  std::uint64_t raised) noexcept {
+  try {
+    const OwnShard shard;
+    const std::lock_guard lock(shard->mutex);
+    shard->forget_before(epoch());
+    Counts& counts = shard->of({&path, clock});
+    counts.left_out += count;
+    counts.failed += raised;
+  } catch (...) {  // out of memory: the visits are lost, the program is not
   }
 }
 
@@ -260,7 +361,9 @@ void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
     const std::lock_guard lock(shard->mutex);
     const std::uint64_t now = epoch();
     shard->forget_before(now);
-    if (sample.counted && sample.epoch == now) shard->of(sample).memory.add(use);
+    if (sample.counted && sample.epoch == now) {
+      shard->of({sample.path, sample.clock}).memory.add(use);
+    }
   } catch (...) {  // out of memory: the figures are lost, the program is not
   }
 }
@@ -319,9 +422,10 @@ std::optional<std::vector<Row>> try_rows(bool with_bins) {
       }
       sum.add(copy);
     }
-    result.push_back({key.path, key.clock, key.clock == kCudaClock, sum.device.summary(with_bins),
-                      sum.host.summary(with_bins), sum.dropped, sum.failed, sum.skipped, sum.work,
-                      sum.memory});
+    result.push_back({key.path, key.clock, key.clock == kCudaClock,
+                      sum.device.summary(with_bins, sum.left_out),
+                      sum.host.summary(with_bins, sum.left_out), sum.dropped, sum.failed,
+                      sum.skipped, sum.work, sum.memory});
   }
   if (epoch() != began) return std::nullopt;
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {

@@ -3,6 +3,11 @@
 // Each of up to 32 threads adds to rows of its own, under a lock that only rows(), reset() and
 // forks take besides, and that is held over no driver call. Samples arrive in batches as they
 // finish; one that was entered before the last reset() is ignored. Any thread.
+//
+// Where a budget leaves visits out, a sample of weight w stands for w visits, and how many there
+// were is known exactly. The total is then that of the samples of weight 1, and for the other
+// visits their number times the weighted mean (Hajek's estimator). Its error is that of the
+// decisions to measure, each of which may have been for several samples, as in cluster sampling.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +23,8 @@ namespace gpuprof::timing {
 // A series of milliseconds.
 struct Summary {
   std::uint64_t count = 0;
+  std::uint64_t measured = 0;  // of them
+  double margin = 0.0;         // of the total: half of its 95 % interval; nan: not known
   double total = 0.0;
   double mean = 0.0;
   double min = 0.0;
@@ -50,6 +57,10 @@ std::uint64_t epoch() noexcept;
 // Adds samples of any final status. Those not `counted` or of an earlier epoch are ignored; one
 // whose body raised only counts as failed.
 void add(const Sample* const* samples, std::size_t count) noexcept;
+
+// Adds visits that were left out since the last reset: how many ended well, and how many raised.
+void add_left_out(const Path& path, ClockId clock, std::uint64_t count,
+                  std::uint64_t raised) noexcept;
 
 // Adds what the allocators did during one measured sample, which add() may get earlier or later:
 // the memory is known at the exit, the GPU time when the GPU has come to it.

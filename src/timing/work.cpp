@@ -30,17 +30,17 @@ void drop_details(Sample& sample) noexcept {
   sample.details = nullptr;
 }
 
-void WorkSums::add(const SpanDetails& details, double ms) noexcept {
-  if (details.has_work()) ++count;
+void WorkSums::add(const SpanDetails& details, double ms, std::uint32_t weight) noexcept {
+  if (details.has_work()) count += weight;
   if (details.flops >= 0.0) {
-    ++flops_count;
-    flops += details.flops;
-    flops_ms += ms;
+    flops_count += weight;
+    flops += weight * details.flops;
+    flops_ms += weight * ms;
   }
   if (details.nbytes >= 0.0) {
-    ++bytes_count;
-    nbytes += details.nbytes;
-    bytes_ms += ms;
+    bytes_count += weight;
+    nbytes += weight * details.nbytes;
+    bytes_ms += weight * ms;
   }
 }
 

@@ -59,7 +59,8 @@ struct WorkSums {
   double nbytes = 0.0;
   double bytes_ms = 0.0;
 
-  void add(const SpanDetails& details, double ms) noexcept;
+  // Of a sample that stands for `weight` of them.
+  void add(const SpanDetails& details, double ms, std::uint32_t weight) noexcept;
   void add(const WorkSums& others) noexcept;
 };
 

@@ -32,6 +32,12 @@ class Summary(Record):
     `bins`, of ``gpuprof.stats(bins=True)``, is how the samples are distributed: pairs of a bin and
     its count, the lowest first. Bin b begins at ``2 ** (b // 64 - 30) * (1 + b % 64 / 64)``
     milliseconds and ends where the next one begins. None where that was not asked for.
+
+    Where `gpuprof.set_budget` let visits of the scope pass unmeasured, `count` has them and
+    `left_out` says how many they are. All other figures are then estimates from those that were
+    measured, each of which counts as often as visits stand behind it: the total is within
+    `total_margin_ms` of the true one in 95 of 100 cases, NaN where too few were measured to tell.
+    `min_ms`, `max_ms` and `first_ms` are of the measured ones.
     """
 
     count: int
@@ -44,9 +50,21 @@ class Summary(Record):
     max_ms: float
     first_ms: float
     bins: Bins | None = field(default=None, repr=False)
+    left_out: int = field(default=0, repr=False)
+    total_margin_ms: float = field(default=0.0, repr=False)
 
-    _MEMBERS = ("count", *TIMES)  # and the bins, where there are any
-    _NEWER = frozenset({"bins"})
+    _MEMBERS = ("count", *TIMES)  # and the bins, and what was left out, where there are any
+    _NEWER = frozenset({"bins", "left_out", "total_margin_ms"})
+
+    @property
+    def measured(self) -> int:
+        """How many of `count` were measured."""
+        return self.count - self.left_out
+
+    @property
+    def one_in(self) -> float:
+        """How many visits there were for each one that was measured."""
+        return self.count / self.measured if self.measured else math.nan
 
     @classmethod
     def _read(cls, where: str, data: object) -> Summary:
@@ -57,7 +75,13 @@ class Summary(Record):
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form, with None for what is not a finite number."""
         found = super(Summary, self).to_dict()
-        return found if self.bins is None else found | {"bins": [[*each] for each in self.bins]}
+        if self.bins is not None:
+            found["bins"] = [[*each] for each in self.bins]
+        if self.left_out:
+            found["left_out"] = self.left_out
+            margin = self.total_margin_ms
+            found["total_margin_ms"] = margin if math.isfinite(margin) else None
+        return found
 
     def _member(self) -> Any:
         return self.to_dict() if self.count else None

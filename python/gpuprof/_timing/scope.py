@@ -114,6 +114,40 @@ def reset() -> None:
     note_reset()
 
 
+def set_budget(share: float | None) -> None:
+    """Let measuring take at most this share of the time: scopes are then measured 1 visit in k.
+
+    gpuprof knows what a scope costs the host and the GPU, and adapts k to each path and to the
+    load, once a second and at once where a path becomes hot. Which visits are measured is random,
+    so that nothing aliases with a period of the program. The first 16 visits of a path always are,
+    and within a measured visit all others are. `stats` counts every visit exactly and estimates the
+    rest, saying "1 in k".
+
+    It is about named scopes. Those without a name, with ``enabled=True`` or ``verify_stream=True``,
+    and `Timer` objects always measure.
+
+    Parameters
+    ----------
+    share : float or None
+        Such as 0.01 for 1 %; above 0 and at most 1. None measures every visit again.
+        ``GPUPROF_BUDGET=1%`` sets it from outside.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> gpuprof.set_budget(0.01)
+    >>> for _ in range(100):
+    ...     with gpuprof.timer("within the budget", backend="cpu"):
+    ...         pass
+    >>> gpuprof.stats()["within the budget"].host.count
+    100
+    >>> gpuprof.set_budget(None)
+    """
+    if share is not None:
+        share = checks.number("share", share, 0.0, 1.0, above=True)
+    _core._set_budget(share)
+
+
 def enable() -> None:
     """Let scopes measure again, also those made earlier. ``GPUPROF_DISABLE=1`` wins over it."""
     _core.set_enabled(True)

@@ -54,7 +54,10 @@ def _summary(parts: Sequence[Summary]) -> Summary:
     bins = _bins(measured)
     found = (quantile_of_bins(bins or (), q) for q in (0.5, 0.9, 0.99))
     p50, p90, p99 = (min(max(each, least), most) for each in found)
-    return Summary(count, total, total / count, least, p50, p90, p99, most, math.nan, bins)
+    left_out = sum(part.left_out for part in measured)
+    margin = math.hypot(*(part.total_margin_ms for part in measured))  # of independent estimates
+    times = total, total / count, least, p50, p90, p99, most, math.nan
+    return Summary(count, *times, bins, left_out, margin)
 
 
 def _bins(parts: Sequence[Summary]) -> Bins | None:

@@ -174,9 +174,17 @@ def notes_of(row: Row) -> str:
     """Return what else there is to say of a row."""
     counts = {what: getattr(row, what) for what in COUNTS}
     notes = [f"{count:,} {what}" for what, count in counts.items() if count]
+    notes += [_measured(row.time)] if row.time.left_out else []
     notes += ["host-bound"] if row.host_bound else []
     notes += [f"memory: {row.memory.note}"] if row.memory and row.memory.note else []
     return ", ".join(notes)
+
+
+def _measured(time: Summary) -> str:
+    """Return which part was measured, and how well the total is known from it."""
+    share = f"{time.one_in:,.0f}" if time.one_in >= 10 else f"{time.one_in:.1f}"
+    margin = time.total_margin_ms / time.total_ms if time.total_ms else math.nan
+    return f"1 in {share} measured" + ("" if math.isnan(margin) else f", total ±{margin:.1%}")
 
 
 def _title(clocks: Sequence[str]) -> str:
@@ -270,4 +278,9 @@ def _times_of(clock: str, summary: Summary) -> dict[str, Cell]:
     times = {
         f"{clock}_{name}": getattr(summary, name) if summary.count else math.nan for name in TIMES
     }
-    return {f"{clock}_count": summary.count, **times}
+    return {
+        f"{clock}_count": summary.count,
+        f"{clock}_left_out": summary.left_out,
+        **times,
+        f"{clock}_total_margin_ms": summary.total_margin_ms if summary.count else math.nan,
+    }

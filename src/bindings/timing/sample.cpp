@@ -37,6 +37,7 @@ struct SampleObject {
 
 PyTypeObject* sample_type = nullptr;
 PyObject* disabled_object = nullptr;
+PyObject* left_out_object = nullptr;
 
 // Freed objects waiting to be used again. Guarded by the interpreter lock.
 std::array<PyObject*, 256> free_list;
@@ -82,10 +83,11 @@ void dealloc_sample(PyObject* self) {
   }
 }
 
-// nan where timing was off; throws where there is no value.
+// nan where nothing was to be measured; throws where there is no value.
 double value_of(Sample& sample) {
   switch (sample.load_status()) {
     case SampleStatus::kDisabled:
+    case SampleStatus::kLeftOut:
       return kNan;
     case SampleStatus::kDone:
       return sample.clock == timing::kCudaClock ? sample.device_ms : sample.host_ms();
@@ -119,7 +121,7 @@ PyObject* get_ms(PyObject* self, void* /*closure*/) {
 PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     Sample& sample = sample_of(self);
-    if (sample.load_status() == SampleStatus::kDisabled) return PyFloat_FromDouble(kNan);
+    if (timing::is_off(sample.load_status())) return PyFloat_FromDouble(kNan);
     if (!is_known(sample)) Py_RETURN_NONE;
     const double ms = sample_milliseconds(sample);
     call_listeners_after_read();
@@ -136,7 +138,7 @@ PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
     const Sample& sample = sample_of(self);
     const SampleStatus status = sample.load_status();
     if (status == SampleStatus::kOpen) throw_unmeasured(sample);
-    return PyFloat_FromDouble(status == SampleStatus::kDisabled ? kNan : sample.host_ms());
+    return PyFloat_FromDouble(timing::is_off(status) ? kNan : sample.host_ms());
   });
 }
 
@@ -169,8 +171,8 @@ PyObject* get_memory(PyObject* self, void* /*closure*/) {
 }
 
 // In the order of SampleStatus.
-constexpr const char* kStates[] = {"open",    "pending", "done",     "disabled",
-                                   "dropped", "skipped", "captured", "failed"};
+constexpr const char* kStates[] = {"open",    "pending",  "done",   "disabled", "dropped",
+                                   "skipped", "captured", "failed", "left out"};
 
 const char* state_of(const Sample& sample) {
   return kStates[static_cast<std::size_t>(sample.load_status())];
@@ -214,7 +216,7 @@ PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
     Sample& sample = sample_of(self);
     const bool known = is_known(sample);
     const SampleStatus status = sample.load_status();
-    const bool left = status != SampleStatus::kOpen && status != SampleStatus::kDisabled;
+    const bool left = status != SampleStatus::kOpen && !timing::is_off(status);
     py::dict result;
     result["path"] = path_text(*sample.path);
     result["names"] = path_names(*sample.path);
@@ -255,7 +257,7 @@ py::object restore_sample(const std::vector<std::string>& names, const std::stri
                           const py::typing::Tuple<py::object, py::ellipsis>& details,
                           std::int64_t host_begin, std::uint32_t thread) {
   const auto restored = static_cast<SampleStatus>(status);
-  if (status < 0 || status > static_cast<int>(SampleStatus::kFailed) ||
+  if (status < 0 || status > static_cast<int>(SampleStatus::kLeftOut) ||
       restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
       restored == SampleStatus::kCaptured) {
     throw py::value_error("not a pickled Sample: status " + std::to_string(status));
@@ -292,7 +294,8 @@ Py_hash_t hash_of_sample(PyObject* self) {
 PyGetSetDef sample_getset[] = {
     {"ms", get_ms, nullptr,
      "Milliseconds between enter and exit, on the GPU where the clock is 'cuda'.\n\n"
-     "Waits for the GPU, letting other threads run. nan if timing was off.\n\n"
+     "Waits for the GPU, letting other threads run. nan if timing was off, or if the budget left\n"
+     "this visit out.\n\n"
      "Raises\n------\nInvalidStateError\n    The scope is still open, or the sample was dropped or "
      "skipped.\nNotReplayedError\n    It was recorded into a graph that has not run yet.\n"
      "CudaError\n    The driver refused to measure it.",
@@ -319,8 +322,11 @@ PyGetSetDef sample_getset[] = {
     {"stream", get<&Sample::stream>, nullptr,
      "The CUDA stream's handle, 0 for the legacy default one.", nullptr},
     {"state", get<&state_of>, nullptr,
-     "'open', 'pending', 'done', 'disabled', 'dropped', 'skipped', 'captured' or 'failed'.",
+     "'open', 'pending', 'done', 'disabled', 'dropped', 'skipped', 'captured', 'failed' or\n"
+     "'left out', to stay within the budget of `gpuprof.set_budget`.",
      nullptr},
+    {"one_in", get<&Sample::weight>, nullptr,
+     "How many visits it stands for: above 1 where a budget leaves visits out.", nullptr},
     {"failed", get<&has_failed>, nullptr, "Whether the body raised or the driver refused.",
      nullptr},
     {"dropped", get<&was_dropped>, nullptr,
@@ -379,6 +385,7 @@ PyObject* wrap_sample(SampleRef sample) noexcept {
 }
 
 PyObject* disabled_sample() noexcept { return Py_NewRef(disabled_object); }
+PyObject* left_out_sample() noexcept { return Py_NewRef(left_out_object); }
 
 double sample_milliseconds(Sample& sample) {
   if (sample.load_status() == SampleStatus::kCaptured) {
@@ -401,11 +408,14 @@ double sample_milliseconds(Sample& sample) {
 
 void bind_timing_sample(py::module_& module) {
   sample_type = add_type(module, sample_spec);
-  SampleRef off(timing::make_sample());
-  off->path = &timing::root_path();
-  off->finish(SampleStatus::kDisabled);
-  disabled_object = wrap_sample(off);
-  if (disabled_object == nullptr) throw py::error_already_set();
+  for (const auto& [object, status] : {std::pair{&disabled_object, SampleStatus::kDisabled},
+                                       std::pair{&left_out_object, SampleStatus::kLeftOut}}) {
+    SampleRef off(timing::make_sample());
+    off->path = &timing::root_path();
+    off->finish(status);
+    *object = wrap_sample(off);
+    if (*object == nullptr) throw py::error_already_set();
+  }
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"),
              py::arg("details") = py::tuple(), py::arg("host_begin") = 0, py::arg("thread_id") = 0);

@@ -18,6 +18,9 @@ PyObject* wrap_sample(timing::SampleRef sample) noexcept;
 // The sample that stands for "timing was off": always the same object. A new reference.
 PyObject* disabled_sample() noexcept;
 
+// The same for "left out, to stay within the budget".
+PyObject* left_out_sample() noexcept;
+
 // Waits until the sample is known, handling signals. Throws.
 double sample_milliseconds(timing::Sample& sample);
 

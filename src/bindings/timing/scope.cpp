@@ -24,12 +24,15 @@ using timing::NestingEntry;
 using timing::Sample;
 using timing::SampleRef;
 using timing::SampleStatus;
+using timing::Visit;
 
 namespace {
 
 // Longer than the host needs from one record to the next with a synchronise between.
 constexpr double kMismatchMs = 0.05;
 constexpr double kMismatchShare = 0.1;
+
+constexpr Visit kNoVisit;
 
 ClockChoice choice_of(const py::object& backend) {
   if (!py::isinstance<py::str>(backend)) return ClockChoice::kSync;
@@ -48,6 +51,7 @@ std::size_t newest_entry(const std::vector<NestingEntry>& entries, const void* o
 Scope::Scope(ScopeOptions options)
     : options_(std::move(options)),
       plain_(options_.enabled),
+      in_budget_(options_.name && !options_.enabled.value_or(false) && !options_.verify_stream),
       choice_(choice_of(options_.backend)),
       path_(options_.name.value_or("")) {
   if (choice_ == ClockChoice::kSync) {
@@ -70,16 +74,16 @@ Scope::~Scope() {
 
 PyObject* Scope::enter() {
   if (!is_plain_and_enabled()) return enter_otherwise();
-  return open_sample(SampleRef(timing::make_sample()));
+  return open_sample(SampleRef(timing::make_sample()), kNoVisit);
 }
 
-PyObject* Scope::open_sample(SampleRef sample) {
+PyObject* Scope::open_sample(SampleRef sample, const Visit& visit) {
   Sample* raw = sample.get();
   PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
   if (object == nullptr) throw py::error_already_set();
   try {
     if (const std::uint32_t told = listeners(); told != 0) open_range(*raw, told);
-    open_entry(*raw);
+    open_entry(*raw, visit);
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
     if (open_ranges::count != 0) open_ranges::close(raw, false, false);
     Py_DECREF(object);
@@ -104,7 +108,7 @@ void Scope::enter_disabled() {
     return;
   }
   ScopeStack& stack = current_scope_stack();
-  push_entry(stack, {this, nullptr, &stack.path(), nullptr, false});
+  push_entry(stack, {this, nullptr, &stack.path(), nullptr, false, stack.visit()});
 }
 
 void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
@@ -115,11 +119,13 @@ void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
     entry.frame_may_suspend = frame.may_suspend;
   }
   open_in_.push_back(&stack);
+  if (entry.sample == nullptr) ++empty_;
   stack.open(entry);
 }
 
 SampleRef Scope::take_entry(const Place& place) {
   SampleRef sample(place.stack->entries()[place.index].sample);
+  if (!sample) --empty_;
   if (open_in_.back() == place.stack) {
     open_in_.pop_back();
   } else {
@@ -129,13 +135,13 @@ SampleRef Scope::take_entry(const Place& place) {
   return sample;
 }
 
-void Scope::open_entry(Sample& sample) {
+void Scope::open_entry(Sample& sample, const Visit& visit) {
   ScopeStack& stack = current_scope_stack();
   const timing::Path& outside = stack.path();
   sample.counted = options_.name.has_value();
   sample.path = sample.counted ? &path_.below(outside) : &outside;
   sample.depth = static_cast<std::uint16_t>(std::min<std::size_t>(stack.size(), UINT16_MAX - 1));
-  push_entry(stack, {this, &sample, sample.path, nullptr, false});
+  push_entry(stack, {this, &sample, sample.path, nullptr, false, visit});
   timing::add_reference(&sample);
   try {
     open_clock(sample);
@@ -185,8 +191,8 @@ void Scope::open_on_stream(Sample& sample) {
 }
 
 void Scope::exit(bool body_raised) {
-  if (open_in_.empty()) {  // timing was off at the enter
-    if (unmeasured_ > 0) --unmeasured_;
+  if (open_in_.size() == empty_) {
+    leave_unmeasured(body_raised);
     return;
   }
   // What follows must not count on the host's clock; a CUDA sample takes its own time later.
@@ -197,16 +203,30 @@ void Scope::exit(bool body_raised) {
     --unmeasured_;
     return;
   }
+  if (place.stack->entries()[place.index].sample == nullptr) {
+    close_empty(place, body_raised);
+    return;
+  }
   SampleRef sample = take_entry(place);
-  if (!sample) return;
   sample->body_raised = body_raised;
+  if (sample->enter_ns == 0) {
+    leave_measured(std::move(sample), was_cuda, now);
+    return;
+  }
+  const SampleRef timed = sample;
+  const HostNanoseconds began = timing::host_now();
+  leave_measured(std::move(sample), was_cuda, now);
+  budget::read_cost(*timed.get(), timing::host_now() - began);
+}
+
+void Scope::leave_measured(SampleRef sample, bool was_cuda, HostNanoseconds now) {
   const bool traced = listens(kTrace);
   if (traced) note_thread(*sample.get());
   if (is_heard()) note_thread_for_listeners(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && !is_cuda) now = timing::host_now();
   try {
-    if (options_.verify_stream && !body_raised && is_cuda &&
+    if (options_.verify_stream && !sample->body_raised && is_cuda &&
         sample->load_status() == SampleStatus::kOpen && !sample->external()) {
       close_verified(*sample.get());
     } else {

@@ -19,6 +19,7 @@
 #include "bindings/ranges/open_ranges.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
+#include "bindings/timing/budget.hpp"
 #include "timing/path.hpp"
 #include "timing/sample.hpp"
 #include "timing/scope.hpp"
@@ -64,7 +65,7 @@ class Scope {
   // The usual entry needs one look: whether the scope is on and asks for nothing but the time.
   [[nodiscard]] bool is_plain_and_enabled() const noexcept {
     if (switches.disabled_for_good || is_paused()) return false;
-    return plain_.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
+    return plain_.value_or(budget::all_measured.load(std::memory_order_relaxed));
   }
   [[nodiscard]] bool is_off() const noexcept { return !is_enabled(); }
   // Whatever the switch says later.
@@ -87,11 +88,16 @@ class Scope {
 
   [[nodiscard]] bool chooses_cuda() const;
   PyObject* enter_otherwise();
-  PyObject* open_sample(timing::SampleRef sample);
+  PyObject* enter_within_budget();
+  PyObject* enter_measured(timing::SampleRef sample, const timing::Visit& visit);
+  PyObject* open_sample(timing::SampleRef sample, const timing::Visit& visit);
   void enter_disabled();
+  void leave_unmeasured(bool body_raised);
+  void close_empty(const Place& place, bool body_raised);
+  void leave_measured(timing::SampleRef sample, bool was_cuda, timing::HostNanoseconds now);
   void push_entry(ScopeStack& stack, timing::NestingEntry entry);
   timing::SampleRef take_entry(const Place& place);
-  void open_entry(timing::Sample& sample);
+  void open_entry(timing::Sample& sample, const timing::Visit& visit);
   void open_clock(timing::Sample& sample);
   void open_on_stream(timing::Sample& sample);
   void close_clock(timing::Sample& sample, timing::HostNanoseconds now);
@@ -107,12 +113,14 @@ class Scope {
 
   ScopeOptions options_;
   std::optional<bool> plain_;  // options_.enabled; false where an entry needs more than a clock
+  bool in_budget_;             // a budget may leave its visits out
   ClockChoice choice_ = ClockChoice::kAuto;
   timing::ClockId sync_clock_ = timing::kCpuClock;
   pybind11::object synchronize_;
   std::uintptr_t stream_ = 0;
   timing::PathCache path_;
   std::vector<ScopeStack*> open_in_;  // for each entry, oldest first
+  std::size_t empty_ = 0;             // of these, the entries without a sample
   std::size_t unmeasured_ = 0;        // open entries without a place, because timing was off
   timing::SampleRef last_;
   std::vector<Held> held_;

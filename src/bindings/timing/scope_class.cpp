@@ -254,7 +254,11 @@ py::dict options_of(const Scope& scope) {
 
 void bind_switches(py::module_& module) {
   module.def(
-      "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
+      "set_enabled",
+      [](bool on) {
+        timing::scope::enabled.store(on, std::memory_order_relaxed);
+        budget::note_switch();
+      },
       py::arg("on"), "Switch scopes that follow the global switch on or off.");
   module.def("is_enabled", [] {
     return !switches.disabled_for_good && !is_paused() &&

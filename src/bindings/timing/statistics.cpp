@@ -14,6 +14,7 @@
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
+#include "bindings/timing/budget.hpp"
 #include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/work.hpp"
@@ -50,7 +51,8 @@ void flush_and_call_listeners() {
 
 py::object summary_dict(const Summary& summary, bool bins) {
   if (summary.count == 0) return py::none();
-  py::dict result("count"_a = summary.count, "total_ms"_a = summary.total,
+  py::dict result("count"_a = summary.count, "left_out"_a = summary.count - summary.measured,
+                  "total_margin_ms"_a = summary.margin, "total_ms"_a = summary.total,
                   "mean_ms"_a = summary.mean, "min_ms"_a = summary.min, "p50_ms"_a = summary.p50,
                   "p90_ms"_a = summary.p90, "p99_ms"_a = summary.p99, "max_ms"_a = summary.max,
                   "first_ms"_a = summary.first);
@@ -86,6 +88,7 @@ py::dict snapshot(bool wait, bool bins) {
     timing::device::drain();
   }
   call_listeners_after_read();
+  budget::hand_over_left_out();
   PendingByPath pending = pending_by_path();
   py::list rows;
   std::uint64_t dropped = 0;
@@ -164,8 +167,13 @@ void bind_timing_statistics(py::module_& module) {
              "End that, and return (begin_ns, end_ns, thread_id, raw_exec) of each launch.");
   module.def("_open_scopes", &open_scope_list,
              "The named scopes that are open on any thread: (names, host_begin_ns, thread_id).");
-  module.def("reset_stats", &timing::statistics::reset,
-             "Forget all samples, also those entered before now and not finished.");
+  module.def(
+      "reset_stats",
+      [] {
+        timing::statistics::reset();
+        budget::begin_anew();
+      },
+      "Forget all samples, also those entered before now and not finished.");
 }
 
 }  // namespace gpuprof::bindings

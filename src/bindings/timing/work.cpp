@@ -120,7 +120,7 @@ int set_amount(Sample& sample, PyObject* value, void* closure) {
                            "inside the with block")
                               .c_str());
     }
-    if (sample.load_status() == SampleStatus::kDisabled) return 0;  // one object for all
+    if (timing::is_off(sample.load_status())) return 0;  // one object for all
     amount_in(timing::details_of(sample), closure) = amount.value_or(-1.0);
     return 0;
   });
@@ -197,7 +197,14 @@ PyObject* Scope::enter_otherwise() {
     enter_disabled();
     return disabled_sample();
   }
-  SampleRef sample(timing::make_sample());
+  if (budget::is_on()) return enter_within_budget();
+  return enter_measured(SampleRef(timing::make_sample()), {});
+}
+
+PyObject* Scope::enter_measured(SampleRef sample, const timing::Visit& visit) {
+  if (!options_.memory && !options_.flops && !options_.nbytes) {
+    return open_sample(std::move(sample), visit);
+  }
   Sample* raw = sample.get();
   SpanDetails& details = timing::details_of(*raw);
   details.flops = options_.flops.value_or(-1.0);
@@ -209,7 +216,7 @@ PyObject* Scope::enter_otherwise() {
     held_.push_back({raw, reading, true});
   }
   try {
-    return open_sample(std::move(sample));
+    return open_sample(std::move(sample), visit);
   } catch (const std::exception&) {
     while (const std::optional<Held> held = take_held(*raw)) Py_DECREF(held->object);
     throw;
