@@ -91,13 +91,21 @@ class Nesting {
     const Visit& around = entries_.back().visit;
     return {around.paid_by, around.inside, around.draw, 0};
   }
+  // The weight of those; 1: each decides for itself.
+  [[nodiscard]] std::uint32_t weight() const noexcept {
+    return entries_.empty() ? 1 : entries_.back().visit.inside;
+  }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] const std::vector<NestingEntry>& entries() const noexcept { return entries_; }
 
   void push(const NestingEntry& entry) { entries_.push_back(entry); }
   void remove(std::size_t index) {
-    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
+    if (index + 1 == entries_.size()) {
+      entries_.pop_back();
+    } else {
+      entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
+    }
   }
 
  private:

@@ -210,15 +210,17 @@ struct Shard {
   }
 
   Counts& of(const Key& key) {
-    if (last == nullptr || !(key == last_key)) {
-      // Before the row is made, which must not stay out of the list for lack of memory.
-      if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
-      const auto [found, is_new] = counts.try_emplace(key);
-      if (is_new) in_order.push_back(&*found);
-      last = &found->second;
-      last_key = key;
-    }
+    if (last == nullptr || !(key == last_key)) look_up(key);
     return *last;
+  }
+
+  void look_up(const Key& key) {
+    // Before the row is made, which must not stay out of the list for lack of memory.
+    if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
+    const auto [found, is_new] = counts.try_emplace(key);
+    if (is_new) in_order.push_back(&*found);
+    last = &found->second;
+    last_key = key;
   }
 };
 

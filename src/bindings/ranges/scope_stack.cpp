@@ -4,12 +4,52 @@
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "bindings/python/thread_end.hpp"
 #include "driver/process.hpp"
 #include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
+namespace {
+
+// All stacks that exist, and those that were let go. A thread that ends does that without the
+// interpreter lock.
+struct AllStacks {
+  driver::ForkMutex mutex;
+  std::unordered_set<const ScopeStack*> stacks;
+  ScopeStack* let_go = nullptr;
+};
+
+AllStacks& all_stacks() { return driver::immortal<AllStacks>(); }
+const bool all_stacks_fork_hook = (all_stacks(), true);  // a child may not make it
+
+}  // namespace
+
+void ScopeStack::let_go() noexcept {
+  AllStacks& all = all_stacks();
+  const std::lock_guard lock(all.mutex);
+  next_ = std::exchange(all.let_go, this);
+}
+
+// Those with open scopes stay.
+void delete_those_let_go() {
+  AllStacks& all = all_stacks();
+  ScopeStack* next = nullptr;
+  {
+    const std::lock_guard lock(all.mutex);
+    next = std::exchange(all.let_go, nullptr);
+  }
+  while (next != nullptr) {
+    ScopeStack* stack = std::exchange(next, next->next_);
+    if (stack->empty()) {
+      delete stack;
+    } else {
+      stack->let_go();
+    }
+  }
+}
+
 namespace {
 
 // The stacks of one thread: the one in use, and those of suspended tasks with open scopes.
@@ -48,20 +88,12 @@ const ThreadEnd thread_end(&end_stacks);
 
 ThreadStacks& stacks_of_this_thread() {
   if (own_stacks == nullptr) {
+    delete_those_let_go();
     own_stacks = new ThreadStacks;
     thread_end.watch(own_stacks);
   }
   return *own_stacks;
 }
-
-// All stacks that exist. A thread that ends destroys its own without the interpreter lock.
-struct AllStacks {
-  driver::ForkMutex mutex;
-  std::unordered_set<const ScopeStack*> stacks;
-};
-
-AllStacks& all_stacks() { return driver::immortal<AllStacks>(); }
-const bool all_stacks_fork_hook = (all_stacks(), true);  // a child may not make it
 
 }  // namespace
 
@@ -94,6 +126,15 @@ PyObject* current_context() {
 }
 
 ScopeStack& current_scope_stack() {
+  const ThreadStacks* stacks = own_stacks;
+  if (stacks != nullptr && stacks->current != nullptr) {
+    const PyObject* context = PyThreadState_Get()->context;
+    if (context != nullptr && stacks->current->context_ == context) return *stacks->current;
+  }
+  return find_scope_stack();
+}
+
+ScopeStack& find_scope_stack() {
   PyObject* context = current_context();
   ThreadStacks& stacks = stacks_of_this_thread();
   ScopeStack* stack = stacks.current;

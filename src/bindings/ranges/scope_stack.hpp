@@ -9,7 +9,6 @@
 
 #include <Python.h>
 
-#include <atomic>
 #include <cstdint>
 
 #include <cstddef>
@@ -24,30 +23,26 @@ class ScopeStack : public timing::Nesting {
   // The kernel's number of the thread that made it.
   [[nodiscard]] std::uint32_t thread() const noexcept { return thread_; }
   void open(const timing::NestingEntry& entry) {
-    if (empty()) {
-      Py_XINCREF(context_);
-      holders_.fetch_add(1, std::memory_order_relaxed);
-    }
+    if (empty()) Py_XINCREF(context_);
     push(entry);
   }
   void close(std::size_t index) {
     remove(index);
-    if (!empty()) return;
-    Py_XDECREF(context_);
-    let_go();
+    if (empty()) Py_XDECREF(context_);
   }
-  // Gives up one hold; the last one destroys the stack. The thread gives up its own when it ends,
-  // without the interpreter lock, while another thread may be closing the last entry.
-  void let_go() noexcept {
-    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-  }
+  // For a stack that its thread has done with: it goes when it is empty, and a thread makes its
+  // first one. A thread that ends says so without the interpreter lock, while another one may be
+  // closing the last entry.
+  void let_go() noexcept;
 
  private:
   friend ScopeStack& current_scope_stack();
-  ~ScopeStack();  // by let_go() alone
+  friend ScopeStack& find_scope_stack();
+  friend void delete_those_let_go();
+  ~ScopeStack();
   const std::uint32_t thread_;
   PyObject* context_ = nullptr;
-  std::atomic<std::uint32_t> holders_{1};  // its thread, and its open entries together
+  ScopeStack* next_ = nullptr;  // that was let go
 };
 
 // The context of the task that runs now, made where the thread has none yet. Borrowed; null for
@@ -57,6 +52,8 @@ PyObject* current_context();
 // The stack of the code that runs now. The reference is good until the thread ends, and as long as
 // the stack has open scopes.
 ScopeStack& current_scope_stack();
+// The same after another task or thread.
+ScopeStack& find_scope_stack();
 
 // Calls `see(context, stack)` for the stacks of all threads and tasks, with their open scopes. It
 // may not open or close scopes, nor give up the interpreter lock.

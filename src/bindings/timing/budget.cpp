@@ -34,11 +34,10 @@ constexpr double kHostNs = 1000.0;  // until an entry of the path has been timed
 struct State {
   timing::Budget policy;
   std::vector<const Path*> paths;  // that have been measured within it
-  bool is_on = false;
-  std::uint32_t epoch = 1;  // of counts of visits that are left out
+  std::uint32_t epoch = 1;         // of counts of visits that are left out
 };
 
-State& state() { return driver::immortal<State>(); }
+State& state = driver::immortal<State>();
 
 double cost_of(const Visits& visits, timing::ClockId clock) noexcept {
   const double host = visits.own_ns > 0.0 ? visits.own_ns : kHostNs;
@@ -62,21 +61,18 @@ bool is_timed(std::uint32_t taken) noexcept {
 
 namespace budget {
 
-bool is_on() noexcept { return state().is_on; }
-
 void note_switch() noexcept {
   const bool enabled = timing::scope::enabled.load(std::memory_order_relaxed);
-  all_measured.store(enabled && !state().is_on, std::memory_order_relaxed);
+  all_measured.store(enabled && !is_on, std::memory_order_relaxed);
 }
 
 void hand_over_left_out() noexcept {
-  for (const Path* path : state().paths) hand_over(*path);
+  for (const Path* path : state.paths) hand_over(*path);
 }
 
 void begin_anew() noexcept {
-  State& s = state();
-  if (++s.epoch == 0) s.epoch = 1;  // 0 is the epoch of what is not counted
-  s.policy.begin_anew();
+  if (++state.epoch == 0) state.epoch = 1;  // 0 is the epoch of what is not counted
+  state.policy.begin_anew();
 }
 
 void read_cost(const Sample& sample, HostNanoseconds exit_ns) noexcept {
@@ -92,81 +88,90 @@ void read_cost(const Sample& sample, HostNanoseconds exit_ns) noexcept {
 }  // namespace budget
 
 PyObject* Scope::enter_within_budget() {
-  State& s = state();
   ScopeStack& stack = current_scope_stack();
-  const Visit around = stack.visit();
-  if (!in_budget_) return enter_measured(SampleRef(timing::make_sample()), around);
-
+  if (!in_budget_) return enter_measured(SampleRef(timing::make_sample()), stack.visit());
   const Path& path = path_.below(stack.path());
   Visits& visits = path.visits;
-  Visit visit = around;
-  std::uint32_t weight = around.inside;
-  const bool decides = weight == 1;
-  if (decides) {
-    weight = s.policy.decide(visits);
-    visit = {&visits, weight, weight > 1 ? s.policy.next_draw() : 0, 0};
-  } else if (s.policy.is_first(visits)) {
-    weight = 1;
+  const std::uint32_t around = stack.weight();
+  if (around == 1) {
+    const std::uint32_t weight = state.policy.decide(visits);
+    if (weight != 0) {
+      const std::uint32_t draw = weight > 1 ? state.policy.next_draw() : 0;
+      return enter_chosen(path, weight, {&visits, weight, draw, 0}, visits);
+    }
+  } else {
+    const Visit visit = stack.visit();
+    if (state.policy.is_first(visits)) return enter_chosen(path, 1, visit, visits);
+    if (around != 0) return enter_chosen(path, around, visit, *visit.paid_by);
   }
-  if (weight == 0) {
-    visit.counted = s.epoch;
-    push_entry(stack, {this, nullptr, &path, nullptr, false, visit});
-    if (decides && timing::Budget::looks(visits)) s.policy.look(timing::host_now());
-    return left_out_sample();
-  }
+  push_entry(stack, {this, nullptr, &path, nullptr, false, {nullptr, 0, 0, state.epoch}});
+  if (around == 1 && timing::Budget::looks(visits)) state.policy.look(timing::host_now());
+  return left_out_sample();
+}
 
-  if (visits.taken == 0) s.paths.push_back(&path);
-  const bool is_timed_now = is_timed(visits.taken++);
-  const HostNanoseconds began = is_timed_now ? timing::host_now() : 0;
-  SampleRef sample(timing::make_sample());
-  const SampleRef kept = sample;
+// A visit that is measured. `payer` has decided that.
+PyObject* Scope::enter_chosen(const Path& path, std::uint32_t weight, const Visit& visit,
+                              Visits& payer) {
+  Visits& visits = path.visits;
+  if (visits.taken == 0) state.paths.push_back(&path);
+  const bool times_itself = is_timed(visits.taken++);
+  const HostNanoseconds began = times_itself ? timing::host_now() : 0;
+  const SampleRef sample(timing::make_sample());
   sample->weight = weight;
   sample->draw = visit.draw;
-  PyObject* object = enter_measured(std::move(sample), visit);
-  Sample& opened = *kept.get();
-  const HostNanoseconds now =
-      is_timed_now || opened.host_begin == 0 ? timing::host_now() : opened.host_begin;
-  if (is_timed_now)
-    opened.enter_ns = static_cast<std::uint32_t>(std::max<HostNanoseconds>(now - began, 1));
-  if (opened.clock != visits.clock) {
+  PyObject* object = enter_measured(sample, visit);
+  const bool has_begin = sample->host_begin != 0 && !times_itself;
+  const HostNanoseconds now = has_begin ? sample->host_begin : timing::host_now();
+  if (times_itself) sample->enter_ns = static_cast<std::uint32_t>(now - began) | 1U;  // above 0
+  if (sample->clock != visits.clock) {
     hand_over(path);
-    visits.clock = opened.clock;
+    visits.clock = sample->clock;
   }
-  Visits& payer = !decides && weight > 1 ? *around.paid_by : visits;
-  s.policy.charge(payer, cost_of(visits, opened.clock), decides, now);
+  state.policy.charge(payer, cost_of(visits, sample->clock), visit.paid_by == &visits, now);
   return object;
 }
 
-void Scope::leave_unmeasured(bool body_raised) {
-  const Place place = open_in_.empty() ? Place{nullptr, 0} : find_open();
-  if (place.stack == nullptr) {  // timing was off at the enter
-    if (unmeasured_ > 0) --unmeasured_;
+void count_left_out(const timing::NestingEntry& entry, bool raised) noexcept {
+  if (entry.visit.counted != state.epoch) return;
+  ++entry.inside->visits.left_out;
+  if (raised) ++entry.inside->visits.raised;
+}
+
+// No entry of the scope has a sample. Nearly always there is one, and it is the innermost.
+void Scope::leave_empty(bool body_raised) {
+  ScopeStack& stack = current_scope_stack();
+  if (open_in_.size() == 1 && unmeasured_ == 0 && !stack.empty() &&
+      stack.entries().back().owner == this) {
+    count_left_out(stack.entries().back(), body_raised);
+    open_in_.clear();
+    empty_ = 0;
+    stack.close(stack.size() - 1);
     return;
   }
-  close_empty(place, body_raised);
+  const Place place = find_open();
+  if (place.stack == nullptr) {
+    --unmeasured_;
+  } else {
+    close_empty(place, body_raised);
+  }
 }
 
 void Scope::close_empty(const Place& place, bool body_raised) {
-  const timing::NestingEntry& entry = place.stack->entries()[place.index];
-  if (entry.visit.counted == state().epoch) {
-    ++entry.inside->visits.left_out;
-    if (body_raised) ++entry.inside->visits.raised;
-  }
+  count_left_out(place.stack->entries()[place.index], body_raised);
   take_entry(place);
 }
 
 // Otherwise all workers of one parent would measure the same visits.
-void reseed_in_child() noexcept { state().policy.seed(static_cast<std::uint64_t>(getpid())); }
+void reseed_in_child() noexcept { state.policy.seed(static_cast<std::uint64_t>(getpid())); }
 
 void bind_timing_budget(py::module_& module) {
-  state().policy.seed(static_cast<std::uint64_t>(timing::monotonic_now()));
+  state.policy.seed(static_cast<std::uint64_t>(timing::monotonic_now()));
   driver::on_fork_child(reseed_in_child);
   module.def(
       "_set_budget",
       [](std::optional<double> share) {
-        State& s = state();
-        s.is_on = share.has_value();
-        if (share) s.policy.set_share(*share, timing::host_now());
+        budget::is_on = share.has_value();
+        if (share) state.policy.set_share(*share, timing::host_now());
         budget::note_switch();
       },
       py::arg("share"), "Let measuring take this share of the time; None measures every visit.");

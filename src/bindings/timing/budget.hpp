@@ -14,7 +14,7 @@ namespace gpuprof::bindings::budget {
 // What a plain scope that follows the switch looks at: whether that is on and there is no budget.
 inline std::atomic<bool> all_measured{true};
 
-[[nodiscard]] bool is_on() noexcept;
+inline bool is_on = false;
 // After the switch was turned.
 void note_switch() noexcept;
 

@@ -111,15 +111,22 @@ void Scope::enter_disabled() {
   push_entry(stack, {this, nullptr, &stack.path(), nullptr, false, stack.visit()});
 }
 
-void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
-  const auto& entries = stack.entries();
-  if (unmeasured_ > 0 || (!open_in_.empty() && newest_entry(entries, this) != 0)) {
+void Scope::push_entry(ScopeStack& stack, const NestingEntry& entry) {
+  open_in_.push_back(&stack);
+  if (entry.sample == nullptr) ++empty_;
+  if (unmeasured_ == 0 && open_in_.size() == 1) {
+    stack.open(entry);
+  } else {
+    push_further_entry(stack, entry);
+  }
+}
+
+void Scope::push_further_entry(ScopeStack& stack, NestingEntry entry) {
+  if (unmeasured_ > 0 || newest_entry(stack.entries(), this) != 0) {
     const FrameMark frame = current_frame();
     entry.frame = frame.frame;
     entry.frame_may_suspend = frame.may_suspend;
   }
-  open_in_.push_back(&stack);
-  if (entry.sample == nullptr) ++empty_;
   stack.open(entry);
 }
 
@@ -192,7 +199,11 @@ void Scope::open_on_stream(Sample& sample) {
 
 void Scope::exit(bool body_raised) {
   if (open_in_.size() == empty_) {
-    leave_unmeasured(body_raised);
+    if (empty_ != 0) {
+      leave_empty(body_raised);
+    } else if (unmeasured_ > 0) {  // timing was off at the enter
+      --unmeasured_;
+    }
     return;
   }
   // What follows must not count on the host's clock; a CUDA sample takes its own time later.
@@ -209,24 +220,14 @@ void Scope::exit(bool body_raised) {
   }
   SampleRef sample = take_entry(place);
   sample->body_raised = body_raised;
-  if (sample->enter_ns == 0) {
-    leave_measured(std::move(sample), was_cuda, now);
-    return;
-  }
-  const SampleRef timed = sample;
-  const HostNanoseconds began = timing::host_now();
-  leave_measured(std::move(sample), was_cuda, now);
-  budget::read_cost(*timed.get(), timing::host_now() - began);
-}
-
-void Scope::leave_measured(SampleRef sample, bool was_cuda, HostNanoseconds now) {
+  const HostNanoseconds began = sample->enter_ns != 0 ? timing::host_now() : 0;
   const bool traced = listens(kTrace);
   if (traced) note_thread(*sample.get());
   if (is_heard()) note_thread_for_listeners(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && !is_cuda) now = timing::host_now();
   try {
-    if (options_.verify_stream && !sample->body_raised && is_cuda &&
+    if (options_.verify_stream && !body_raised && is_cuda &&
         sample->load_status() == SampleStatus::kOpen && !sample->external()) {
       close_verified(*sample.get());
     } else {
@@ -247,6 +248,7 @@ void Scope::leave_measured(SampleRef sample, bool was_cuda, HostNanoseconds now)
   }
   let_go(*sample.get());
   emit_pending_warnings();
+  if (began != 0) budget::read_cost(*sample.get(), timing::host_now() - began);
   if (is_heard()) call_listeners_after_exit(*sample.get());
 }
 

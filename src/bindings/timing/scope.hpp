@@ -89,13 +89,15 @@ class Scope {
   [[nodiscard]] bool chooses_cuda() const;
   PyObject* enter_otherwise();
   PyObject* enter_within_budget();
+  PyObject* enter_chosen(const timing::Path& path, std::uint32_t weight, const timing::Visit& visit,
+                         timing::Visits& payer);
   PyObject* enter_measured(timing::SampleRef sample, const timing::Visit& visit);
   PyObject* open_sample(timing::SampleRef sample, const timing::Visit& visit);
   void enter_disabled();
-  void leave_unmeasured(bool body_raised);
+  void leave_empty(bool body_raised);
   void close_empty(const Place& place, bool body_raised);
-  void leave_measured(timing::SampleRef sample, bool was_cuda, timing::HostNanoseconds now);
-  void push_entry(ScopeStack& stack, timing::NestingEntry entry);
+  void push_entry(ScopeStack& stack, const timing::NestingEntry& entry);
+  void push_further_entry(ScopeStack& stack, timing::NestingEntry entry);
   timing::SampleRef take_entry(const Place& place);
   void open_entry(timing::Sample& sample, const timing::Visit& visit);
   void open_clock(timing::Sample& sample);

@@ -197,7 +197,7 @@ PyObject* Scope::enter_otherwise() {
     enter_disabled();
     return disabled_sample();
   }
-  if (budget::is_on()) return enter_within_budget();
+  if (budget::is_on) return enter_within_budget();
   return enter_measured(SampleRef(timing::make_sample()), {});
 }
 
