@@ -10,7 +10,7 @@ namespace {
 constexpr HostNanoseconds kFirstWindow = 100'000'000;
 constexpr HostNanoseconds kLongestWindow = 1'000'000'000;
 constexpr std::uint32_t kLargest = 1U << 30U;
-constexpr double kAhead = 0.25;       // of a window's allowance
+constexpr double kAhead = 0.08;       // of a window's allowance
 constexpr double kLeastShare = 0.25;  // of the budget, while what was spent too much is paid back
 constexpr double kMostOwed = 4.0;     // windows' budgets
 constexpr double kWeighsAs = 8.0;     // measured visits: what was known before of the cost of one
