@@ -73,6 +73,7 @@ void hand_over_left_out() noexcept {
 void begin_anew() noexcept {
   if (++state.epoch == 0) state.epoch = 1;  // 0 is the epoch of what is not counted
   state.policy.begin_anew();
+  for (const Path* path : state.paths) path->visits.left_out = path->visits.raised = 0;
 }
 
 void read_cost(const Sample& sample, HostNanoseconds exit_ns) noexcept {
