@@ -36,7 +36,9 @@ BUCKETS = (
 )
 DURATION = "gpuprof.scope.duration"
 FAILURES = "gpuprof.scope.failures"
+VISITS = "gpuprof.scope.visits"
 _DURATION = "Time from a scope's begin to its end, on its clock"
+_VISITS = "Scopes that were left; more than were timed where a budget leaves visits out"
 _FAILURES = "Scopes whose body raised, or that were not timed"
 
 
@@ -191,6 +193,7 @@ class _OpenTelemetry:
             explicit_bucket_boundaries_advisory=bounds,
         )
         self._failures = meter.create_counter(FAILURES, unit="{scope}", description=_FAILURES)
+        self._visits = meter.create_counter(VISITS, unit="{scope}", description=_VISITS)
 
     def __call__(self, samples: Samples) -> None:
         # Spans are on the wall clock.
@@ -203,6 +206,9 @@ class _OpenTelemetry:
             else:
                 more["gpuprof.duration"] = sample.ms / 1e3
                 self._durations.record(sample.ms / 1e3, attributes)
+                self._visits.add(sample.one_in, attributes)
+            if sample.one_in > 1:
+                more["gpuprof.one_in"] = sample.one_in
             if self._tracer is not None:
                 span = self._tracer.start_span(
                     sample.names[-1],
@@ -227,6 +233,7 @@ class _Prometheus:
         )
         try:
             self._failures = client.Counter("gpuprof_scope_failures", _FAILURES, **options)
+            self._visits = client.Counter("gpuprof_scope_visits", _VISITS, **options)
         except ValueError:
             registry.unregister(self._durations)
             raise
@@ -238,6 +245,7 @@ class _Prometheus:
                 self._failures.labels(*labels).inc()
             else:
                 self._durations.labels(*labels).observe(sample.ms / 1e3)
+                self._visits.labels(*labels).inc(sample.one_in)
 
 
 # What `prometheus` has put into each registry.
