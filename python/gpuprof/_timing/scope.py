@@ -132,6 +132,11 @@ def set_budget(share: float | None) -> None:
         Such as 0.01 for 1 %; above 0 and at most 1. None measures every visit again.
         ``GPUPROF_BUDGET=1%`` sets it from outside.
 
+    Raises
+    ------
+    TypeError, ValueError
+        `share` is no number, or out of range.
+
     Examples
     --------
     >>> import gpuprof
