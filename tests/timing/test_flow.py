@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +63,33 @@ def test_a_collected_generator_closes_its_entry() -> None:
     sample = next(generator)
     del generator
     assert sample.state == "done"
+
+
+# Memory
+
+
+def test_tasks_that_take_turns_keep_no_memory() -> None:
+    async def hold(turns: int) -> None:
+        with cpu("held"):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+                path_here()
+
+    async def pass_by(turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+            path_here()
+
+    async def take_turns(turns: int) -> None:
+        await asyncio.gather(hold(turns), pass_by(turns))
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    asyncio.run(take_turns(1000))
+    before = resident()
+    asyncio.run(take_turns(30_000))
+    assert resident() - before < 2 << 20
 
 
 # Entering and leaving by hand, from functions that are gone in between

@@ -13,12 +13,11 @@
 namespace gpuprof::bindings {
 namespace {
 
-// All stacks that exist, and those that were let go. A thread that ends does that without the
-// interpreter lock.
+// All stacks that exist, and those of threads that have ended since a thread last made its first.
 struct AllStacks {
   driver::ForkMutex mutex;
   std::unordered_set<const ScopeStack*> stacks;
-  ScopeStack* let_go = nullptr;
+  ScopeStack* ended = nullptr;
 };
 
 AllStacks& all_stacks() { return driver::immortal<AllStacks>(); }
@@ -26,26 +25,27 @@ const bool all_stacks_fork_hook = (all_stacks(), true);  // a child may not make
 
 }  // namespace
 
-void ScopeStack::let_go() noexcept {
+// Another thread may be closing its last entry meanwhile, so that nothing else is looked at.
+void ScopeStack::end_without_interpreter_lock() noexcept {
   AllStacks& all = all_stacks();
   const std::lock_guard lock(all.mutex);
-  next_ = std::exchange(all.let_go, this);
+  next_ = std::exchange(all.ended, this);
 }
 
-// Those with open scopes stay.
-void delete_those_let_go() {
+// Those with open scopes go when the last of these is closed.
+void delete_ended_stacks() {
   AllStacks& all = all_stacks();
   ScopeStack* next = nullptr;
   {
     const std::lock_guard lock(all.mutex);
-    next = std::exchange(all.let_go, nullptr);
+    next = std::exchange(all.ended, nullptr);
   }
   while (next != nullptr) {
     ScopeStack* stack = std::exchange(next, next->next_);
     if (stack->empty()) {
       delete stack;
     } else {
-      stack->let_go();
+      stack->goes_when_empty_ = true;
     }
   }
 }
@@ -59,8 +59,7 @@ struct ThreadStacks {
 
   void park(PyObject* context, ScopeStack* stack) {
     ScopeStack*& place = parked[context];
-    if (place != nullptr)
-      place->let_go();  // one that another thread has emptied, for a context now dead
+    delete place;  // one that another thread has emptied, for a context now dead
     place = stack;
   }
 
@@ -80,15 +79,15 @@ thread_local ThreadStacks* own_stacks = nullptr;
 void end_stacks(void* ended) {
   own_stacks = nullptr;
   const std::unique_ptr<ThreadStacks> stacks(static_cast<ThreadStacks*>(ended));
-  if (stacks->current != nullptr) stacks->current->let_go();
-  for (const auto& [context, stack] : stacks->parked) stack->let_go();
+  if (stacks->current != nullptr) stacks->current->end_without_interpreter_lock();
+  for (const auto& [context, stack] : stacks->parked) stack->end_without_interpreter_lock();
 }
 
 const ThreadEnd thread_end(&end_stacks);
 
 ThreadStacks& stacks_of_this_thread() {
   if (own_stacks == nullptr) {
-    delete_those_let_go();
+    delete_ended_stacks();
     own_stacks = new ThreadStacks;
     thread_end.watch(own_stacks);
   }
@@ -145,7 +144,7 @@ ScopeStack& find_scope_stack() {
   }
   if (!stacks.parked.empty()) {
     if (ScopeStack* parked = stacks.unpark(context); parked != nullptr) {
-      if (stack != nullptr) stack->let_go();
+      delete stack;  // it is empty
       stack = parked;
     }
   }

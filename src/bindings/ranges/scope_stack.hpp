@@ -20,6 +20,9 @@ namespace gpuprof::bindings {
 class ScopeStack : public timing::Nesting {
  public:
   ScopeStack();
+  ScopeStack(const ScopeStack&) = delete;
+  ScopeStack& operator=(const ScopeStack&) = delete;
+  ~ScopeStack();
   // The kernel's number of the thread that made it.
   [[nodiscard]] std::uint32_t thread() const noexcept { return thread_; }
   void open(const timing::NestingEntry& entry) {
@@ -28,21 +31,22 @@ class ScopeStack : public timing::Nesting {
   }
   void close(std::size_t index) {
     remove(index);
-    if (empty()) Py_XDECREF(context_);
+    if (!empty()) return;
+    PyObject* context = context_;
+    if (goes_when_empty_) delete this;
+    Py_XDECREF(context);  // last: it may run Python code
   }
-  // For a stack that its thread has done with: it goes when it is empty, and a thread makes its
-  // first one. A thread that ends says so without the interpreter lock, while another one may be
-  // closing the last entry.
-  void let_go() noexcept;
+  // Its thread has ended: it is deleted when it is empty, and a thread makes its first one.
+  void end_without_interpreter_lock() noexcept;
 
  private:
   friend ScopeStack& current_scope_stack();
   friend ScopeStack& find_scope_stack();
-  friend void delete_those_let_go();
-  ~ScopeStack();
+  friend void delete_ended_stacks();
   const std::uint32_t thread_;
   PyObject* context_ = nullptr;
-  ScopeStack* next_ = nullptr;  // that was let go
+  bool goes_when_empty_ = false;
+  ScopeStack* next_ = nullptr;  // of an ended thread
 };
 
 // The context of the task that runs now, made where the thread has none yet. Borrowed; null for
