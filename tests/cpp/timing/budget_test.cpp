@@ -78,6 +78,14 @@ TEST(Budget, FollowsTheLoadUpAndDown) {
   EXPECT_LE(program.cost - before, 0.012 * kSecond);
 }
 
+TEST(Budget, SeesWithinSecondsThatAHotPathHasBecomeRare) {
+  Program program(0.01, 1);
+  Visits path;
+  while (program.now < 3 * kSecond) program.visit(path, 200.0, 1000.0);
+  for (int i = 0; i < 16; ++i) program.visit(path, kSecond, 1000.0);
+  EXPECT_EQ(path.one_in, 1U);
+}
+
 TEST(Budget, IsSharedSoThatARarePathIsMeasuredBesideAHotOne) {
   Program program(0.01, 1);
   Visits hot;
