@@ -225,6 +225,7 @@ PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
     result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
     result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
     result["failed"] = has_failed(sample);
+    if (sample.weight > 1) result["one_in"] = sample.weight;
     for (const auto& [name, which] :
          {std::pair{"flops", &flops_closure}, {"nbytes", &nbytes_closure}})
       result[name] = py::reinterpret_steal<py::object>(get_amount(sample, which));
@@ -242,11 +243,12 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
     if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
       throw_unmeasured(sample);
     const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
-    return py::make_tuple(restore,
-                          py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
-                                         static_cast<int>(status), sample.body_raised,
-                                         sample.device_ms, sample.host_end - sample.host_begin,
-                                         details_state(sample), sample.host_begin, sample.thread))
+    return py::make_tuple(
+               restore,
+               py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
+                              static_cast<int>(status), sample.body_raised, sample.device_ms,
+                              sample.host_end - sample.host_begin, details_state(sample),
+                              sample.host_begin, sample.thread, sample.weight))
         .release()
         .ptr();
   });
@@ -255,7 +257,7 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
 py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
                           int status, bool body_raised, double device_ms, std::int64_t host_span,
                           const py::typing::Tuple<py::object, py::ellipsis>& details,
-                          std::int64_t host_begin, std::uint32_t thread) {
+                          std::int64_t host_begin, std::uint32_t thread, std::uint32_t weight) {
   const auto restored = static_cast<SampleStatus>(status);
   if (status < 0 || status > static_cast<int>(SampleStatus::kLeftOut) ||
       restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
@@ -271,6 +273,7 @@ py::object restore_sample(const std::vector<std::string>& names, const std::stri
   sample->host_begin = host_begin;
   sample->host_end = host_begin + host_span;
   sample->thread = thread;
+  sample->weight = weight;
   restore_details(*sample.get(), details);
   sample->finish(restored);
   return py::reinterpret_steal<py::object>(wrap_sample(std::move(sample)));
@@ -418,7 +421,8 @@ void bind_timing_sample(py::module_& module) {
   }
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"),
-             py::arg("details") = py::tuple(), py::arg("host_begin") = 0, py::arg("thread_id") = 0);
+             py::arg("details") = py::tuple(), py::arg("host_begin") = 0, py::arg("thread_id") = 0,
+             py::arg("one_in") = 1);
 }
 
 py::str path_text(const timing::Path& path) { return from_utf8(path.text); }
