@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import json
 import math
+import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import gpuprof
 from gpuprof.results import Row
+from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
 from tests.support.scopes import cpu
+from tests.support.threads import in_threads
 
-TINY = 1e-9  # no visit is measured but the first 16 of a path
+MS = 1_000_000
+TINY = 1e-9  # hardly a visit is measured but the first 16 of a path
+SMALL = 0.01
 FIRST = 16
+BATCH = 256  # samples that wait make a listener be called
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +40,25 @@ def visit(name: str, times: int) -> Row:
         with cpu(name):
             pass
     return gpuprof.stats()[name]
+
+
+def stands_for_others(scope: gpuprof.Scope) -> gpuprof.Sample:
+    """Enter the scope until a measured visit stands for several."""
+    gpuprof.set_budget(SMALL)
+    while True:
+        with scope as sample:
+            pass
+        if sample.one_in > 1:
+            return sample
+
+
+def leave_out(stream: int) -> gpuprof.Scope:
+    """Return a scope on the GPU whose visits are left out from now on."""
+    scope = gpuprof.timer("gpu", stream=stream)
+    for _ in range(10 * FIRST):
+        with scope:
+            pass
+    return scope
 
 
 def test_all_visits_are_counted_and_the_first_ones_are_measured() -> None:
@@ -97,6 +126,136 @@ def test_generators_that_are_suspended_in_visits_that_are_left_out_close_their_o
         assert next(each, None) is None
     stats = gpuprof.stats()
     assert (stats["hot"].host.count, stats["hot/hot"].host.count) == (1001, 1)
+
+
+def test_threads_that_share_a_scope_count_all_their_visits() -> None:
+    scope = cpu("hot")
+
+    def work() -> None:
+        for _ in range(500):
+            with scope, cpu("inner"):
+                pass
+
+    in_threads(*[work] * 4)
+    stats = gpuprof.stats()
+    assert (stats["hot"].host.count, stats["hot/inner"].host.count) == (2000, 2000)
+    assert stats["hot"].host.left_out > 0
+
+
+def test_tasks_that_interleave_close_their_own_visits() -> None:
+    async def steps(name: str) -> None:
+        for _ in range(200):
+            with cpu(name):
+                await asyncio.sleep(0)
+                with cpu("inner"):
+                    await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.gather(*(steps(f"task {i}") for i in range(3)))
+
+    asyncio.run(main())
+    stats = gpuprof.stats()
+    counts = {path: row.host.count for path, row in stats.items()}
+    assert counts == {f"task {i}{below}": 200 for i in range(3) for below in ("", "/inner")}
+    assert stats["task 0/inner"].host.left_out > 0
+
+
+def test_scopes_on_the_gpu_are_counted_and_estimated(fake: FakeCuda, stream: int) -> None:
+    scope = gpuprof.timer("gpu", stream=stream)
+    for _ in range(500):
+        with scope:
+            fake.work(stream, MS)
+    gpuprof.flush()
+    row = gpuprof.stats()["gpu"]
+    assert (row.gpu.count, row.host.count) == (500, 500)
+    assert row.gpu.left_out == row.host.left_out > 0
+    assert row.gpu.total_ms == pytest.approx(500, rel=0.01)
+
+
+def test_what_a_graph_records_is_measured_in_each_launch(fake: FakeCuda, stream: int) -> None:
+    scope = leave_out(stream)
+    with gpuprof.capture(stream, timers="collect") as cap, scope as sample:
+        fake.work(stream, 2 * MS)
+    assert (sample.state, sample.one_in) == ("captured", 1)
+    with cap.graph as graph:
+        before = gpuprof.stats()["gpu"].gpu
+        for _ in range(3):
+            graph.launch()
+        assert graph.timings()["gpu"].ms == pytest.approx(2, abs=0.01)
+        after = gpuprof.stats()["gpu"].gpu
+        assert (after.measured, after.left_out) == (before.measured + 3, before.left_out)
+    with scope as sample:
+        pass
+    assert sample.state == "left out"
+
+
+def test_a_scope_that_records_in_others_captures_is_always_measured(
+    fake: FakeCuda, stream: int
+) -> None:
+    scope = gpuprof.timer("gpu", stream=stream, in_capture="record")
+    for _ in range(10 * FIRST):
+        with scope:
+            pass
+    fake.begin_capture(stream)
+    with scope as sample:
+        pass
+    assert sample.state == "captured"
+    fake.graph_destroy(fake.end_capture(stream))
+    assert gpuprof.stats()["gpu"].host.left_out == 0
+
+
+def test_a_listener_is_called_after_an_outermost_visit_that_is_left_out() -> None:
+    visit("outer", 1000)
+    heard: list[list[gpuprof.Sample]] = []
+    with gpuprof.on_sample(heard.append, paths="outer/*"):
+        for _ in range(BATCH):
+            with cpu("outer"), cpu("inner", enabled=True):
+                assert heard == []
+        assert [len(batch) for batch in heard] == [BATCH]
+
+
+def test_no_listener_is_called_in_a_capture_of_others(fake: FakeCuda, stream: int) -> None:
+    outer = leave_out(stream)
+    heard: list[list[gpuprof.Sample]] = []
+    with gpuprof.on_sample(heard.append):
+        with outer:
+            for _ in range(BATCH):
+                with cpu("inner", enabled=True):
+                    pass
+            fake.begin_capture(stream)
+        assert heard == []
+        fake.graph_destroy(fake.end_capture(stream))
+        with outer:
+            pass
+        assert len(heard) == 1
+
+
+def test_a_sample_says_how_many_visits_it_stands_for_also_when_it_is_copied() -> None:
+    sample = stands_for_others(cpu("hot"))
+    for other in (pickle.loads(pickle.dumps(sample)), copy.deepcopy(sample)):
+        assert other.one_in == sample.one_in
+        assert other.to_dict()["one_in"] == sample.one_in
+    gpuprof.set_budget(None)
+    with cpu("hot") as alone:
+        pass
+    assert alone.one_in == 1
+    assert "one_in" not in alone.to_dict()
+
+
+def test_a_trace_says_one_in_how_many_a_span_is(
+    fake: FakeCuda, stream: int, tmp_path: Path
+) -> None:
+    with gpuprof.trace(tmp_path / "trace.json"):
+        samples = [
+            stands_for_others(gpuprof.timer(name, stream=stream, backend=backend))
+            for name, backend in (("host", "cpu"), ("gpu", "cuda"))
+        ]
+        gpuprof.flush()
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    for name, sample in zip(("host", "gpu"), samples, strict=True):
+        spans = [event for event in events if event["name"] == name and event["ph"] == "X"]
+        told = [span.get("args", {}).get("one_in", 1) for span in spans]
+        assert told.count(sample.one_in) == (2 if name == "gpu" else 1)
 
 
 def test_a_reset_forgets_counts_and_visits_that_are_open() -> None:

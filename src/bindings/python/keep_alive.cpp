@@ -56,7 +56,6 @@ void drain_kept_soon() noexcept {
 
 namespace {
 
-int asking = 0;
 unsigned current_round = 0;
 bool installed = false;
 bool collecting = false;
@@ -66,7 +65,7 @@ void on_collection(std::string_view phase, const py::object& /*info*/) {
   collecting = phase == "start";
   if (!collecting) {
     relaxed.reset();
-  } else if (asking > 0) {
+  } else if (relaxed_collections_wanted > 0) {
     relaxed.emplace();
   }
 }
@@ -105,22 +104,20 @@ void RelaxedCollections::begin() {
   install();
   asked_ = true;
   round_ = current_round;
-  ++asking;
+  ++relaxed_collections_wanted;
 }
 
 void RelaxedCollections::end() noexcept {
   if (!asked_) return;
   asked_ = false;
-  if (round_ == current_round && --asking == 0) uninstall();
+  if (round_ == current_round && --relaxed_collections_wanted == 0) uninstall();
 }
 
 void end_relaxed_collections() noexcept {
-  if (asking == 0) return;
-  asking = 0;
+  if (relaxed_collections_wanted == 0) return;
+  relaxed_collections_wanted = 0;
   ++current_round;
   uninstall();
 }
-
-int relaxed_collections() noexcept { return asking; }
 
 }  // namespace gpuprof::bindings

@@ -47,6 +47,8 @@ class RelaxedCollections {
 // Nobody asks any more, in a forked child: its captures are the parent's.
 void end_relaxed_collections() noexcept;
 
-[[nodiscard]] int relaxed_collections() noexcept;
+// How many ask: above 0 while a capture of gpuprof's is open.
+inline int relaxed_collections_wanted = 0;
+[[nodiscard]] inline int relaxed_collections() noexcept { return relaxed_collections_wanted; }
 
 }  // namespace gpuprof::bindings

@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/interop/streams.hpp"
+#include "bindings/python/keep_alive.hpp"
+#include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/scope.hpp"
 #include "driver/process.hpp"
+#include "graphs/capture.hpp"
 #include "timing/scope.hpp"
 #include "timing/statistics.hpp"
 
@@ -89,6 +93,8 @@ void read_cost(const Sample& sample, HostNanoseconds exit_ns) noexcept {
 }  // namespace budget
 
 PyObject* Scope::enter_within_budget() {
+  // A graph keeps what is recorded now for all its launches.
+  if (relaxed_collections() > 0) return enter_measured(SampleRef(timing::make_sample()), {});
   ScopeStack& stack = current_scope_stack();
   if (!in_budget_) return enter_measured(SampleRef(timing::make_sample()), stack.visit());
   const Path& path = path_.below(stack.path());
@@ -143,10 +149,13 @@ void Scope::leave_empty(bool body_raised) {
   ScopeStack& stack = current_scope_stack();
   if (open_in_.size() == 1 && unmeasured_ == 0 && !stack.empty() &&
       stack.entries().back().owner == this) {
-    count_left_out(stack.entries().back(), body_raised);
+    const timing::NestingEntry& entry = stack.entries().back();
+    const Visits& visits = entry.inside->visits;
+    count_left_out(entry, body_raised);
     open_in_.clear();
     empty_ = 0;
     stack.close(stack.size() - 1);
+    if (is_heard()) call_listeners_after_left_out(visits);
     return;
   }
   const Place place = find_open();
@@ -157,9 +166,33 @@ void Scope::leave_empty(bool body_raised) {
   }
 }
 
+// As after a measured exit, but for the clock, which is read now and then.
+void Scope::call_listeners_after_left_out(const Visits& visits) const {
+  using timing::listeners::attention, timing::listeners::kDue;
+  const bool is_due = (attention.load(std::memory_order_relaxed) & kDue) != 0;
+  const bool looks = timing::Budget::looks(visits) && current_scope_stack().empty();
+  if (!is_due && !looks) return;
+  if (visits.clock == timing::kCudaClock && is_captured()) return;
+  call_listeners_after_launch();
+}
+
+// Whether its stream is in a capture, of whomever.
+bool Scope::is_captured() const {
+  const CurrentStream stream =
+      options_.stream.is_none() ? current_stream() : CurrentStream{stream_, 0};
+  try {
+    return graphs::status_of(stream.handle, stream.ordinal) != graphs::CaptureStatus::kNone;
+  } catch (const driver::Error&) {
+    return true;
+  }
+}
+
 void Scope::close_empty(const Place& place, bool body_raised) {
-  count_left_out(place.stack->entries()[place.index], body_raised);
+  const timing::NestingEntry& entry = place.stack->entries()[place.index];
+  const Visits& visits = entry.inside->visits;
+  count_left_out(entry, body_raised);
   take_entry(place);
+  if (is_heard()) call_listeners_after_left_out(visits);
 }
 
 // Otherwise all workers of one parent would measure the same visits.

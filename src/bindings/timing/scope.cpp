@@ -51,7 +51,8 @@ std::size_t newest_entry(const std::vector<NestingEntry>& entries, const void* o
 Scope::Scope(ScopeOptions options)
     : options_(std::move(options)),
       plain_(options_.enabled),
-      in_budget_(options_.name && !options_.enabled.value_or(false) && !options_.verify_stream),
+      in_budget_(options_.name && !options_.enabled.value_or(false) && !options_.verify_stream &&
+                 !options_.record_in_capture),
       choice_(choice_of(options_.backend)),
       path_(options_.name.value_or("")) {
   if (choice_ == ClockChoice::kSync) {

@@ -96,6 +96,8 @@ class Scope {
   void enter_disabled();
   void leave_empty(bool body_raised);
   void close_empty(const Place& place, bool body_raised);
+  void call_listeners_after_left_out(const timing::Visits& visits) const;
+  [[nodiscard]] bool is_captured() const;
   void push_entry(ScopeStack& stack, const timing::NestingEntry& entry);
   void push_further_entry(ScopeStack& stack, timing::NestingEntry entry);
   timing::SampleRef take_entry(const Place& place);
