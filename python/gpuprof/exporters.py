@@ -3,7 +3,8 @@
 Each function is `gpuprof.on_sample` with a listener of its own, and returns its handle. The clients
 are the user's, imported when an exporter is made: ``pip install opentelemetry-api`` and
 ``pip install prometheus-client``. Durations are seconds: the GPU's, where the clock is ``cuda``. A
-failed sample has no duration there and is counted apart.
+failed sample has no duration there and is counted apart. Where a budget leaves visits out, counters
+add for each sample the visits that it stands for; histograms and lines are of the measured ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import time
 import weakref
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -21,7 +23,7 @@ import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._common.checks import type_error, value_error, whole
 from gpuprof._common.imports import need
-from gpuprof._common.units import duration
+from gpuprof._common.units import duration, one_in
 from gpuprof._timing.listeners import Listener, on_sample
 
 __all__ = ["log_every", "opentelemetry", "prometheus"]
@@ -37,8 +39,9 @@ BUCKETS = (
 DURATION = "gpuprof.scope.duration"
 FAILURES = "gpuprof.scope.failures"
 VISITS = "gpuprof.scope.visits"
+_SECONDS = "gpuprof_scope_duration_seconds"
 _DURATION = "Time from a scope's begin to its end, on its clock"
-_VISITS = "Scopes that were left; more than were timed where a budget leaves visits out"
+_VISITS = "Scopes that did not fail; more than were timed where a budget leaves visits out"
 _FAILURES = "Scopes whose body raised, or that were not timed"
 
 
@@ -52,8 +55,8 @@ def opentelemetry(
     """Record samples in an OpenTelemetry histogram, and as spans if a tracer is given.
 
     The histogram is ``gpuprof.scope.duration`` in seconds, with the attributes ``path`` and
-    ``clock``; the counter ``gpuprof.scope.failures`` has failed samples. Returns the
-    `gpuprof.Listener`.
+    ``clock``; the counters ``gpuprof.scope.visits`` and ``gpuprof.scope.failures`` have the visits
+    that did not fail and those that did. Returns the `gpuprof.Listener`.
 
     Parameters
     ----------
@@ -91,9 +94,9 @@ def prometheus(
     """Count samples in metrics of Prometheus' client.
 
     The histogram is ``gpuprof_scope_duration_seconds``, with the labels ``path`` and ``clock``; the
-    counter ``gpuprof_scope_failures_total`` has failed samples. They stay in the registry after
-    the handle was closed, and the next call for the registry goes on with them. Returns that
-    handle, a `gpuprof.Listener`.
+    counters ``gpuprof_scope_visits_total`` and ``gpuprof_scope_failures_total`` have the visits
+    that did not fail and those that did. They stay in the registry after the handle was closed, and
+    the next call for the registry goes on with them. Returns that handle, a `gpuprof.Listener`.
 
     Parameters
     ----------
@@ -202,7 +205,7 @@ class _OpenTelemetry:
             attributes = {"path": sample.path, "clock": sample.clock}
             more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
             if sample.failed:
-                self._failures.add(1, attributes)
+                self._failures.add(sample.one_in, attributes)
             else:
                 more["gpuprof.duration"] = sample.ms / 1e3
                 self._durations.record(sample.ms / 1e3, attributes)
@@ -228,21 +231,22 @@ class _Prometheus:
         self.bounds = bounds
         self.handle: Listener | None = None
         options = {"labelnames": ["path", "clock"], "registry": registry}
-        self._durations = client.Histogram(
-            "gpuprof_scope_duration_seconds", _DURATION, buckets=bounds, **options
-        )
+        made = []
         try:
-            self._failures = client.Counter("gpuprof_scope_failures", _FAILURES, **options)
-            self._visits = client.Counter("gpuprof_scope_visits", _VISITS, **options)
+            made += [client.Histogram(_SECONDS, _DURATION, buckets=bounds, **options)]
+            made += [client.Counter("gpuprof_scope_failures", _FAILURES, **options)]
+            made += [client.Counter("gpuprof_scope_visits", _VISITS, **options)]
         except ValueError:
-            registry.unregister(self._durations)
+            for each in made:
+                registry.unregister(each)
             raise
+        self._durations, self._failures, self._visits = made
 
     def __call__(self, samples: Samples) -> None:
         for sample in samples:
             labels = sample.path, sample.clock
             if sample.failed:
-                self._failures.labels(*labels).inc()
+                self._failures.labels(*labels).inc(sample.one_in)
             else:
                 self._durations.labels(*labels).observe(sample.ms / 1e3)
                 self._visits.labels(*labels).inc(sample.one_in)
@@ -262,16 +266,18 @@ class _Lines:
         self._logger = logger
         self._level = level
         self._since: dict[tuple[tuple[str, ...], str], array[float]] = {}  # NaN for a failed one
+        self._visits = Counter[tuple[tuple[str, ...], str]]()
 
     def __call__(self, samples: Samples) -> None:
         for sample in samples:
             key = sample.names, sample.clock
             times = self._since.setdefault(key, array("d"))
             times.append(math.nan if sample.failed else sample.ms)
+            self._visits[key] += sample.one_in
             if len(times) >= self._n:
-                self._log(sample, self._since.pop(key))
+                self._log(sample, self._since.pop(key), self._visits.pop(key))
 
-    def _log(self, sample: _core.Sample, times: Sequence[float]) -> None:
+    def _log(self, sample: _core.Sample, times: Sequence[float], visits: int) -> None:
         ordered = sorted(ms for ms in times if not math.isnan(ms))
         count, failed = len(ordered), len(times) - len(ordered)
         mean = sum(ordered) / count if count else None
@@ -282,16 +288,18 @@ class _Lines:
             "clock": sample.clock,
             "count": count,
             "failed": failed,
+            "one_in": visits / len(times),
             "mean_ms": mean,
             "p99_ms": p99,
             "max_ms": largest,
         }
         self._logger.log(
             self._level,
-            "%s (%s): %d samples, mean %s, p99 %s, max %s%s",
+            "%s (%s): %d samples, mean %s, p99 %s, max %s%s%s",
             *(sample.path, sample.clock, count),
             *map(duration, (mean, p99, largest)),
             f", {failed} failed" if failed else "",
+            f", {one_in(visits / len(times))} measured" if visits > len(times) else "",
             extra={"gpuprof": facts},
         )
 

@@ -41,6 +41,25 @@ def fail(name: str) -> None:
         raise KeyError
 
 
+def measure_few(name: str) -> tuple[int, int]:
+    """Measure and fail within a budget; return for how many visits the samples stand."""
+    counts = [0, 0]
+    wanted = {False, True}  # whether a sample that stands for several visits has failed
+    scope: Any = cpu(name)
+    gpuprof.set_budget(0.01)
+    while wanted:
+        for fails in (False, True):
+            sample = scope.__enter__()
+            scope.__exit__(*((KeyError, KeyError(), None) if fails else (None, None, None)))
+            if sample.state == "left out":
+                continue
+            counts[fails] += sample.one_in
+            if sample.one_in > 1:
+                wanted.discard(fails)
+    gpuprof.set_budget(None)
+    return counts[False], counts[True]
+
+
 # OpenTelemetry
 
 
@@ -108,6 +127,21 @@ def test_opentelemetry_makes_spans_where_a_tracer_is_given() -> None:
     )
 
 
+def test_opentelemetry_counts_the_visits_that_samples_stand_for() -> None:
+    reader = InMemoryMetricReader()
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    with exporters.opentelemetry(meter=meter, tracer=provider.get_tracer("test")):
+        fine, failed = measure_few("hot")
+    counts = {"visits": fine, "failures": failed}
+    for name, count in counts.items():
+        assert points(reader, f"gpuprof.scope.{name}")["hot", "cpu"].value == count
+    told = [(each.attributes or {}).get("gpuprof.one_in", 1) for each in spans.get_finished_spans()]
+    assert sum(told) == fine + failed
+
+
 def test_opentelemetry_without_an_sdk_writes_nowhere_and_breaks_nothing() -> None:
     with exporters.opentelemetry() as handle:
         measure("step")
@@ -142,6 +176,14 @@ def test_prometheus_gets_seconds_by_path_and_clock() -> None:
     assert f"# TYPE {DURATION} histogram" in text
 
 
+def test_prometheus_counts_the_visits_that_samples_stand_for() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    with exporters.prometheus(registry):
+        fine, failed = measure_few("hot")
+    assert value(registry, "gpuprof_scope_visits_total", "hot") == fine
+    assert value(registry, "gpuprof_scope_failures_total", "hot") == failed
+
+
 def test_prometheus_goes_on_with_a_registry_that_it_knows() -> None:
     registry = prometheus_client.CollectorRegistry()
     for _ in range(2):
@@ -156,12 +198,14 @@ def test_prometheus_goes_on_with_a_registry_that_it_knows() -> None:
         exporters.prometheus(registry, buckets=(1.0, 2.0))
 
 
-def test_prometheus_leaves_a_registry_alone_in_which_the_names_are_taken() -> None:
+@pytest.mark.parametrize("taken", ["gpuprof_scope_failures", "gpuprof_scope_visits"])
+def test_prometheus_leaves_a_registry_alone_in_which_the_names_are_taken(taken: str) -> None:
     registry = prometheus_client.CollectorRegistry()
-    prometheus_client.Counter("gpuprof_scope_failures", "mine", registry=registry)
+    mine = prometheus_client.Counter(taken, "mine", registry=registry)
     with pytest.raises(ValueError, match="Duplicated"):
         exporters.prometheus(registry)
-    assert DURATION not in prometheus_client.generate_latest(registry).decode()
+    registry.unregister(mine)
+    assert prometheus_client.generate_latest(registry) == b""
 
 
 def test_prometheus_uses_the_default_registry() -> None:
@@ -211,6 +255,17 @@ def test_log_every_counts_from_line_to_line_with_failures(
     ]
     assert caplog.records[2].getMessage().endswith(", 1 failed")
     assert "mean -" in caplog.records[3].getMessage()
+
+
+def test_log_every_says_one_in_how_many_were_measured(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gpuprof")
+    with exporters.log_every(2):
+        measure_few("hot")
+    first, *_, last = caplog.records
+    assert first.__dict__["gpuprof"]["one_in"] == 1
+    assert "measured" not in first.getMessage()
+    assert last.__dict__["gpuprof"]["one_in"] > 1
+    assert ", 1 in " in last.getMessage()
 
 
 def test_log_every_tells_the_99th_percentile_from_the_maximum(

@@ -60,6 +60,7 @@ STATS = Stats(
         ),
         Row("a/b", "cpu", None, TIMES, names=(HOSTILE,), memory=MemoryUse(1, 30, 130, -10, "told")),
         Row("later", "cuda", None, None, pending=1),
+        Row("hot", "cpu", None, replace(TIMES, count=400, left_out=396, total_margin_ms=0.5)),
     ],
     dropped=1,
     memory=[

@@ -40,6 +40,11 @@ def rate(per_second: float | None, unit: str) -> str:
     return f"{_three_digits(per_second / scale)} {prefix}{unit}/s"
 
 
+def one_in(visits: float) -> str:
+    """Write for how many visits each measured one stands."""
+    return f"1 in {visits:,.0f}" if visits >= 10 else f"1 in {visits:.1f}"
+
+
 def percent(fraction: float, digits: int | None = None) -> str:
     """Write a fraction as a percentage, with one decimal or so many digits below 100 %."""
     value = 100 * fraction

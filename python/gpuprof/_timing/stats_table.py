@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common.checks import choice
-from gpuprof._common.units import NOTHING, byte_size, duration, rate
+from gpuprof._common.units import NOTHING, byte_size, duration, one_in, percent, rate
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, tree_lines
 from gpuprof._timing.rows import COUNTS, EMPTY, TIMES, Row, Summary
@@ -182,9 +182,10 @@ def notes_of(row: Row) -> str:
 
 def _measured(time: Summary) -> str:
     """Return which part was measured, and how well the total is known from it."""
-    share = f"{time.one_in:,.0f}" if time.one_in >= 10 else f"{time.one_in:.1f}"
     margin = time.total_margin_ms / time.total_ms if time.total_ms else math.nan
-    return f"1 in {share} measured" + ("" if math.isnan(margin) else f", total ±{margin:.1%}")
+    return f"{one_in(time.one_in)} measured" + (
+        "" if math.isnan(margin) else f", total ±{percent(margin)}"
+    )
 
 
 def _title(clocks: Sequence[str]) -> str:
