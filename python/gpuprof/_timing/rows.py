@@ -37,7 +37,7 @@ class Summary(Record):
     `left_out` says how many they are. All other figures are then estimates from those that were
     measured, each of which counts as often as visits stand behind it: the total is within
     `total_margin_ms` of the true one in 95 of 100 cases, NaN where too few were measured to tell.
-    `min_ms`, `max_ms` and `first_ms` are of the measured ones.
+    `min_ms`, `max_ms` and `first_ms` are of the measured ones, as is a row's `memory`.
     """
 
     count: int
