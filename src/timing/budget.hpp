@@ -46,7 +46,6 @@ struct Visit {
   Visits* paid_by = nullptr;  // whose allowance the visits inside are taken from
   std::uint32_t inside = 1;   // their weight; 0: they are left out, 1: each path decides
   std::uint32_t draw = 0;     // the decision that they share
-  std::uint32_t counted = 0;  // the epoch of a visit that is left out; 0: none
 };
 
 class Budget {

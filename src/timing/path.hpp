@@ -73,6 +73,7 @@ struct NestingEntry {
   const Path* inside;  // the parent path of scopes entered inside this one
   const void* frame;   // tells entries apart where the owner is open more than once, else null
   bool frame_may_suspend;
+  std::uint32_t left_out_in = 0;  // the budget's epoch, where that left it out
   Visit visit{};
 };
 
@@ -87,9 +88,7 @@ class Nesting {
   }
   // What the innermost one says for visits inside it.
   [[nodiscard]] Visit visit() const noexcept {
-    if (entries_.empty()) return {};
-    const Visit& around = entries_.back().visit;
-    return {around.paid_by, around.inside, around.draw, 0};
+    return entries_.empty() ? Visit{} : entries_.back().visit;
   }
   // The weight of those; 1: each decides for itself.
   [[nodiscard]] std::uint32_t weight() const noexcept {

@@ -75,14 +75,14 @@ void hand_over_left_out() noexcept {
 }
 
 void begin_anew() noexcept {
-  if (++state.epoch == 0) state.epoch = 1;  // 0 is the epoch of what is not counted
+  if (++state.epoch == 0) state.epoch = 1;  // 0 is the epoch of what is not left out
   state.policy.begin_anew();
   for (const Path* path : state.paths) path->visits.left_out = path->visits.raised = 0;
 }
 
-void read_cost(const Sample& sample, HostNanoseconds exit_ns) noexcept {
+void read_cost(const Sample& sample) noexcept {
   Visits& visits = sample.path->visits;
-  const auto read = static_cast<double>(sample.enter_ns + exit_ns);
+  const auto read = static_cast<double>(sample.enter_ns + (timing::host_now() - sample.host_end));
   if (visits.own_ns == 0.0) {
     visits.own_ns = read;
   } else {  // of an interruption only a part
@@ -104,14 +104,14 @@ PyObject* Scope::enter_within_budget() {
     const std::uint32_t weight = state.policy.decide(visits);
     if (weight != 0) {
       const std::uint32_t draw = weight > 1 ? state.policy.next_draw() : 0;
-      return enter_chosen(path, weight, {&visits, weight, draw, 0}, visits);
+      return enter_chosen(path, weight, {&visits, weight, draw}, visits);
     }
   } else {
     const Visit visit = stack.visit();
     if (state.policy.is_first(visits)) return enter_chosen(path, 1, visit, visits);
     if (around != 0) return enter_chosen(path, around, visit, *visit.paid_by);
   }
-  push_entry(stack, {this, nullptr, &path, nullptr, false, {nullptr, 0, 0, state.epoch}});
+  push_entry(stack, {this, nullptr, &path, nullptr, false, state.epoch, {nullptr, 0, 0}});
   if (around == 1 && timing::Budget::looks(visits)) state.policy.look(timing::host_now());
   return left_out_sample();
 }
@@ -139,7 +139,7 @@ PyObject* Scope::enter_chosen(const Path& path, std::uint32_t weight, const Visi
 }
 
 void count_left_out(const timing::NestingEntry& entry, bool raised) noexcept {
-  if (entry.visit.counted != state.epoch) return;
+  if (entry.left_out_in != state.epoch) return;
   ++entry.inside->visits.left_out;
   if (raised) ++entry.inside->visits.raised;
 }
@@ -153,7 +153,6 @@ void Scope::leave_empty(bool body_raised) {
     const Visits& visits = entry.inside->visits;
     count_left_out(entry, body_raised);
     open_in_.clear();
-    empty_ = 0;
     stack.close(stack.size() - 1);
     if (is_heard()) call_listeners_after_left_out(visits);
     return;

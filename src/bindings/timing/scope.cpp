@@ -109,17 +109,7 @@ void Scope::enter_disabled() {
     return;
   }
   ScopeStack& stack = current_scope_stack();
-  push_entry(stack, {this, nullptr, &stack.path(), nullptr, false, stack.visit()});
-}
-
-void Scope::push_entry(ScopeStack& stack, const NestingEntry& entry) {
-  open_in_.push_back(&stack);
-  if (entry.sample == nullptr) ++empty_;
-  if (unmeasured_ == 0 && open_in_.size() == 1) {
-    stack.open(entry);
-  } else {
-    push_further_entry(stack, entry);
-  }
+  push_entry(stack, {this, nullptr, &stack.path(), nullptr, false, 0, stack.visit()});
 }
 
 void Scope::push_further_entry(ScopeStack& stack, NestingEntry entry) {
@@ -133,7 +123,6 @@ void Scope::push_further_entry(ScopeStack& stack, NestingEntry entry) {
 
 SampleRef Scope::take_entry(const Place& place) {
   SampleRef sample(place.stack->entries()[place.index].sample);
-  if (!sample) --empty_;
   if (open_in_.back() == place.stack) {
     open_in_.pop_back();
   } else {
@@ -149,12 +138,14 @@ void Scope::open_entry(Sample& sample, const Visit& visit) {
   sample.counted = options_.name.has_value();
   sample.path = sample.counted ? &path_.below(outside) : &outside;
   sample.depth = static_cast<std::uint16_t>(std::min<std::size_t>(stack.size(), UINT16_MAX - 1));
-  push_entry(stack, {this, &sample, sample.path, nullptr, false, visit});
+  push_entry(stack, {this, &sample, sample.path, nullptr, false, 0, visit});
+  ++measured_;
   timing::add_reference(&sample);
   try {
     open_clock(sample);
   } catch (const py::error_already_set&) {  // an interrupt in synchronize: there will be no exit
     take_entry(find_open());
+    --measured_;
     sample.finish(SampleStatus::kFailed);
     throw;
   }
@@ -199,8 +190,8 @@ void Scope::open_on_stream(Sample& sample) {
 }
 
 void Scope::exit(bool body_raised) {
-  if (open_in_.size() == empty_) {
-    if (empty_ != 0) {
+  if (measured_ == 0) {
+    if (!open_in_.empty()) {
       leave_empty(body_raised);
     } else if (unmeasured_ > 0) {  // timing was off at the enter
       --unmeasured_;
@@ -220,8 +211,8 @@ void Scope::exit(bool body_raised) {
     return;
   }
   SampleRef sample = take_entry(place);
+  --measured_;
   sample->body_raised = body_raised;
-  const HostNanoseconds began = sample->enter_ns != 0 ? timing::host_now() : 0;
   const bool traced = listens(kTrace);
   if (traced) note_thread(*sample.get());
   if (is_heard()) note_thread_for_listeners(*sample.get());
@@ -249,7 +240,7 @@ void Scope::exit(bool body_raised) {
   }
   let_go(*sample.get());
   emit_pending_warnings();
-  if (began != 0) budget::read_cost(*sample.get(), timing::host_now() - began);
+  if (sample->enter_ns != 0) budget::read_cost(*sample.get());
   if (is_heard()) call_listeners_after_exit(*sample.get());
 }
 

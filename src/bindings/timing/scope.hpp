@@ -98,7 +98,14 @@ class Scope {
   void close_empty(const Place& place, bool body_raised);
   void call_listeners_after_left_out(const timing::Visits& visits) const;
   [[nodiscard]] bool is_captured() const;
-  void push_entry(ScopeStack& stack, const timing::NestingEntry& entry);
+  void push_entry(ScopeStack& stack, const timing::NestingEntry& entry) {
+    open_in_.push_back(&stack);
+    if (unmeasured_ == 0 && open_in_.size() == 1) {
+      stack.open(entry);
+    } else {
+      push_further_entry(stack, entry);
+    }
+  }
   void push_further_entry(ScopeStack& stack, timing::NestingEntry entry);
   timing::SampleRef take_entry(const Place& place);
   void open_entry(timing::Sample& sample, const timing::Visit& visit);
@@ -124,7 +131,7 @@ class Scope {
   std::uintptr_t stream_ = 0;
   timing::PathCache path_;
   std::vector<ScopeStack*> open_in_;  // for each entry, oldest first
-  std::size_t empty_ = 0;             // of these, the entries without a sample
+  std::size_t measured_ = 0;          // of these, the entries with a sample
   std::size_t unmeasured_ = 0;        // open entries without a place, because timing was off
   timing::SampleRef last_;
   std::vector<Held> held_;
