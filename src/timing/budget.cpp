@@ -128,7 +128,7 @@ void Budget::end_window(HostNanoseconds now) {
   level_ = level_for(share);
   for (Visits* each : all_) {
     const double cost = as_double(each->seen) * each->per_visit_ns / elapsed;
-    const double wanted = each->seen == 0 ? each->one_in / 2 : std::ceil(cost / level_);
+    const double wanted = each->seen == 0 ? each->one_in / 2.0 : std::ceil(cost / level_);
     each->one_in = static_cast<std::uint32_t>(std::clamp(wanted, 1.0, double{kLargest}));
   }
   begin_window(now);

@@ -295,3 +295,19 @@ for _ in range(5000):
 print(gpuprof.stats()["hot"].host.left_out > 0)
 """
     assert check_python(code, GPUPROF_BUDGET="0.0000001%") == "True\n"
+
+
+@pytest.mark.parametrize("text", ["much", "0", "200%", "nan"])
+def test_a_wrong_text_in_the_environment_is_said_and_sets_none(text: str) -> None:
+    code = """
+import warnings
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    import gpuprof
+    for _ in range(1000):
+        with gpuprof.timer("hot", backend="cpu"):
+            pass
+print(gpuprof.stats()["hot"].host.left_out, *(each.message for each in said))
+"""
+    out = check_python(code, GPUPROF_BUDGET=text)
+    assert out.startswith("0 gpuprof: GPUPROF_BUDGET is a share such as 1% or 0.01, not ")
