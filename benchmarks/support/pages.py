@@ -96,6 +96,7 @@ VERDICTS = ("benchmark_verdicts", "benchmark_verdicts_busy")
 SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "timing_scope_overhead": ("What a scope costs", None),
     "timing_scope_parts": ("Where each nanosecond of a scope and of a launch goes", None),
+    "timing_budget": ("What scopes cost within a budget", None),
     "timing_accuracy": ("How far a scope is from the kernel's own time", None),
     "timing_timeline": ("Where GPU times are placed on the host's clock", None),
     "cpp_scopes": ("What a scope of the C++ library costs", None),
@@ -109,6 +110,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "graphs_training": ("What a training step costs", "callable.md"),
     "graphs_decode": ("What a decode step costs", "integrations/decode.md"),
     "kernels_attribution": ("Kernels under scopes, and what collecting costs", None),
+    "watch_overhead": ("What watching modules costs", None),
     "distributed_gather": ("What the statistics of many ranks cost rank 0", None),
     "distributed_ranks": ("Ranks side by side", None),
     "benchmark_accuracy": ("How far a benchmark is from the hardware profiler", "accuracy.md"),
