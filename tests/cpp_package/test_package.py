@@ -1,7 +1,8 @@
-"""The C++ library as other projects take it: installed, as a folder, and through FetchContent."""
+"""The C++ library as other projects take it: installed, and as a folder, as FetchContent does."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -26,7 +27,6 @@ FIND_PACKAGE = "find_package(gpuprof REQUIRED)"
 # How a project takes gpuprof, in place of that line.
 WAYS = {
     "find_package": FIND_PACKAGE,
-    "add_subdirectory": f'add_subdirectory("{ROOT.as_posix()}" gpuprof)',
     "FetchContent": f"""include(FetchContent)
 FetchContent_Declare(gpuprof SOURCE_DIR "{ROOT.as_posix()}")
 FetchContent_MakeAvailable(gpuprof)""",
@@ -80,13 +80,19 @@ def configure(source: Path, build: Path, *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the library is installed."""
-    folder = tmp_path_factory.mktemp("install")
-    build = folder / "build"
-    configure(ROOT, build, "-DGPUPROF_PYTHON=OFF")
-    cmake("--build", build, "--parallel", "2")
-    cmake("--install", build, "--prefix", folder / "prefix")
-    return folder / "prefix"
+    """Return where the library is installed; workers of pytest-xdist share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cpp_package"
+    folder.mkdir(exist_ok=True)
+    prefix, build, done = folder / "prefix", folder / "build", folder / "done"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            configure(ROOT, build, "-DGPUPROF_PYTHON=OFF")
+            cmake("--build", build, "--parallel", "2")
+            cmake("--install", build, "--prefix", prefix)
+            done.touch()
+    return prefix
 
 
 def project(way: str, folder: Path) -> Path:
