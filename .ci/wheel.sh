@@ -82,8 +82,9 @@ for version in $(printf '%s\n' "${here[@]}" | sort -uV); do
     "$venv/bin/pip" install -q -r "$CI_OUT/wheel-requirements.txt"
     (cd "$out/source" && "$venv/bin/python" -m pytest -q -n auto -p no:cacheprovider "${apart[@]}")
   else
-    "$venv/bin/pip" install -q 'pytest>=8.0' 'pytest-timeout>=2.3' 'pybind11-stubgen>=2.5'
-    (cd "$out/source" && "$venv/bin/python" -m pytest -q -p no:cacheprovider "${few[@]}" \
+    "$venv/bin/pip" install -q 'pytest>=8.0' 'pytest-timeout>=2.3' 'pytest-xdist>=3.5' \
+      'pybind11-stubgen>=2.5'
+    (cd "$out/source" && "$venv/bin/python" -m pytest -q -n auto -p no:cacheprovider "${few[@]}" \
       tests/package/test_installed.py)
   fi
 done
