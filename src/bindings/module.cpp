@@ -84,6 +84,7 @@ void bind_all(py::module_& module) {
   bind_timing_statistics(module);
   bind_timing_device(module);
   bind_timing_listeners(module);
+  bind_watch(module);
   bind_nvtx_annotation(module);
   bind_nvtx_functions(module);
   bind_decorated(module);

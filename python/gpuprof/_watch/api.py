@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import gpuprof._core as _core
 from gpuprof._common.checks import not_pickled, shortened, whole
 from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
-from gpuprof._watch.hooks import After, Before, CompiledCall, Core
-from gpuprof._watch.tree import ModuleEntry, ModuleRow, ModuleTimes, Pass, PassTimes, Waiting
+from gpuprof._watch.hooks import CompiledCall, Core, ModuleHook
+from gpuprof._watch.tree import ModuleEntry, ModuleRow, ModuleTimes, PassTimes
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def _attach(core: Core, model: Any, depth: int) -> None:
 def _hook(core: Core, module: Any, entries: list[ModuleEntry]) -> None:
     before = module.__dict__.get("_compiled_call_impl")
     if before is None and not isinstance(module, loaded.torch().jit.ScriptModule):
-        core.undo.callback(torch_hooks.add(module, Before(core, entries), After(core, entries)))
+        hook = ModuleHook(core, entries)
+        core.undo.callback(torch_hooks.add(module, hook, hook))
         return
     around = CompiledCall(core, entries, before)
     module.__dict__["_compiled_call_impl"] = around
@@ -162,14 +164,14 @@ class ModuleWatch(Shown, AbstractContextManager["ModuleWatch"]):
             The rows by path: ``seen.read()["layers.0"].forward.mean_ms``.
         """
         core = self._core
-        core.sums.fold(wait)
+        core.fold(wait)
         notes = [] if core.error is None else [f"stopped by {core.error}"]
         if loaded.torch_part("_dynamo") is not None and not any(
             s.forward.calls for s in core.entries
         ):
             notes.append("of a model that torch.compile compiled, watch what it returned")
         collected = _collected(core.entries, wait)
-        return ModuleTimes([*_rows(core, collected, wait)], tuple(core.sums.clocks), notes)
+        return ModuleTimes([*_rows(core, collected, wait)], core.clocks, notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what has been measured as plain data; waits for the GPU."""
@@ -190,9 +192,6 @@ class ModuleWatch(Shown, AbstractContextManager["ModuleWatch"]):
 
 
 def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> Iterator[ModuleRow]:
-    pending: dict[int, int] = {}
-    for each in tuple(core.sums.waiting):
-        pending[id(each.times)] = pending.get(id(each.times), 0) + 1
     called = {entry.path for entry in core.entries if entry.forward.calls or entry.backward.calls}
     # Forward, backward, what of both was inside others, recomputed.
     totals: dict[str, list[float]] = {}
@@ -219,9 +218,9 @@ def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> I
             path=entry.path,
             class_name=entry.class_name,
             depth=len(entry.path.split(".")) if entry.path else 0,
-            forward=_times(entry.forward, forward, pending, collected, wait),
-            recomputed=_times(entry.recomputed, recomputed, pending, collected, wait),
-            backward=_times(entry.backward, backward, pending, collected, wait),
+            forward=_times(entry.forward, forward, collected, wait),
+            recomputed=_times(entry.recomputed, recomputed, collected, wait),
+            backward=_times(entry.backward, backward, collected, wait),
             share=part_ms / above_ms if entry.path and above_ms and part_ms else None,
             parameters=entry.parameters,
             parameter_bytes=entry.parameter_bytes,
@@ -231,15 +230,14 @@ def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> I
 
 
 def _times(
-    of: Pass,
+    of: _core._WatchedPass,
     total_ms: float,
-    pending: Mapping[int, int],
     collected: Mapping[tuple[str, ...], Row],
     wait: bool,
 ) -> PassTimes:
     last = [ms for each in of.captured if (ms := _last_ms(each, wait)) is not None]
-    names = {each.sample.names for each in of.captured} & {*collected}
-    others = {one.names for each in of.captured for one in each.without} & {*collected}
+    names = {sample.names for sample, *_ in of.captured} & {*collected}
+    others = {each.names for _, *without in of.captured for each in without} & {*collected}
     return PassTimes(
         calls=of.calls,
         timed=of.timed,
@@ -253,14 +251,14 @@ def _times(
         failed=of.failed,
         dropped=of.dropped,
         skipped=of.skipped,
-        pending=pending.get(id(of), 0),
+        pending=of.pending,
     )
 
 
-def _last_ms(captured: Waiting, wait: bool) -> float | None:
+def _last_ms(samples: Sequence[_core.Sample], wait: bool) -> float | None:
     """Return the time of a call inside a graph in its last replay; None if that is not known."""
     found: list[float] = []
-    for sample in (captured.sample, *captured.without):
+    for sample in samples:
         try:
             ms = sample.ms if wait else sample.try_ms()
         except GpuprofError:  # it was never replayed, or its graph is closed or collects all times

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common.records import Plain, in_results
@@ -17,40 +14,20 @@ from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._frameworks import loaded
-from gpuprof.errors import GpuprofError
 
-_FOLD_EVERY = 64  # samples that wait to be read
 _NOTES = ("failed", "dropped", "skipped", "pending")
 
 
-class Pass:
-    """The sums of one module's passes of one kind. Guarded by the lock of `Sums`."""
-
-    def __init__(self, path: str, caller: str | None) -> None:
-        self.path = path
-        self.caller = caller  # the path of the closest module above that can be called
-        self.calls = self.timed = self.failed = self.dropped = self.skipped = 0
-        self.all_ms = 0.0
-        self.outermost_ms = 0.0  # without the calls inside of a call of the same module
-        self.inside_ms = 0.0  # of those that ran inside of a pass of the module above
-        self.below_ms = 0.0  # of the passes of other modules inside of these
-        self.captured: list[Waiting] = []
-
-
-class ModuleEntry:
+class ModuleEntry(_core._WatchedEntry):
     """One row: a place in the tree of modules."""
 
     def __init__(self, path: str, module: Any, caller: ModuleEntry | None) -> None:
+        super().__init__(module, caller)
         self.path = path
-        self.caller = caller  # the closest module above that can be called
         self.module: Callable[[], Any] = weakref.ref(module)
         self.class_name = type(module).__name__
         self.also: list[str] = []
         self.parameters = self.parameter_bytes = 0
-        self.activation_bytes: int | None = None
-        self.memory_reads = 0
-        above = None if caller is None else caller.path
-        self.forward, self.recomputed, self.backward = (Pass(path, above) for _ in range(3))
 
     def count_parameters(self) -> None:
         """Count anew, if the module is still alive."""
@@ -61,79 +38,6 @@ class ModuleEntry:
         known = [each for each in module.parameters() if not is_lazy(each)]
         self.parameters = sum(each.numel() for each in known)
         self.parameter_bytes = sum(each.numel() * each.element_size() for each in known)
-
-
-class Waiting(NamedTuple):
-    """A sample that is not read yet."""
-
-    sample: _core.Sample
-    times: Pass  # that it belongs to
-    around: Pass | None  # that is open around it
-    is_nested: bool  # in another pass of the same module
-    without: Sequence[_core.Sample] = ()  # what ran inside and is another time
-
-
-class Sums:
-    """Adds up samples once they are known."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
-        self.clocks: dict[str, None] = {}
-        self._lock = threading.Lock()
-
-    def take(self, waiting: Waiting) -> None:
-        """Take a sample whose scope was left; never waits."""
-        waiting.times.calls += 1
-        self.waiting.append(waiting)
-        if len(self.waiting) % _FOLD_EVERY == 0 and self._lock.acquire(blocking=False):
-            try:
-                self._fold(wait=False)
-            finally:
-                self._lock.release()
-
-    def fold(self, wait: bool) -> None:
-        """Add what has been measured; with `wait`, wait for what has been queued."""
-        with self._lock:
-            self._fold(wait)
-
-    def _fold(self, wait: bool) -> None:
-        while self.waiting:
-            waiting = self.waiting[0]
-            of, samples = waiting.times, (waiting.sample, *waiting.without)
-            times = [_ms_of(each, wait) for each in samples]
-            if any(each.state == "pending" for each in samples):
-                return
-            self.waiting.popleft()
-            if waiting.sample.state == "captured":
-                of.calls -= 1
-                of.captured.append(waiting)
-            elif waiting.sample.failed:
-                of.failed += 1
-            elif len(known := [ms for ms in times if ms is not None]) == len(times):
-                _add(known[0] - sum(known[1:]), waiting)
-                self.clocks.setdefault(waiting.sample.clock)
-            elif (state := samples[times.index(None)].state) in {"dropped", "skipped"}:
-                setattr(of, state, getattr(of, state) + 1)
-
-
-def _ms_of(sample: _core.Sample, wait: bool) -> float | None:
-    """Return the time of a sample; None where its state says that there is none."""
-    if sample.state in {"pending", "done"}:
-        with contextlib.suppress(GpuprofError):
-            return sample.ms if wait else sample.try_ms()
-    return None
-
-
-def _add(ms: float, waiting: Waiting) -> None:
-    of, around = waiting.times, waiting.around
-    of.timed += 1
-    of.all_ms += ms
-    if around is not None:
-        around.below_ms += ms
-    if not waiting.is_nested:
-        of.outermost_ms += ms
-        if around is not None and around.path == of.caller:
-            of.inside_ms += ms
 
 
 @in_results

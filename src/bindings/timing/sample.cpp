@@ -390,6 +390,11 @@ PyObject* wrap_sample(SampleRef sample) noexcept {
 PyObject* disabled_sample() noexcept { return Py_NewRef(disabled_object); }
 PyObject* left_out_sample() noexcept { return Py_NewRef(left_out_object); }
 
+SampleRef sample_in(PyObject* object) noexcept {
+  timing::add_reference(&sample_of(object));
+  return SampleRef(&sample_of(object));
+}
+
 double sample_milliseconds(Sample& sample) {
   if (sample.load_status() == SampleStatus::kCaptured) {
     double ms = 0.0;

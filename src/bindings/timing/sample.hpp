@@ -20,6 +20,8 @@ PyObject* disabled_sample() noexcept;
 
 // The same for "left out, to stay within the budget".
 PyObject* left_out_sample() noexcept;
+// The sample of such an object.
+timing::SampleRef sample_in(PyObject* object) noexcept;
 
 // Waits until the sample is known, handling signals. Throws.
 double sample_milliseconds(timing::Sample& sample);

@@ -1,0 +1,350 @@
+#include "bindings/watch/watch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "bindings/python/errors.hpp"
+#include "bindings/timing/sample.hpp"
+#include "bindings/timing/scope.hpp"
+#include "graphs/capture.hpp"
+
+namespace gpuprof::bindings::watch {
+
+namespace py = pybind11;
+using timing::SampleRef;
+
+namespace {
+
+constexpr unsigned kMemoryReads = 8;  // of each module: torch takes tens of microseconds for one
+constexpr const char* kStoppedEarly = "_StopRecomputationError";  // torch's, of a checkpoint
+
+Call& call_of(py::handle object) { return Callable<Call>::of(object.ptr()); }
+Watch& watch_of(py::handle object) { return unchecked<Watch>(object.ptr()); }
+
+py::object call_function(const py::object& function) {
+  return owned(PyObject_CallNoArgs(function.ptr()));
+}
+
+void add_hook(PyObject* node, PyObject* name, PyObject* hook) {
+  PyObject* const arguments[] = {node, hook};
+  owned(PyObject_VectorcallMethod(name, arguments, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+// Whether `frame` is one of those that have called `inner`.
+bool is_running(PyObject* frame, PyObject* inner) {
+  auto* each = reinterpret_cast<PyFrameObject*>(Py_NewRef(inner));
+  while (each != nullptr && reinterpret_cast<PyObject*>(each) != frame) {
+    PyFrameObject* back = PyFrame_GetBack(each);
+    Py_DECREF(each);
+    each = back;
+  }
+  Py_XDECREF(each);
+  return each != nullptr;
+}
+
+// The row of a module with several paths: the one below the module that calls it.
+Entry& entry_below(PyObject* entries, const py::object& outer) {
+  const Entry* caller = outer ? call_of(outer).entry : nullptr;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); ++i) {
+    auto& entry = unchecked<Entry>(PyList_GET_ITEM(entries, i));
+    if (entry.caller == caller) return entry;
+  }
+  return unchecked<Entry>(PyList_GET_ITEM(entries, 0));
+}
+
+}  // namespace
+
+bool Call::is_inside(const Call& other) const {
+  const Call* around = this;
+  do {
+    around = around->outer ? &call_of(around->outer) : nullptr;
+  } while (around != nullptr && around != &other);
+  return around != nullptr;
+}
+
+bool Watch::is_compiling() const {
+  // Torch calls hooks of what it compiles outside of that.
+  const py::object callback = call_function(functions_.frame_callback);
+  if (!callback.is_none() && callback.ptr() != Py_False) return true;
+  return call_function(functions_.is_compiling).ptr() == Py_True;
+}
+
+Task::~Task() { watch_of(watch).forget(*this); }
+
+PyObject* handled_exception() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value != nullptr ? value : Py_NewRef(Py_None);
+}
+
+// Scopes
+
+PyObject* Watch::take_scope(py::handle self, Entry& entry, const char* direction) {
+  const Py_ssize_t count = PyList_GET_SIZE(scopes_.ptr());
+  if (count == 0 || !graphs::open_captures().empty()) {
+    PyObject* its = py::cast(&entry).release().ptr();  // an object of Python that there is
+    PyObject* scope = PyObject_CallMethod(self.ptr(), "scope", "Os", its, direction);
+    Py_DECREF(its);
+    return checked(scope);
+  }
+  PyObject* scope = Py_NewRef(PyList_GET_ITEM(scopes_.ptr(), count - 1));
+  PyList_SetSlice(scopes_.ptr(), count - 1, count, nullptr);
+  return scope;
+}
+
+SampleRef Watch::leave_scope(PyObject* scope, PyObject* sample, bool raised) {
+  auto& its = unchecked<Scope>(scope);
+  its.exit(raised);
+  if (!its.options().name)
+    scopes_.append(py::handle(scope));  // a named one holds what a capture recorded
+  return sample_in(sample);
+}
+
+// Forward
+
+void Watch::enter(py::handle self, PyObject* entries, PyObject* frame) {
+  Thread& here = this_thread();
+  while (!here.calls.empty() && !is_running(call_of(here.calls.back()).frame.ptr(), frame)) {
+    const py::object interrupted = std::move(here.calls.back());  // of which torch tells no hook
+    here.calls.pop_back();
+  }
+  PyObject* made = Callable<Call>::make();
+  Call& call = Callable<Call>::of(made);
+  call.watch = py::reinterpret_borrow<py::object>(self);
+  call.entries = py::reinterpret_borrow<py::object>(entries);
+  if (!here.calls.empty()) call.outer = here.calls.back();
+  call.frame = py::reinterpret_borrow<py::object>(frame);
+  call.entry = &entry_below(entries, call.outer);
+  here.calls.push_back(py::reinterpret_steal<py::object>(made));
+  keeping(made, [&] {
+    call.task = call_function(functions_.task_number).cast<long>();
+    if (call.task != -1) {
+      const Call* outer = call.outer ? &call_of(call.outer) : nullptr;
+      call.recomputed = outer == nullptr || outer->recomputed || outer->task != call.task;
+    }
+    PyObject* handled = handled_exception();
+    call.handled = handled;
+    Py_DECREF(handled);
+    call.reads_memory = call.entry->memory_reads < kMemoryReads && !call.recomputed;
+    if (call.reads_memory) call.memory = call_function(functions_.allocated);
+    if (!functions_.node_number.is_none())
+      call.first = call_function(functions_.node_number).cast<std::int64_t>();
+    const char* direction = call.recomputed ? "recomputed" : "forward";
+    call.scope = py::reinterpret_steal<py::object>(take_scope(self, *call.entry, direction));
+    call.sample = py::reinterpret_steal<py::object>(unchecked<Scope>(call.scope.ptr()).enter());
+  });
+}
+
+void Watch::leave(PyObject* entries, PyObject* module, PyObject* result, PyObject* error) {
+  Objects& calls = this_thread().calls;
+  const auto is_its = [&](const py::object& each) {
+    return call_of(each).entries.ptr() == entries;
+  };
+  if (std::none_of(calls.begin(), calls.end(), is_its)) return;  // it ran when the watch began
+  while (!is_its(calls.back())) calls.pop_back();
+  PyObject* call = calls.back().ptr();
+  keeping(call, [&] {
+    calls.pop_back();
+    finish_forward(call, module, result, error);
+  });
+}
+
+void Watch::finish_forward(PyObject* object, PyObject* module, PyObject* result, PyObject* error) {
+  Call& call = call_of(object);
+  call.frame = py::object();
+  const bool raised =
+      error != Py_None && error != call.handled &&
+      !(call.recomputed && std::strcmp(Py_TYPE(error)->tp_name, kStoppedEarly) == 0);
+  if (!call.sample) return;
+  const Objects& calls = this_thread().calls;
+  const bool nested = std::any_of(calls.begin(), calls.end(), [&](const py::object& each) {
+    return call_of(each).entry == call.entry;
+  });
+  const Call* around = call.outer ? &call_of(call.outer) : nullptr;
+  if (around != nullptr && around->recomputed != call.recomputed) around = nullptr;
+  if (around == nullptr && call.recomputed) {
+    for (Task::Opened* each : open_backwards())
+      each->recomputed.push_back(sample_in(call.sample.ptr()));
+  }
+  sums.take({leave_scope(call.scope.ptr(), call.sample.ptr(), raised),
+             call.entry,
+             &call.pass(),
+             around != nullptr ? around->entry : nullptr,
+             around != nullptr ? &around->pass() : nullptr,
+             nested,
+             {}});
+  call.scope = call.sample = py::object();
+  if (!raised) {
+    if (call.reads_memory) {
+      ++call.entry->memory_reads;
+      const py::object after = call_function(functions_.allocated);
+      if (!after.is_none() && !call.memory.is_none())
+        call.entry->activation_bytes = after - call.memory;
+    }
+    // The copies that DataParallel makes have nodes of several threads.
+    if (call.first >= 0 && module == call.entry->module) follow(object, result);
+  }
+  call.inner.clear();
+  call.nodes.reset();
+}
+
+void Watch::follow(PyObject* object, PyObject* result) {
+  static PyObject* const register_prehook = interned("register_prehook");
+  static PyObject* const register_hook = interned("register_hook");
+  Call& call = call_of(object);
+  if (call_function(functions_.is_grad_enabled).ptr() != Py_True) return;
+  const auto end = call_function(functions_.node_number).cast<std::uint64_t>();
+  if (end == static_cast<std::uint64_t>(call.first)) return;
+  auto* type = reinterpret_cast<PyTypeObject*>(functions_.tensor_type.ptr());
+  call.nodes = std::make_unique<Nodes>();
+  Nodes& nodes = *call.nodes;
+  if (PyObject_TypeCheck(result, type) != 0) {
+    add_nodes_of(result, nodes.results);
+  } else {
+    nodes.tensors = owned(PyObject_CallOneArg(functions_.tensors_in.ptr(), result));
+    for (const py::handle each : nodes.tensors) add_nodes_of(each.ptr(), nodes.results);
+  }
+  const auto is_other = [&](const py::object& node) {
+    const std::uint64_t number = number_of(node.ptr());
+    return number < static_cast<std::uint64_t>(call.first) || number >= end;
+  };
+  nodes.results.erase(std::remove_if(nodes.results.begin(), nodes.results.end(), is_other),
+                      nodes.results.end());
+  if (nodes.results.empty()) return;
+  for (const py::object& node : nodes.results) {
+    PyObject* start = nullptr;
+    for (const auto& inner : call.inner) {
+      for (std::size_t i = 0; i < inner->results.size(); ++i) {
+        if (inner->results[i].is(node)) start = inner->starts[i].ptr();
+      }
+    }
+    const bool is_new = start == nullptr;
+    nodes.starts.push_back(is_new ? owned(Callable<Start>::make())
+                                  : py::reinterpret_borrow<py::object>(start));
+    start = nodes.starts.back().ptr();
+    Objects& calls = Callable<Start>::of(start).calls;
+    calls.insert(calls.begin(), py::reinterpret_borrow<py::object>(object));
+    if (is_new) add_hook(node.ptr(), register_prehook, start);
+  }
+  find_last_node(call, end, nodes);
+  add_hook(nodes.last.ptr(), register_hook, object);  // after those of the calls inside
+  if (call.outer) call_of(call.outer).inner.push_back(std::move(call.nodes));
+}
+
+// Backward
+
+Watch::Thread& Watch::this_thread() {
+  const unsigned long number = PyThread_get_thread_ident();
+  for (const auto& each : threads_) {
+    if (each->number == number) return *each;
+  }
+  // Threads that have nothing open may have ended.
+  const auto is_idle = [](const auto& each) { return each->calls.empty() && each->tasks.empty(); };
+  threads_.erase(std::remove_if(threads_.begin(), threads_.end(), is_idle), threads_.end());
+  threads_.push_back(std::make_unique<Thread>(Thread{number, {}, {}}));
+  return *threads_.back();
+}
+
+void Watch::forget(const Task& task) {
+  for (const auto& each : threads_) {
+    auto& tasks = each->tasks;
+    tasks.erase(std::remove(tasks.begin(), tasks.end(), &task), tasks.end());
+  }
+}
+
+void Watch::end() {
+  closed_ = true;
+  Objects gone;
+  for (const auto& each : threads_) {
+    std::move(each->calls.begin(), each->calls.end(), std::back_inserter(gone));
+    each->calls.clear();
+  }
+}
+
+// What is open on this thread in the backward pass that runs; null if nothing is, and not made.
+Task* Watch::task(py::handle self, bool make) {
+  const long number = call_function(functions_.task_number).cast<long>();
+  const auto& tasks = this_thread().tasks;
+  if (!tasks.empty() && tasks.back()->number == number) return tasks.back();
+  if (!make) return nullptr;
+  PyObject* made = Callable<Task>::make();
+  Task& task = Callable<Task>::of(made);
+  task.watch = py::reinterpret_borrow<py::object>(self);
+  task.number = number;
+  task.thread = PyThread_get_thread_ident();
+  this_thread().tasks.push_back(&task);
+  keeping(made, [&] {
+    Py_DECREF(made);
+    owned(PyObject_CallOneArg(functions_.queue_callback.ptr(), made));
+  });
+  return &task;
+}
+
+std::vector<Task::Opened*> Watch::open_backwards() {
+  std::vector<Task::Opened*> found;
+  for (Task* task : this_thread().tasks) {
+    for (Task::Opened& each : task->opened) found.push_back(&each);
+  }
+  return found;
+}
+
+void Watch::begin_backward(PyObject* object) {
+  Call& call = call_of(object);
+  Task& task = *this->task(call.watch, true);
+  for (const Task::Opened& each : task.opened) {
+    if (each.call.ptr() == object) return;
+  }
+  while (!task.opened.empty() && !call.is_inside(call_of(task.opened.back().call)))
+    close(task);  // its last node was not needed, so did not run
+  PyObject* scope = take_scope(call.watch, *call.entry, "backward");
+  task.opened.push_back({py::reinterpret_borrow<py::object>(object),
+                         py::reinterpret_steal<py::object>(scope),
+                         {},
+                         {}});
+  PyObject* sample = unchecked<Scope>(scope).enter();
+  task.opened.back().sample = py::reinterpret_steal<py::object>(sample);
+}
+
+void Watch::end_backward(PyObject* object) {
+  Task* task = this->task(call_of(object).watch, false);
+  if (task == nullptr) return;
+  const auto is_its = [&](const Task::Opened& each) { return each.call.ptr() == object; };
+  if (std::none_of(task->opened.begin(), task->opened.end(), is_its)) return;
+  for (bool found = false; !found; close(*task)) found = is_its(task->opened.back());
+}
+
+// Closes the innermost backward pass that is open.
+void Watch::close(Task& task) {
+  // On the heap, as a frame may own no object of Python while a scope is left.
+  auto* opened = new Task::Opened(std::move(task.opened.back()));
+  task.opened.pop_back();
+  try {
+    Entry* entry = call_of(opened->call).entry;
+    Entry* around = nullptr;
+    bool nested = false;
+    for (const Task::Opened* each : open_backwards()) {
+      around = call_of(each->call).entry;
+      nested = nested || around == entry;
+    }
+    SampleRef sample = leave_scope(opened->scope.ptr(), opened->sample.ptr(), false);
+    sums.take({std::move(sample), entry, &entry->backward, around,
+               around != nullptr ? &around->backward : nullptr, nested,
+               std::move(opened->recomputed)});
+  } catch (const std::exception&) {
+    delete opened;
+    throw;
+  }
+  delete opened;
+}
+
+void Watch::finish(Task& task) {
+  if (task.thread == PyThread_get_thread_ident()) {
+    while (!task.opened.empty()) close(task);
+  }
+  task.opened.clear();
+}
+
+}  // namespace gpuprof::bindings::watch

@@ -1,0 +1,184 @@
+// What the hooks of one watch share: it opens and closes the scopes of modules' passes.
+//
+// A full backward hook of torch wraps the tensors that go in and out, and so fails where a module
+// works in place on views. Nothing is wrapped here. Autograd numbers the nodes of a thread as they
+// are made, and of those that are ready it runs the one with the highest number first, so the nodes
+// of one call run one after the other: the first is that of a result, the last has the lowest
+// number.
+//
+// Everything here needs the interpreter lock. Torch's functions may run Python code, in which a
+// daemon thread may end at exit: what is owned meanwhile is owned by an object, not by a frame.
+#pragma once
+
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/watch/callable.hpp"
+#include "bindings/watch/sums.hpp"
+
+namespace gpuprof::bindings::watch {
+
+using Objects = std::vector<pybind11::object>;
+
+// What is known of the autograd nodes of a call, for the call around it.
+struct Nodes {
+  pybind11::object tensors;  // in its results, while these are looked at
+  Objects results;           // the nodes that made its results
+  Objects starts;            // the hook before each of them
+  pybind11::object last;     // the node with the lowest number
+  std::uint64_t last_number = 0;
+  Objects beyond;  // the nodes after it
+};
+
+// One call of a module. Autograd's nodes hold it for as long as there can be a backward pass, and
+// call it after the last node of that.
+struct Call {
+  static constexpr const char* kName = "gpuprof._core._WatchedCall";
+  static PyObject* called(PyObject* self, PyObject* const* gradients, size_t count,
+                          PyObject* names);
+
+  [[nodiscard]] bool is_inside(const Call& other) const;
+  [[nodiscard]] Pass& pass() const { return recomputed ? entry->recomputed : entry->forward; }
+
+  pybind11::object watch;
+  pybind11::object entries;  // of its module, by whose identity its end is found
+  Entry* entry = nullptr;
+  pybind11::object outer;  // another Call, or null
+  std::vector<std::unique_ptr<Nodes>> inner;
+  std::unique_ptr<Nodes> nodes;  // its own, until the call around it has them
+  long task = -1;                // torch's number of the backward pass around it
+  bool recomputed = false;
+  bool reads_memory = false;
+  const void* handled = nullptr;  // the exception that is being handled around it
+  pybind11::object frame;         // of Python that runs it; null once it is over
+  pybind11::object memory;
+  std::int64_t first = -1;  // the number of its first node
+  pybind11::object scope, sample;
+};
+
+// The hook before a node: backward passes begin here, the outermost first.
+struct Start {
+  static constexpr const char* kName = "gpuprof._core._WatchedStart";
+  static PyObject* called(PyObject* self, PyObject* const* gradients, size_t count,
+                          PyObject* names);
+  Objects calls;
+};
+
+// What is open on one thread in one backward pass of autograd.
+//
+// Autograd's own record of that pass holds it and calls it at the end. When that is gone, also
+// after an error, so is this, and what was open is abandoned.
+struct Task {
+  static constexpr const char* kName = "gpuprof._core._WatchedTask";
+  static PyObject* called(PyObject* self, PyObject* const* none, size_t count, PyObject* names);
+  struct Opened {
+    pybind11::object call, scope, sample;
+    std::vector<timing::SampleRef> recomputed;  // forward passes that ran again inside
+  };
+  ~Task();
+  pybind11::object watch;
+  long number = 0;
+  unsigned long thread = 0;
+  std::vector<Opened> opened;
+};
+
+// Torch's functions, and two of Python's: `allocated()` for the bytes on the GPU or None, and
+// `tensors_in(result)`.
+struct Functions {
+  explicit Functions(const pybind11::kwargs& given)
+      : tensor_type(given["tensor_type"]),
+        is_compiling(given["is_compiling"]),
+        frame_callback(given["frame_callback"]),
+        is_grad_enabled(given["is_grad_enabled"]),
+        task_number(given["task_number"]),
+        node_number(given["node_number"]),
+        queue_callback(given["queue_callback"]),
+        allocated(given["allocated"]),
+        tensors_in(given["tensors_in"]) {}
+  pybind11::object tensor_type, is_compiling;
+  pybind11::object frame_callback;  // what compiles the frames that run now, None or False
+  pybind11::object is_grad_enabled, task_number;
+  pybind11::object node_number;  // None in an old torch: then no backward pass is measured
+  pybind11::object queue_callback, allocated, tensors_in;
+};
+
+// The base of a class of Python with `fail(error)` and `scope(entry, direction)`.
+class Watch {
+ public:
+  explicit Watch(const pybind11::kwargs& functions) : functions_(functions) {}
+
+  // Opens the scope of a module's forward pass.
+  void enter(pybind11::handle self, PyObject* entries, PyObject* frame);
+  // Closes it, and follows the results into the backward pass. `error` is what is being handled.
+  void leave(PyObject* entries, PyObject* module, PyObject* result, PyObject* error);
+  // Opens the scope of a call's backward pass, unless it is open.
+  void begin_backward(PyObject* call);
+  // Closes it, and what is open in it.
+  void end_backward(PyObject* call);
+  // Closes what is open, at the end of autograd's pass.
+  void finish(Task& task);
+  // Forgets what is open in forward passes.
+  void end();
+  void forget(const Task& task);
+
+  [[nodiscard]] bool is_compiling() const;
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
+  [[nodiscard]] pybind11::list entries() const { return entries_; }
+  [[nodiscard]] pybind11::list scopes() const { return scopes_; }
+  Sums sums;
+
+ private:
+  struct Thread {
+    unsigned long number;
+    Objects calls;             // whose forward pass runs
+    std::vector<Task*> tasks;  // alive, as they are taken out when they go
+  };
+
+  Thread& this_thread();
+  Task* task(pybind11::handle self, bool make);
+  std::vector<Task::Opened*> open_backwards();
+  PyObject* take_scope(pybind11::handle self, Entry& entry, const char* direction);
+  timing::SampleRef leave_scope(PyObject* scope, PyObject* sample, bool raised);
+  void close(Task& task);
+  void finish_forward(PyObject* object, PyObject* module, PyObject* result, PyObject* error);
+  void follow(PyObject* object, PyObject* result);
+
+  Functions functions_;
+  bool closed_ = false;
+  pybind11::list entries_;
+  pybind11::list scopes_;  // that are not open
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+// Calls `work` while an object of C++ is kept alive, whatever the work drops.
+template <typename Work>
+void keeping(PyObject* object, Work&& work) {
+  Py_INCREF(object);
+  try {
+    work();
+  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    Py_DECREF(object);
+    throw;
+  }
+  Py_DECREF(object);
+}
+
+// A new reference to the exception that is being handled, or None.
+PyObject* handled_exception();
+
+// Autograd's number of a node; very high for the node of a parameter.
+std::uint64_t number_of(PyObject* node);
+
+// Adds the nodes that made a tensor.
+void add_nodes_of(PyObject* tensor, Objects& nodes);
+
+// Finds the last of a call's nodes, which have the numbers from `first` up to `end`. Calls inside
+// are passed over in one step, so that each node is looked at about once.
+void find_last_node(const Call& call, std::uint64_t end, Nodes& nodes);
+
+}  // namespace gpuprof::bindings::watch
