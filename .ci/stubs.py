@@ -70,6 +70,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Sample.__hash__": ("(self) -> int",),
     "Sample.__repr__": ("(self) -> str",),
     "Scope.__call__": ("(self, function: _Function) -> _Function",),
+    "_WatchHook.__call__": ("(self, *arguments: typing.Any) -> None",),
     "Scope.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
     "Scope._options": ("(self) -> dict[str, typing.Any]",),
     "Scope.last": ("(self) -> Sample | None",),
