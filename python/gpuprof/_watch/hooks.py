@@ -77,10 +77,13 @@ class Core(_core._Watch):
 
 
 class ModuleHook(_core._WatchHook, torch_hooks.Hook):
-    """The hook of a module, before and after its calls; made of a core and the module's entries.
+    """The hook of a module, before and after its calls.
 
     A copy of the module, and one from a pickle, is not watched.
     """
+
+    def __init__(self, core: Core, entries: list[ModuleEntry]) -> None:
+        self._bind(core, entries)
 
     def __call__(self, *_arguments: Any) -> None:
         """Do nothing: `torch.compile` traces this. All others call the code of the base."""

@@ -61,19 +61,25 @@ PyObject* call_hook(PyObject* self, PyObject* const* arguments, size_t count, Py
   });
 }
 
-int init_hook(PyObject* self, PyObject* arguments, PyObject* /*names*/) {
+PyObject* bind_hook(PyObject* self, PyObject* arguments) {
   auto* hook = reinterpret_cast<HookObject*>(self);
   PyObject *watch = nullptr, *entries = nullptr;
-  if (PyArg_ParseTuple(arguments, "OO!", &watch, &PyList_Type, &entries) == 0) return -1;
+  if (PyArg_ParseTuple(arguments, "OO!", &watch, &PyList_Type, &entries) == 0) return nullptr;
   if (hook->watch != nullptr || !py::isinstance<Watch>(watch)) {
     PyErr_SetString(PyExc_TypeError, "a hook is made once, of a watch and a list of entries");
-    return -1;
+    return nullptr;
   }
   hook->vectorcall = &call_hook;
   hook->watch = Py_NewRef(watch);
   hook->entries = Py_NewRef(entries);
-  return 0;
+  Py_RETURN_NONE;
 }
+
+PyMethodDef hook_methods[] = {
+    {"_bind", bind_hook, METH_VARARGS,
+     "_bind(self: gpuprof._core._WatchHook, watch: gpuprof._core._Watch, entries: "
+     "list[typing.Any], /) -> None\n\nMake it a hook of a module with these entries."},
+    {nullptr, nullptr, 0, nullptr}};
 
 void dealloc_hook(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -88,7 +94,7 @@ PyMemberDef hook_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot hook_slots[] = {{Py_tp_doc, const_cast<char*>("A hook of a watched module.")},
-                            {Py_tp_init, reinterpret_cast<void*>(&init_hook)},
+                            {Py_tp_methods, hook_methods},
                             {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_hook)},
                             {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
                             {Py_tp_members, hook_members},

@@ -5,6 +5,7 @@
 
 #include <Python.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <cstdint>
 #include <deque>
@@ -21,7 +22,8 @@ struct Pass {
   double outermost_ms = 0.0;  // without the calls inside of a call of the same module
   double inside_ms = 0.0;     // of those that ran inside of a pass of the module above
   double below_ms = 0.0;      // of the passes of other modules inside of these
-  pybind11::list captured;    // for each call in a graph a tuple of its samples, as in `Waiting`
+  pybind11::typing::List<pybind11::object>
+      captured;  // for each call in a graph a tuple of its samples, as in `Waiting`
 };
 
 // A place in the tree of modules. Lives as long as the watch.

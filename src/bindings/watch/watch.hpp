@@ -169,8 +169,8 @@ class Watch {
 
   [[nodiscard]] bool is_compiling() const;
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  [[nodiscard]] pybind11::list entries() const { return entries_; }
-  [[nodiscard]] pybind11::list scopes() const { return scopes_; }
+  [[nodiscard]] pybind11::typing::List<pybind11::object> entries() const { return entries_; }
+  [[nodiscard]] pybind11::typing::List<pybind11::object> scopes() const { return scopes_; }
   Sums sums;
 
  private:
@@ -191,8 +191,8 @@ class Watch {
 
   Functions functions_;
   bool closed_ = false;
-  pybind11::list entries_;
-  pybind11::list scopes_;  // that are not open
+  pybind11::typing::List<pybind11::object> entries_;
+  pybind11::typing::List<pybind11::object> scopes_;  // that are not open
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
