@@ -8,6 +8,7 @@ import copyreg
 import gc
 import io
 import pickle
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -259,6 +260,144 @@ def test_a_forward_pass_that_a_watch_does_not_see_the_end_of_keeps_no_graph(end:
     watches[0].close()
     gc.collect()
     assert not Kept.alive
+
+
+class Told:
+    """Calls a function when it goes."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.function = function
+
+    def __del__(self) -> None:
+        self.function()
+
+
+class Interrupted(nn.Module):  # type: ignore[misc, name-defined]
+    """Is interrupted while it holds an object."""
+
+    def forward(self, x: Any, _held: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+class Outer(nn.Module):  # type: ignore[misc, name-defined]
+    """Goes on after a module inside was interrupted."""
+
+    def __init__(self, told: Callable[[], object]) -> None:
+        super().__init__()
+        self.inner = Interrupted()
+        self.after = nn.Linear(4, 4)
+        self.told = told
+
+    def forward(self, x: Any) -> Any:
+        with contextlib.suppress(KeyboardInterrupt):
+            self.inner(x, Told(self.told))
+        return self.after(x)
+
+
+@pytest.mark.parametrize("at", ["the next module", "the end"])
+def test_a_watch_can_be_closed_by_a_destructor_of_what_an_interrupted_call_held(at: str) -> None:
+    model = Outer(lambda: seen.close())
+    if at == "the end":
+        model.after = nn.Identity()
+        model.after.forward = lambda x: x
+    seen = gpuprof.watch(model) if at == "the next module" else gpuprof.watch(model, 1)
+    model(torch.ones(4))
+    assert seen.closed
+    assert hooks_of(model) == 0
+
+
+def test_a_destructor_may_call_the_model_on_another_thread() -> None:
+    def call_it() -> None:
+        thread = threading.Thread(target=lambda: model.after(torch.ones(4)))
+        thread.start()
+        thread.join()
+
+    model = Outer(call_it)
+    with gpuprof.watch(model) as seen:
+        for _ in range(5):
+            model(torch.ones(4)).sum().backward()
+    rows = seen.read()
+    assert rows[""].forward.timed == rows[""].backward.timed == 5
+    assert rows["after"].forward.timed == 10
+
+
+def test_results_of_a_module_go_when_the_model_lets_go_of_them() -> None:
+    alive = []
+
+    class Two(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x * 2, x * 3
+
+    class Around(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.two = Two()
+
+        def forward(self, x: Any) -> Any:
+            first, second = self.two(x)
+            kept = weakref.ref(second)
+            del second
+            alive.append(kept() is not None)
+            return first
+
+    model = Around()
+    with gpuprof.watch(model):
+        model(torch.ones(4, requires_grad=True))
+    assert alive == [False]
+
+
+class Unreadable(dict[str, Any]):
+    """A result whose tensors cannot be found."""
+
+    def values(self) -> Any:
+        raise ValueError("no values")
+
+
+def test_a_watch_that_fails_keeps_no_graph() -> None:
+    model = Ended(lambda: None)
+    model.register_forward_hook(lambda _module, _arguments, result: Unreadable(y=result))
+    seen = gpuprof.watch(model)
+    with pytest.warns(RuntimeWarning, match="no values"):
+        model(torch.ones(4, requires_grad=True))
+    assert seen.closed
+    gc.collect()
+    assert not Kept.alive
+
+
+def test_a_thread_that_ends_in_a_forward_pass_keeps_nothing() -> None:
+    def end_it() -> None:
+        raise SystemExit
+
+    def call(model: Any) -> None:
+        with contextlib.suppress(SystemExit):
+            model(torch.ones(4, requires_grad=True))
+
+    model = Ended(end_it)
+    alive = weakref.ref(model)
+    seen = gpuprof.watch(model)
+    thread = threading.Thread(target=call, args=(model,))
+    thread.start()
+    thread.join()
+    del thread, model
+    gc.collect()
+    assert not Kept.alive
+    assert alive() is None
+    seen.close()
+
+
+def test_a_watch_that_is_closed_while_a_hook_begins_keeps_nothing(monkeypatch: Any) -> None:
+    def closing() -> bool:
+        watches.pop().close()
+        return False
+
+    monkeypatch.setattr(torch.compiler, "is_compiling", closing)
+    model = nn.Identity()
+    watches = [gpuprof.watch(model)]
+    core = weakref.ref(watches[0]._core)
+    model(torch.ones(4))
+    assert not watches
+    gc.collect()
+    assert core() is None
 
 
 def test_an_exception_in_a_backward_pass_leaves_no_open_pass() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Core(_core._Watch):
             ),
             node_number=getattr(torch._C._autograd, "_get_sequence_nr", None),
             queue_callback=torch.autograd.Variable._execution_engine.queue_callback,
+            thread_local_data=threading.local(),
             allocated=_allocated,
             tensors_in=lambda result: [*loaded.tensors_in(result)],
         )
@@ -102,6 +104,7 @@ class CompiledCall(torch_hooks.Hook):
         self.core = core
         self.entries = entries
         self.before = before  # None for a ScriptModule
+        self.is_compiling = loaded.torch().compiler.is_compiling
 
     def __reduce__(self) -> Any:
         return type(None), ()  # a copy is not compiled
@@ -109,7 +112,7 @@ class CompiledCall(torch_hooks.Hook):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         module = self.entries[0].module()
         call = module._call_impl if self.before is None else self.before
-        if self.core.closed or loaded.torch().compiler.is_compiling():
+        if self.is_compiling() or self.core.closed:  # a compiled region reads nothing of a watch
             return call(*arguments, **options)
         core = self.core
         with core.passive():

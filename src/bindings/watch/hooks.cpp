@@ -48,7 +48,7 @@ struct HookObject {
 PyObject* call_hook(PyObject* self, PyObject* const* arguments, size_t count, PyObject* /*names*/) {
   const auto* hook = reinterpret_cast<HookObject*>(self);
   return passive(hook->watch, [&](Watch& watch) {
-    if (watch.closed() || watch.is_compiling()) return;  // no Python runs in a compiled region
+    if (watch.is_compiling() || watch.closed()) return;  // no Python runs in a compiled region
     if (PyVectorcall_NARGS(count) == 2) {
       watch.enter(hook->watch, hook->entries, reinterpret_cast<PyObject*>(PyEval_GetFrame()));
       return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <tuple>
 
 #include "bindings/python/errors.hpp"
 #include "bindings/timing/sample.hpp"
@@ -43,6 +44,13 @@ bool is_running(PyObject* frame, PyObject* inner) {
   return each != nullptr;
 }
 
+// Takes the innermost call out before it is dropped, which may run any code.
+void abandon_last(Objects& calls) {
+  const py::object call = std::move(calls.back());
+  calls.pop_back();
+  call_of(call).abandon();
+}
+
 // The row of a module with several paths: the one below the module that calls it.
 Entry& entry_below(PyObject* entries, const py::object& outer) {
   const Entry* caller = outer ? call_of(outer).entry : nullptr;
@@ -54,6 +62,10 @@ Entry& entry_below(PyObject* entries, const py::object& outer) {
 }
 
 }  // namespace
+
+void Call::abandon() {
+  const auto gone = std::make_tuple(std::move(inner), std::move(nodes), std::move(frame));
+}
 
 bool Call::is_inside(const Call& other) const {
   const Call* around = this;
@@ -106,11 +118,13 @@ SampleRef Watch::leave_scope(PyObject* scope, PyObject* sample, bool raised) {
 // Forward
 
 void Watch::enter(py::handle self, PyObject* entries, PyObject* frame) {
+  const auto is_interrupted = [&](const Objects& calls) {  // of which torch tells no hook
+    return !calls.empty() && !is_running(call_of(calls.back()).frame.ptr(), frame);
+  };
+  // To drop a call may run any code, so the thread's calls are asked for anew.
+  while (is_interrupted(this_thread().calls)) abandon_last(this_thread().calls);
+  if (closed_) return;
   Thread& here = this_thread();
-  while (!here.calls.empty() && !is_running(call_of(here.calls.back()).frame.ptr(), frame)) {
-    const py::object interrupted = std::move(here.calls.back());  // of which torch tells no hook
-    here.calls.pop_back();
-  }
   PyObject* made = Callable<Call>::make();
   Call& call = Callable<Call>::of(made);
   call.watch = py::reinterpret_borrow<py::object>(self);
@@ -139,22 +153,32 @@ void Watch::enter(py::handle self, PyObject* entries, PyObject* frame) {
 }
 
 void Watch::leave(PyObject* entries, PyObject* module, PyObject* result, PyObject* error) {
-  Objects& calls = this_thread().calls;
   const auto is_its = [&](const py::object& each) {
     return call_of(each).entries.ptr() == entries;
   };
-  if (std::none_of(calls.begin(), calls.end(), is_its)) return;  // it ran when the watch began
-  while (!is_its(calls.back())) calls.pop_back();
-  PyObject* call = calls.back().ptr();
+  const auto has_its = [&](const Objects& calls) {
+    return std::any_of(calls.begin(), calls.end(), is_its);
+  };
+  while (has_its(this_thread().calls) && !is_its(this_thread().calls.back()))
+    abandon_last(this_thread().calls);
+  Objects& calls = this_thread().calls;
+  if (!has_its(calls)) return;  // it ran when the watch began
+  PyObject* call = calls.back().release().ptr();
+  calls.pop_back();
   keeping(call, [&] {
-    calls.pop_back();
-    finish_forward(call, module, result, error);
+    Py_DECREF(call);
+    try {
+      finish_forward(call, module, result, error);
+    } catch (const std::exception&) {
+      call_of(call).abandon();
+      throw;
+    }
+    call_of(call).abandon();
   });
 }
 
 void Watch::finish_forward(PyObject* object, PyObject* module, PyObject* result, PyObject* error) {
   Call& call = call_of(object);
-  call.frame = py::object();
   const bool raised =
       error != Py_None && error != call.handled &&
       !(call.recomputed && std::strcmp(Py_TYPE(error)->tp_name, kStoppedEarly) == 0);
@@ -187,8 +211,6 @@ void Watch::finish_forward(PyObject* object, PyObject* module, PyObject* result,
     // The copies that DataParallel makes have nodes of several threads.
     if (call.first >= 0 && module == call.entry->module) follow(object, result);
   }
-  call.inner.clear();
-  call.nodes.reset();
 }
 
 void Watch::follow(PyObject* object, PyObject* result) {
@@ -206,6 +228,7 @@ void Watch::follow(PyObject* object, PyObject* result) {
   } else {
     nodes.tensors = owned(PyObject_CallOneArg(functions_.tensors_in.ptr(), result));
     for (const py::handle each : nodes.tensors) add_nodes_of(each.ptr(), nodes.results);
+    nodes.tensors = py::object();
   }
   const auto is_other = [&](const py::object& node) {
     const std::uint64_t number = number_of(node.ptr());
@@ -231,7 +254,7 @@ void Watch::follow(PyObject* object, PyObject* result) {
   }
   find_last_node(call, end, nodes);
   add_hook(nodes.last.ptr(), register_hook, object);  // after those of the calls inside
-  if (call.outer) call_of(call.outer).inner.push_back(std::move(call.nodes));
+  if (call.outer && !closed_) call_of(call.outer).inner.push_back(std::move(call.nodes));
 }
 
 // Backward
@@ -241,11 +264,25 @@ Watch::Thread& Watch::this_thread() {
   for (const auto& each : threads_) {
     if (each->number == number) return *each;
   }
-  // Threads that have nothing open may have ended.
-  const auto is_idle = [](const auto& each) { return each->calls.empty() && each->tasks.empty(); };
-  threads_.erase(std::remove_if(threads_.begin(), threads_.end(), is_idle), threads_.end());
   threads_.push_back(std::make_unique<Thread>(Thread{number, {}, {}}));
-  return *threads_.back();
+  Thread& made = *threads_.back();
+  const py::object ending = owned(Callable<Ending>::make());
+  Callable<Ending>::of(ending.ptr()) = {this, number};
+  py::setattr(functions_.thread_local_data, "ending", ending);
+  return made;
+}
+
+Ending::~Ending() {
+  if (watch != nullptr) watch->end_thread(thread);
+}
+
+void Watch::end_thread(unsigned long number) {
+  const auto found = std::find_if(threads_.begin(), threads_.end(),
+                                  [&](const auto& each) { return each->number == number; });
+  if (found == threads_.end()) return;
+  Objects gone = std::move((*found)->calls);
+  threads_.erase(found);
+  while (!gone.empty()) abandon_last(gone);
 }
 
 void Watch::forget(const Task& task) {
@@ -262,6 +299,7 @@ void Watch::end() {
     std::move(each->calls.begin(), each->calls.end(), std::back_inserter(gone));
     each->calls.clear();
   }
+  while (!gone.empty()) abandon_last(gone);
 }
 
 // What is open on this thread in the backward pass that runs; null if nothing is, and not made.

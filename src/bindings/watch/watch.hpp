@@ -35,7 +35,7 @@ struct Callable {
   static PyObject* make() {
     static PyTypeObject* const type = make_type();
     auto* made = checked(PyObject_New(Callable, type));
-    made->vectorcall = &T::called;
+    made->vectorcall = T::called;
     new (&made->value) T();
     return reinterpret_cast<PyObject*>(made);
   }
@@ -83,6 +83,8 @@ struct Call {
   static PyObject* called(PyObject* self, PyObject* const* gradients, size_t count,
                           PyObject* names);
 
+  // Lets go of the nodes inside, whose hooks hold this call: no collector sees that cycle.
+  void abandon();
   [[nodiscard]] bool is_inside(const Call& other) const;
   [[nodiscard]] Pass& pass() const { return recomputed ? entry->recomputed : entry->forward; }
 
@@ -128,8 +130,19 @@ struct Task {
   std::vector<Opened> opened;
 };
 
-// Torch's functions, and two of Python's: `allocated()` for the bytes on the GPU or None, and
-// `tensors_in(result)`.
+class Watch;
+
+// What a thread holds for a watch, so that its calls go with it.
+struct Ending {
+  static constexpr const char* kName = "gpuprof._core._WatchedThread";
+  static constexpr vectorcallfunc called = nullptr;
+  ~Ending();
+  Watch* watch = nullptr;
+  unsigned long thread = 0;
+};
+
+// Torch's functions, a threading.local, and two of Python's: `allocated()` for the bytes on the GPU
+// or None, and `tensors_in(result)`.
 struct Functions {
   explicit Functions(const pybind11::kwargs& given)
       : tensor_type(given["tensor_type"]),
@@ -139,13 +152,14 @@ struct Functions {
         task_number(given["task_number"]),
         node_number(given["node_number"]),
         queue_callback(given["queue_callback"]),
+        thread_local_data(given["thread_local_data"]),
         allocated(given["allocated"]),
         tensors_in(given["tensors_in"]) {}
   pybind11::object tensor_type, is_compiling;
   pybind11::object frame_callback;  // what compiles the frames that run now, None or False
   pybind11::object is_grad_enabled, task_number;
   pybind11::object node_number;  // None in an old torch: then no backward pass is measured
-  pybind11::object queue_callback, allocated, tensors_in;
+  pybind11::object queue_callback, thread_local_data, allocated, tensors_in;
 };
 
 // The base of a class of Python with `fail(error)` and `scope(entry, direction)`.
@@ -165,6 +179,7 @@ class Watch {
   void finish(Task& task);
   // Forgets what is open in forward passes.
   void end();
+  void end_thread(unsigned long number);
   void forget(const Task& task);
 
   [[nodiscard]] bool is_compiling() const;
@@ -189,11 +204,11 @@ class Watch {
   void finish_forward(PyObject* object, PyObject* module, PyObject* result, PyObject* error);
   void follow(PyObject* object, PyObject* result);
 
-  Functions functions_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  Functions functions_;  // its threading.local goes before the threads
   bool closed_ = false;
   pybind11::typing::List<pybind11::object> entries_;
   pybind11::typing::List<pybind11::object> scopes_;  // that are not open
-  std::vector<std::unique_ptr<Thread>> threads_;
 };
 
 // Calls `work` while an object of C++ is kept alive, whatever the work drops.
