@@ -275,7 +275,7 @@ class Told:
 class Interrupted(nn.Module):  # type: ignore[misc, name-defined]
     """Is interrupted while it holds an object."""
 
-    def forward(self, x: Any, _held: Any) -> Any:
+    def forward(self, *_arguments: Any) -> Any:
         raise KeyboardInterrupt
 
 
@@ -291,18 +291,21 @@ class Outer(nn.Module):  # type: ignore[misc, name-defined]
     def forward(self, x: Any) -> Any:
         with contextlib.suppress(KeyboardInterrupt):
             self.inner(x, Told(self.told))
-        return self.after(x)
+        return x if self.after is None else self.after(x)
 
 
-@pytest.mark.parametrize("at", ["the next module", "the end"])
-def test_a_watch_can_be_closed_by_a_destructor_of_what_an_interrupted_call_held(at: str) -> None:
-    model = Outer(lambda: seen.close())
-    if at == "the end":
-        model.after = nn.Identity()
-        model.after.forward = lambda x: x
-    seen = gpuprof.watch(model) if at == "the next module" else gpuprof.watch(model, 1)
+@pytest.mark.parametrize("after", [nn.Linear(4, 4), None])  # a call, or the end of the outer one
+def test_a_destructor_of_what_an_interrupted_call_held_may_close_the_watch(after: Any) -> None:
+    watches: list[Any] = []
+
+    def close_it() -> None:
+        watches[0].close()
+
+    model = Outer(close_it)
+    model.after = after
+    watches.append(gpuprof.watch(model))
     model(torch.ones(4))
-    assert seen.closed
+    assert watches[0].closed
     assert hooks_of(model) == 0
 
 
