@@ -138,18 +138,14 @@ void bind_sums(py::module_& module) {
 
 }  // namespace
 
-PyObject* Call::called(PyObject* self, PyObject* const* /*gradients*/, size_t /*count*/,
+PyObject* Call::called(PyObject* self, PyObject* const* /*gradients*/, size_t count,
                        PyObject* /*names*/) {
-  return passive(Callable<Call>::of(self).watch.ptr(),
-                 [&](Watch& watch) { watch.end_backward(self); });
-}
-
-PyObject* Start::called(PyObject* self, PyObject* const* /*gradients*/, size_t /*count*/,
-                        PyObject* /*names*/) {
-  const Objects& calls = Callable<Start>::of(self).calls;
-  return passive(Callable<Call>::of(calls[0].ptr()).watch.ptr(), [&](Watch& watch) {
-    for (std::size_t i = 0; i < calls.size() && !watch.closed(); ++i)
-      watch.begin_backward(calls[i].ptr());
+  return passive(call_of(self).watch.ptr(), [&](Watch& watch) {
+    if (PyVectorcall_NARGS(count) == 2) {
+      watch.end_backward(self);
+    } else if (!watch.closed()) {
+      watch.begin_backward(self);
+    }
   });
 }
 

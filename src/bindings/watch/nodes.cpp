@@ -1,5 +1,4 @@
 // How the backward pass of a call is found among autograd's nodes.
-#include <unordered_map>
 #include <unordered_set>
 
 #include "bindings/watch/watch.hpp"
@@ -55,47 +54,49 @@ void add_nodes_of(PyObject* tensor, Objects& nodes) {
   if (const py::object of = node_at(tensor, base)) add_once(node_at(of.ptr(), grad_fn), nodes);
 }
 
-void find_last_node(const Call& call, std::uint64_t end, Nodes& nodes) {
+Inside calls_inside(const Call& call) {
+  Inside inside;
+  for (const py::object& inner : call.inner) {
+    for (const py::object& each : call_of(inner).results) inside[each.ptr()] = &call_of(inner);
+  }
+  return inside;
+}
+
+void find_last_node(Call& call, std::uint64_t end, const Inside& inside) {
   static PyObject* const next_functions = interned("next_functions");
   const auto first = static_cast<std::uint64_t>(call.first);
-  std::unordered_map<PyObject*, const Nodes*> inner_of;
-  for (const auto& inner : call.inner) {
-    for (const py::object& each : inner->results) inner_of[each.ptr()] = inner.get();
-  }
-  nodes.last_number = kLeafNumber;
-  Objects left = nodes.results;
-  std::unordered_set<PyObject*> seen;
+  call.last_number = kLeafNumber;
+  Objects left = call.results;
   Objects kept = left;  // or another node might come to lie at the same address
+  std::unordered_set<PyObject*> seen;
   for (const py::object& each : left) seen.insert(each.ptr());
   const auto add = [&](PyObject* next) {
-    if (!seen.insert(next).second) return;
+    if (next == Py_None || !seen.insert(next).second) return;
     kept.push_back(py::reinterpret_borrow<py::object>(next));
     const std::uint64_t number = number_of(next);
     if (first <= number && number < end) {
       left.push_back(kept.back());
     } else if (number < kLeafNumber) {
-      nodes.beyond.push_back(kept.back());
+      call.beyond.push_back(kept.back());
     }
   };
   while (!left.empty()) {
-    py::object node = std::move(left.back());
+    const py::object node = std::move(left.back());
     left.pop_back();
-    const auto inner = inner_of.find(node.ptr());
-    const bool is_known = inner != inner_of.end();
-    const std::uint64_t number = is_known ? inner->second->last_number : number_of(node.ptr());
-    if (number < nodes.last_number) {
-      nodes.last = is_known ? inner->second->last : node;
-      nodes.last_number = number;
+    const auto found = inside.find(node.ptr());
+    const Call* inner = found == inside.end() ? nullptr : found->second;
+    const std::uint64_t number = inner != nullptr ? inner->last_number : number_of(node.ptr());
+    if (number < call.last_number) {
+      call.last = inner != nullptr ? inner->last : node;
+      call.last_number = number;
     }
-    if (is_known) {
-      for (const py::object& each : inner->second->beyond) add(each.ptr());
+    if (inner != nullptr) {
+      for (const py::object& each : inner->beyond) add(each.ptr());
       continue;
     }
     const py::object next = owned(PyObject_GetAttr(node.ptr(), next_functions));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.ptr()); ++i) {
-      PyObject* each = PyTuple_GET_ITEM(PyTuple_GET_ITEM(next.ptr(), i), 0);
-      if (each != Py_None) add(each);
-    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.ptr()); ++i)
+      add(PyTuple_GET_ITEM(PyTuple_GET_ITEM(next.ptr(), i), 0));
   }
 }
 

@@ -20,7 +20,6 @@ namespace {
 constexpr unsigned kMemoryReads = 8;  // of each module: torch takes tens of microseconds for one
 constexpr const char* kStoppedEarly = "_StopRecomputationError";  // torch's, of a checkpoint
 
-Call& call_of(py::handle object) { return Callable<Call>::of(object.ptr()); }
 Watch& watch_of(py::handle object) { return unchecked<Watch>(object.ptr()); }
 
 py::object call_function(const py::object& function) {
@@ -48,7 +47,7 @@ bool is_running(PyObject* frame, PyObject* inner) {
 void abandon_last(Objects& calls) {
   const py::object call = std::move(calls.back());
   calls.pop_back();
-  call_of(call).abandon();
+  call_of(call).abandon(true);
 }
 
 // The row of a module with several paths: the one below the module that calls it.
@@ -63,8 +62,15 @@ Entry& entry_below(PyObject* entries, const py::object& outer) {
 
 }  // namespace
 
-void Call::abandon() {
-  const auto gone = std::make_tuple(std::move(inner), std::move(nodes), std::move(frame));
+void Call::abandon(bool with_its_nodes) {
+  const auto gone = std::make_tuple(std::move(inner), std::move(frame));
+  for (const py::object& each : std::get<0>(gone)) call_of(each).forget_nodes();
+  if (with_its_nodes) forget_nodes();
+}
+
+void Call::forget_nodes() {
+  const auto gone =
+      std::make_tuple(std::move(tensors), std::move(results), std::move(last), std::move(beyond));
 }
 
 bool Call::is_inside(const Call& other) const {
@@ -170,10 +176,10 @@ void Watch::leave(PyObject* entries, PyObject* module, PyObject* result, PyObjec
     try {
       finish_forward(call, module, result, error);
     } catch (const std::exception&) {
-      call_of(call).abandon();
+      call_of(call).abandon(true);
       throw;
     }
-    call_of(call).abandon();
+    call_of(call).abandon(!call_of(call).outer || closed_);  // else that has them
   });
 }
 
@@ -181,7 +187,7 @@ void Watch::finish_forward(PyObject* object, PyObject* module, PyObject* result,
   Call& call = call_of(object);
   const bool raised =
       error != Py_None && error != call.handled &&
-      !(call.recomputed && std::strcmp(Py_TYPE(error)->tp_name, kStoppedEarly) == 0);
+      (!call.recomputed || std::strcmp(Py_TYPE(error)->tp_name, kStoppedEarly) != 0);
   if (!call.sample) return;
   const Objects& calls = this_thread().calls;
   const bool nested = std::any_of(calls.begin(), calls.end(), [&](const py::object& each) {
@@ -221,40 +227,33 @@ void Watch::follow(PyObject* object, PyObject* result) {
   const auto end = call_function(functions_.node_number).cast<std::uint64_t>();
   if (end == static_cast<std::uint64_t>(call.first)) return;
   auto* type = reinterpret_cast<PyTypeObject*>(functions_.tensor_type.ptr());
-  call.nodes = std::make_unique<Nodes>();
-  Nodes& nodes = *call.nodes;
+  Objects& results = call.results;
   if (PyObject_TypeCheck(result, type) != 0) {
-    add_nodes_of(result, nodes.results);
+    add_nodes_of(result, results);
   } else {
-    nodes.tensors = owned(PyObject_CallOneArg(functions_.tensors_in.ptr(), result));
-    for (const py::handle each : nodes.tensors) add_nodes_of(each.ptr(), nodes.results);
-    nodes.tensors = py::object();
+    call.tensors = owned(PyObject_CallOneArg(functions_.tensors_in.ptr(), result));
+    for (const py::handle each : call.tensors) add_nodes_of(each.ptr(), results);
+    call.tensors = py::object();
   }
   const auto is_other = [&](const py::object& node) {
     const std::uint64_t number = number_of(node.ptr());
     return number < static_cast<std::uint64_t>(call.first) || number >= end;
   };
-  nodes.results.erase(std::remove_if(nodes.results.begin(), nodes.results.end(), is_other),
-                      nodes.results.end());
-  if (nodes.results.empty()) return;
-  for (const py::object& node : nodes.results) {
-    PyObject* start = nullptr;
-    for (const auto& inner : call.inner) {
-      for (std::size_t i = 0; i < inner->results.size(); ++i) {
-        if (inner->results[i].is(node)) start = inner->starts[i].ptr();
-      }
+  results.erase(std::remove_if(results.begin(), results.end(), is_other), results.end());
+  if (results.empty()) return;
+  const Inside inside = calls_inside(call);
+  for (const py::object& node : results) {
+    const auto found = inside.find(node.ptr());
+    if (found == inside.end()) {
+      add_hook(node.ptr(), register_prehook, object);
+    } else {
+      found->second->opens_outer = true;
     }
-    const bool is_new = start == nullptr;
-    nodes.starts.push_back(is_new ? owned(Callable<Start>::make())
-                                  : py::reinterpret_borrow<py::object>(start));
-    start = nodes.starts.back().ptr();
-    Objects& calls = Callable<Start>::of(start).calls;
-    calls.insert(calls.begin(), py::reinterpret_borrow<py::object>(object));
-    if (is_new) add_hook(node.ptr(), register_prehook, start);
   }
-  find_last_node(call, end, nodes);
-  add_hook(nodes.last.ptr(), register_hook, object);  // after those of the calls inside
-  if (call.outer && !closed_) call_of(call.outer).inner.push_back(std::move(call.nodes));
+  find_last_node(call, end, inside);
+  add_hook(call.last.ptr(), register_hook, object);  // after those of the calls inside
+  if (call.outer && !closed_)
+    call_of(call.outer).inner.push_back(py::reinterpret_borrow<py::object>(object));
 }
 
 // Backward
@@ -331,6 +330,7 @@ std::vector<Task::Opened*> Watch::open_backwards() {
 
 void Watch::begin_backward(PyObject* object) {
   Call& call = call_of(object);
+  if (call.opens_outer) begin_backward(call.outer.ptr());
   Task& task = *this->task(call.watch, true);
   for (const Task::Opened& each : task.opened) {
     if (each.call.ptr() == object) return;

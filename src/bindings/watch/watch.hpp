@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct Callable {
   static PyObject* make() {
     static PyTypeObject* const type = make_type();
     auto* made = checked(PyObject_New(Callable, type));
-    made->vectorcall = T::called;
+    made->vectorcall = &T::called;
     new (&made->value) T();
     return reinterpret_cast<PyObject*>(made);
   }
@@ -66,35 +67,32 @@ struct Callable {
 
 using Objects = std::vector<pybind11::object>;
 
-// What is known of the autograd nodes of a call, for the call around it.
-struct Nodes {
-  pybind11::object tensors;  // in its results, while these are looked at
-  Objects results;           // the nodes that made its results
-  Objects starts;            // the hook before each of them
-  pybind11::object last;     // the node with the lowest number
-  std::uint64_t last_number = 0;
-  Objects beyond;  // the nodes after it
-};
-
 // One call of a module. Autograd's nodes hold it for as long as there can be a backward pass, and
-// call it after the last node of that.
+// call it before the first node of that and after the last.
 struct Call {
   static constexpr const char* kName = "gpuprof._core._WatchedCall";
   static PyObject* called(PyObject* self, PyObject* const* gradients, size_t count,
                           PyObject* names);
 
-  // Lets go of the nodes inside, whose hooks hold this call: no collector sees that cycle.
-  void abandon();
+  // Lets go of all nodes inside, whose hooks hold this call: no collector sees that cycle.
+  void abandon(bool with_its_nodes);
+  void forget_nodes();
   [[nodiscard]] bool is_inside(const Call& other) const;
   [[nodiscard]] Pass& pass() const { return recomputed ? entry->recomputed : entry->forward; }
 
   pybind11::object watch;
   pybind11::object entries;  // of its module, by whose identity its end is found
   Entry* entry = nullptr;
-  pybind11::object outer;  // another Call, or null
-  std::vector<std::unique_ptr<Nodes>> inner;
-  std::unique_ptr<Nodes> nodes;  // its own, until the call around it has them
-  long task = -1;                // torch's number of the backward pass around it
+  pybind11::object outer;    // another Call, or null
+  Objects inner;             // the Calls inside, while it runs
+  bool opens_outer = false;  // a node of its results made one of those of `outer`, too
+  // Until the call around it is over:
+  pybind11::object tensors;  // in its results, while these are looked at
+  Objects results;           // the nodes that made its results
+  pybind11::object last;     // the node with the lowest number
+  std::uint64_t last_number = 0;
+  Objects beyond;  // the nodes after it
+  long task = -1;  // torch's number of the backward pass around it
   bool recomputed = false;
   bool reads_memory = false;
   const void* handled = nullptr;  // the exception that is being handled around it
@@ -104,13 +102,7 @@ struct Call {
   pybind11::object scope, sample;
 };
 
-// The hook before a node: backward passes begin here, the outermost first.
-struct Start {
-  static constexpr const char* kName = "gpuprof._core._WatchedStart";
-  static PyObject* called(PyObject* self, PyObject* const* gradients, size_t count,
-                          PyObject* names);
-  Objects calls;
-};
+inline Call& call_of(pybind11::handle object) { return Callable<Call>::of(object.ptr()); }
 
 // What is open on one thread in one backward pass of autograd.
 //
@@ -135,7 +127,10 @@ class Watch;
 // What a thread holds for a watch, so that its calls go with it.
 struct Ending {
   static constexpr const char* kName = "gpuprof._core._WatchedThread";
-  static constexpr vectorcallfunc called = nullptr;
+  static PyObject* called(PyObject* /*self*/, PyObject* const* /*none*/, size_t /*count*/,
+                          PyObject* /*names*/) {
+    Py_RETURN_NONE;
+  }
   ~Ending();
   Watch* watch = nullptr;
   unsigned long thread = 0;
@@ -172,9 +167,9 @@ class Watch {
   // Closes it, and follows the results into the backward pass. `error` is what is being handled.
   void leave(PyObject* entries, PyObject* module, PyObject* result, PyObject* error);
   // Opens the scope of a call's backward pass, unless it is open.
-  void begin_backward(PyObject* call);
+  void begin_backward(PyObject* object);
   // Closes it, and what is open in it.
-  void end_backward(PyObject* call);
+  void end_backward(PyObject* object);
   // Closes what is open, at the end of autograd's pass.
   void finish(Task& task);
   // Forgets what is open in forward passes.
@@ -233,8 +228,13 @@ std::uint64_t number_of(PyObject* node);
 // Adds the nodes that made a tensor.
 void add_nodes_of(PyObject* tensor, Objects& nodes);
 
+using Inside = std::unordered_map<PyObject*, Call*>;
+
+// The calls inside of one by the nodes of their results.
+Inside calls_inside(const Call& call);
+
 // Finds the last of a call's nodes, which have the numbers from `first` up to `end`. Calls inside
 // are passed over in one step, so that each node is looked at about once.
-void find_last_node(const Call& call, std::uint64_t end, Nodes& nodes);
+void find_last_node(Call& call, std::uint64_t end, const Inside& inside);
 
 }  // namespace gpuprof::bindings::watch
