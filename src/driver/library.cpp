@@ -3,8 +3,12 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <link.h>
+#endif
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
@@ -52,6 +56,19 @@ LibraryChoice choose() {
   return choice;
 }
 
+// How many libraries the process has loaded; 0 where that is not known.
+unsigned long long count_loads() noexcept {
+  unsigned long long loads = 0;
+#ifdef __linux__
+  const auto read = [](dl_phdr_info* info, std::size_t /*size*/, void* found) {
+    *static_cast<unsigned long long*>(found) = info->dlpi_adds;
+    return 1;
+  };
+  dl_iterate_phdr(read, &loads);
+#endif
+  return loads;
+}
+
 }  // namespace
 
 const LibraryChoice& library_choice() {
@@ -91,12 +108,19 @@ OpenedLibrary open_library() {
 }
 
 bool library_is_loaded() noexcept {
+  // Scopes ask often, and to look for a library that is nowhere takes some 100 us.
+  static std::atomic<unsigned long long> not_loaded_at{0};
+  const unsigned long long loads = count_loads();
+  if (loads != 0 && loads == not_loaded_at.load(std::memory_order_relaxed)) return false;
   const auto& candidates = library_choice().candidates;
-  return std::any_of(candidates.begin(), candidates.end(), [](const std::string& path) {
-    void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
-    if (handle != nullptr) dlclose(handle);
-    return handle != nullptr;
-  });
+  const bool is_loaded =
+      std::any_of(candidates.begin(), candidates.end(), [](const std::string& path) {
+        void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+        if (handle != nullptr) dlclose(handle);
+        return handle != nullptr;
+      });
+  if (!is_loaded) not_loaded_at.store(loads, std::memory_order_relaxed);
+  return is_loaded;
 }
 
 }  // namespace gpuprof::driver
