@@ -15,13 +15,14 @@ namespace gpuprof::bindings {
 // A new Python object that takes over the reference. Null with MemoryError set.
 PyObject* wrap_sample(timing::SampleRef sample) noexcept;
 
+// The sample of such an object.
+timing::SampleRef sample_in(PyObject* object) noexcept;
+
 // The sample that stands for "timing was off": always the same object. A new reference.
 PyObject* disabled_sample() noexcept;
 
 // The same for "left out, to stay within the budget".
 PyObject* left_out_sample() noexcept;
-// The sample of such an object.
-timing::SampleRef sample_in(PyObject* object) noexcept;
 
 // Waits until the sample is known, handling signals. Throws.
 double sample_milliseconds(timing::Sample& sample);
