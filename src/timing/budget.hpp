@@ -74,6 +74,11 @@ class Budget {
   // One of the first visits of a path: measured in any case.
   bool is_first(Visits& visits) { return visits.first != 0 && take_first(visits); }
 
+  // Whether it has spent its part of the window, as one visit that stands for others can alone.
+  [[nodiscard]] bool is_used_up(const Visits& visits) const noexcept {
+    return visits.spent_ns > level_ * static_cast<double>(window_);
+  }
+
   // Says what measuring has cost. `is_own`: a visit that `visits` decided itself.
   void charge(Visits& visits, double cost_ns, bool is_own, HostNanoseconds now);
 

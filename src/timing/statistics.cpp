@@ -42,8 +42,9 @@ struct Weighted {
     ++count;
     weight += sample.weight;
     total += sample.weight * value;
-    draw_n += 1.0;
-    draw_x += value;
+    const double part = sample.weight / draw_weight;  // above 1 for one that was chosen once more
+    draw_n += part;
+    draw_x += part * value;
   }
 
   void add(Weighted other) noexcept {
@@ -428,6 +429,7 @@ std::optional<std::vector<Row>> try_rows(bool with_bins) {
                       sum.device.summary(with_bins, sum.left_out),
                       sum.host.summary(with_bins, sum.left_out), sum.dropped, sum.failed,
                       sum.skipped, sum.work, sum.memory});
+    if (result.back().host.count == 0) result.back().skipped += sum.left_out;
   }
   if (epoch() != began) return std::nullopt;
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {

@@ -95,6 +95,33 @@ def test_visits_inside_one_that_is_left_out_are_left_out_and_counted_at_their_pa
     assert inner.measured < 200
 
 
+def test_a_visit_that_stands_for_others_measures_a_part_of_many_inside() -> None:
+    outer, weight = cpu("outer"), 1
+    gpuprof.set_budget(SMALL)
+    while weight == 1:
+        with outer as sample:
+            weight = sample.one_in
+            if weight > 1:
+                gpuprof.set_budget(TINY)
+                for _ in range(5000):
+                    with cpu("inner"):
+                        pass
+    inner = gpuprof.stats()["outer/inner"].host
+    assert inner.count == 5000
+    assert inner.measured < 200
+
+
+def test_visits_are_skipped_where_none_has_a_time_yet() -> None:
+    for _ in range(FIRST):
+        with pytest.raises(KeyError), cpu("hot"):
+            raise KeyError
+    for _ in range(1000):
+        with cpu("hot"):
+            pass
+    row = gpuprof.stats()["hot"]
+    assert (row.host.count + row.skipped, row.failed) == (1000, FIRST)
+
+
 def test_scopes_without_a_name_and_enabled_ones_are_always_measured() -> None:
     visit("hot", 1000)
     with cpu("hot"), cpu() as unnamed, cpu("explicit", enabled=True) as explicit:

@@ -111,8 +111,8 @@ class Row(Record):
 
     On clocks that are not the GPU's, `gpu` is empty: its count is 0. `dropped` samples found no
     room to wait for their result, `pending` ones have none yet, `failed` ones were left by an
-    exception or lost to the driver, and `skipped` ones ran inside a capture; none of these is in
-    the summaries.
+    exception or lost to the driver, and `skipped` ones ran inside a capture, or were left out by a
+    budget where none has a time yet; none of these is in the summaries.
 
     `work` is what samples were told of their work, with `flops=` and `nbytes=`, and `memory` what
     the allocators did in scopes with `memory=True`; None where there is none.

@@ -100,19 +100,24 @@ PyObject* Scope::enter_within_budget() {
   const Path& path = path_.below(stack.path());
   Visits& visits = path.visits;
   const std::uint32_t around = stack.weight();
-  if (around == 1) {
-    const std::uint32_t weight = state.policy.decide(visits);
-    if (weight != 0) {
-      const std::uint32_t draw = weight > 1 ? state.policy.next_draw() : 0;
-      return enter_chosen(path, weight, {&visits, weight, draw}, visits);
-    }
-  } else {
+  std::uint32_t draw = 0;
+  if (around != 1) {
     const Visit visit = stack.visit();
     if (state.policy.is_first(visits)) return enter_chosen(path, 1, visit, visits);
-    if (around != 0) return enter_chosen(path, around, visit, *visit.paid_by);
+    if (around != 0 && !state.policy.is_used_up(*visit.paid_by))
+      return enter_chosen(path, around, visit, *visit.paid_by);
+    draw = visit.draw;
+  }
+  if (around != 0) {
+    const std::uint64_t product = std::uint64_t{state.policy.decide(visits)} * around;
+    const auto weight = static_cast<std::uint32_t>(product);
+    if (product != 0 && product == weight) {
+      if (draw == 0 && weight > 1) draw = state.policy.next_draw();
+      return enter_chosen(path, weight, {&visits, weight, draw}, visits);
+    }
   }
   push_entry(stack, {this, nullptr, &path, nullptr, false, state.epoch, {nullptr, 0, 0}});
-  if (around == 1 && timing::Budget::looks(visits)) state.policy.look(timing::host_now());
+  if (around != 0 && timing::Budget::looks(visits)) state.policy.look(timing::host_now());
   return left_out_sample();
 }
 
