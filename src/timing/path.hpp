@@ -90,10 +90,6 @@ class Nesting {
   [[nodiscard]] Visit visit() const noexcept {
     return entries_.empty() ? Visit{} : entries_.back().visit;
   }
-  // The weight of those; 1: each decides for itself.
-  [[nodiscard]] std::uint32_t weight() const noexcept {
-    return entries_.empty() ? 1 : entries_.back().visit.inside;
-  }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] const std::vector<NestingEntry>& entries() const noexcept { return entries_; }

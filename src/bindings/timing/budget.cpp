@@ -99,20 +99,19 @@ PyObject* Scope::enter_within_budget() {
   if (!in_budget_) return enter_measured(SampleRef(timing::make_sample()), stack.visit());
   const Path& path = path_.below(stack.path());
   Visits& visits = path.visits;
-  const std::uint32_t around = stack.weight();
-  std::uint32_t draw = 0;
+  const Visit visit = stack.visit();
+  const std::uint32_t around = visit.inside;
   if (around != 1) {
-    const Visit visit = stack.visit();
     if (state.policy.is_first(visits)) return enter_chosen(path, 1, visit, visits);
     if (around != 0 && !state.policy.is_used_up(*visit.paid_by))
       return enter_chosen(path, around, visit, *visit.paid_by);
-    draw = visit.draw;
   }
   if (around != 0) {
     const std::uint64_t product = std::uint64_t{state.policy.decide(visits)} * around;
     const auto weight = static_cast<std::uint32_t>(product);
     if (product != 0 && product == weight) {
-      if (draw == 0 && weight > 1) draw = state.policy.next_draw();
+      const bool is_new = around == 1 && weight > 1;
+      const std::uint32_t draw = is_new ? state.policy.next_draw() : visit.draw;
       return enter_chosen(path, weight, {&visits, weight, draw}, visits);
     }
   }
@@ -143,33 +142,6 @@ PyObject* Scope::enter_chosen(const Path& path, std::uint32_t weight, const Visi
   return object;
 }
 
-void count_left_out(const timing::NestingEntry& entry, bool raised) noexcept {
-  if (entry.left_out_in != state.epoch) return;
-  ++entry.inside->visits.left_out;
-  if (raised) ++entry.inside->visits.raised;
-}
-
-// No entry of the scope has a sample. Nearly always there is one, and it is the innermost.
-void Scope::leave_empty(bool body_raised) {
-  ScopeStack& stack = current_scope_stack();
-  if (open_in_.size() == 1 && unmeasured_ == 0 && !stack.empty() &&
-      stack.entries().back().owner == this) {
-    const timing::NestingEntry& entry = stack.entries().back();
-    const Visits& visits = entry.inside->visits;
-    count_left_out(entry, body_raised);
-    open_in_.clear();
-    stack.close(stack.size() - 1);
-    if (is_heard()) call_listeners_after_left_out(visits);
-    return;
-  }
-  const Place place = find_open();
-  if (place.stack == nullptr) {
-    --unmeasured_;
-  } else {
-    close_empty(place, body_raised);
-  }
-}
-
 // As after a measured exit, but for the clock, which is read now and then.
 void Scope::call_listeners_after_left_out(const Visits& visits) const {
   using timing::listeners::attention, timing::listeners::kDue;
@@ -191,11 +163,24 @@ bool Scope::is_captured() const {
   }
 }
 
+// The exit of an entry without a sample, or without a place.
 void Scope::close_empty(const Place& place, bool body_raised) {
+  if (place.stack == nullptr) {
+    --unmeasured_;
+    return;
+  }
   const timing::NestingEntry& entry = place.stack->entries()[place.index];
-  const Visits& visits = entry.inside->visits;
-  count_left_out(entry, body_raised);
-  take_entry(place);
+  Visits& visits = entry.inside->visits;
+  if (entry.left_out_in == state.epoch) {
+    ++visits.left_out;
+    if (body_raised) ++visits.raised;
+  }
+  if (open_in_.size() == 1) {  // the usual case, without a call
+    open_in_.clear();
+    place.stack->close(place.index);
+  } else {
+    take_entry(place);
+  }
   if (is_heard()) call_listeners_after_left_out(visits);
 }
 

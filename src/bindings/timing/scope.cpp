@@ -192,7 +192,7 @@ void Scope::open_on_stream(Sample& sample) {
 void Scope::exit(bool body_raised) {
   if (measured_ == 0) {
     if (!open_in_.empty()) {
-      leave_empty(body_raised);
+      close_empty(find_open(), body_raised);
     } else if (unmeasured_ > 0) {  // timing was off at the enter
       --unmeasured_;
     }
@@ -202,11 +202,7 @@ void Scope::exit(bool body_raised) {
   const bool was_cuda = last_ && last_->clock == timing::kCudaClock;
   HostNanoseconds now = was_cuda ? 0 : timing::host_now();
   const Place place = find_open();
-  if (place.stack == nullptr) {
-    --unmeasured_;
-    return;
-  }
-  if (place.stack->entries()[place.index].sample == nullptr) {
+  if (place.stack == nullptr || place.stack->entries()[place.index].sample == nullptr) {
     close_empty(place, body_raised);
     return;
   }

@@ -94,7 +94,6 @@ class Scope {
   PyObject* enter_measured(timing::SampleRef sample, const timing::Visit& visit);
   PyObject* open_sample(timing::SampleRef sample, const timing::Visit& visit);
   void enter_disabled();
-  void leave_empty(bool body_raised);
   void close_empty(const Place& place, bool body_raised);
   void call_listeners_after_left_out(const timing::Visits& visits) const;
   [[nodiscard]] bool is_captured() const;
