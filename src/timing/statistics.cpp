@@ -429,7 +429,16 @@ std::optional<std::vector<Row>> try_rows(bool with_bins) {
                       sum.device.summary(with_bins, sum.left_out),
                       sum.host.summary(with_bins, sum.left_out), sum.dropped, sum.failed,
                       sum.skipped, sum.work, sum.memory});
-    if (result.back().host.count == 0) result.back().skipped += sum.left_out;
+    if (sum.left_out == 0) continue;
+    Row& row = result.back();
+    if (row.host.count == 0) {
+      row.skipped += sum.left_out;
+    } else {  // of as many as there were, not as the samples stand for
+      const double share =
+          static_cast<double>(row.work.count) / static_cast<double>(sum.host.quantiles.count());
+      row.work.count =
+          static_cast<std::uint64_t>(std::llround(share * static_cast<double>(row.host.count)));
+    }
   }
   if (epoch() != began) return std::nullopt;
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {

@@ -300,6 +300,16 @@ def test_without_a_budget_every_visit_is_measured_again() -> None:
     assert visit("hot", 10).host.measured == before + 10
 
 
+def test_the_work_of_all_visits_is_counted() -> None:
+    for _ in range(5000):
+        with cpu("hot", flops=2.0):
+            pass
+    row = gpuprof.stats()["hot"]
+    assert row.host.left_out > 0
+    assert row.work is not None
+    assert row.work.count == 5000
+
+
 def test_merged_rows_keep_their_counts() -> None:
     visit("hot", 1000)
     stats = gpuprof.stats()
