@@ -120,8 +120,8 @@ def set_budget(share: float | None) -> None:
     gpuprof knows what a scope costs the host and the GPU, and adapts k to each path and to the
     load, once a second and at once where a path becomes hot. Which visits are measured is random,
     so that nothing aliases with a period of the program. The first 16 visits of a path always are,
-    and within a visit that stands for k all that the budget allows. `stats` counts every visit exactly and estimates
-    the rest, saying "1 in k".
+    and within a visit that stands for k all are that it can pay. `stats` counts every visit exactly
+    and estimates the rest, saying "1 in k".
 
     It is about named scopes outside of `capture` blocks. Those without a name, with
     ``enabled=True``, ``verify_stream=True`` or ``in_capture="record"``, and `Timer` objects always
