@@ -265,14 +265,18 @@ Watch::Thread& Watch::this_thread() {
   }
   threads_.push_back(std::make_unique<Thread>(Thread{number, {}, {}}));
   Thread& made = *threads_.back();
-  const py::object ending = owned(Callable<Ending>::make());
-  Callable<Ending>::of(ending.ptr()) = {this, number};
-  py::setattr(functions_.thread_local_data, "ending", ending);
+  struct Ending {
+    Watch* watch;
+    unsigned long thread;
+  };
+  const auto end_it = [](void* object) {
+    const std::unique_ptr<Ending> its(static_cast<Ending*>(object));
+    its->watch->end_thread(its->thread);
+  };
+  // What the thread holds goes with it.
+  py::setattr(functions_.thread_local_data, "ending",
+              py::capsule(new Ending{this, number}, end_it));
   return made;
-}
-
-Ending::~Ending() {
-  if (watch != nullptr) watch->end_thread(thread);
 }
 
 void Watch::end_thread(unsigned long number) {

@@ -122,45 +122,28 @@ struct Task {
   std::vector<Opened> opened;
 };
 
-class Watch;
-
-// What a thread holds for a watch, so that its calls go with it.
-struct Ending {
-  static constexpr const char* kName = "gpuprof._core._WatchedThread";
-  static PyObject* called(PyObject* /*self*/, PyObject* const* /*none*/, size_t /*count*/,
-                          PyObject* /*names*/) {
-    Py_RETURN_NONE;
-  }
-  ~Ending();
-  Watch* watch = nullptr;
-  unsigned long thread = 0;
-};
-
 // Torch's functions, a threading.local, and two of Python's: `allocated()` for the bytes on the GPU
 // or None, and `tensors_in(result)`.
 struct Functions {
-  explicit Functions(const pybind11::kwargs& given)
-      : tensor_type(given["tensor_type"]),
-        is_compiling(given["is_compiling"]),
-        frame_callback(given["frame_callback"]),
-        is_grad_enabled(given["is_grad_enabled"]),
-        task_number(given["task_number"]),
-        node_number(given["node_number"]),
-        queue_callback(given["queue_callback"]),
-        thread_local_data(given["thread_local_data"]),
-        allocated(given["allocated"]),
-        tensors_in(given["tensors_in"]) {}
-  pybind11::object tensor_type, is_compiling;
-  pybind11::object frame_callback;  // what compiles the frames that run now, None or False
-  pybind11::object is_grad_enabled, task_number;
-  pybind11::object node_number;  // None in an old torch: then no backward pass is measured
-  pybind11::object queue_callback, thread_local_data, allocated, tensors_in;
+  pybind11::kwargs given;
+  pybind11::object tensor_type = given["tensor_type"];
+  pybind11::object is_compiling = given["is_compiling"];
+  // What compiles the frames that run now, None or False.
+  pybind11::object frame_callback = given["frame_callback"];
+  pybind11::object is_grad_enabled = given["is_grad_enabled"];
+  pybind11::object task_number = given["task_number"];
+  // None in an old torch: then no backward pass is measured.
+  pybind11::object node_number = given["node_number"];
+  pybind11::object queue_callback = given["queue_callback"];
+  pybind11::object thread_local_data = given["thread_local_data"];
+  pybind11::object allocated = given["allocated"];
+  pybind11::object tensors_in = given["tensors_in"];
 };
 
 // The base of a class of Python with `fail(error)` and `scope(entry, direction)`.
 class Watch {
  public:
-  explicit Watch(const pybind11::kwargs& functions) : functions_(functions) {}
+  explicit Watch(const pybind11::kwargs& functions) : functions_{functions} {}
 
   // Opens the scope of a module's forward pass.
   void enter(pybind11::handle self, PyObject* entries, PyObject* frame);
