@@ -54,8 +54,9 @@ def watch(model: Any, depth: int = 2) -> ModuleWatch:
     -----
     A compiled region is one row, and a model that is captured as a graph is measured inside the
     graph if it is watched before it is captured. Autograd's backward pass is measured by hooks on
-    its nodes, which work with in-place operations, views and checkpointing. A model may be watched
-    twice at the same time.
+    its nodes, which work with in-place operations, views and checkpointing. A module that drops
+    results of modules inside, or detaches them in a loop, keeps their graphs until its own call is
+    over. A model may be watched twice at the same time.
 
     Examples
     --------
