@@ -53,6 +53,7 @@ class TracedOutSample:
     host_begin_ns = 0
     host_end_ns = 0
     thread_id = 0
+    one_in = 1
     flops: float | None = None
     nbytes: float | None = None
     memory = None
