@@ -56,9 +56,9 @@ void hand_over(const Path& path) noexcept {
   timing::statistics::add_left_out(path, visits.clock, left_out - raised, raised);
 }
 
-// The 3rd, 5th, 9th and so on, and each 64th: the first ones find cold caches.
+// The 3rd, 5th, 9th and so on, and each 16th: the first ones find cold caches.
 bool is_timed(std::uint32_t taken) noexcept {
-  return taken >= 2 && (taken % 64 == 0 || (taken & (taken - 1)) == 0);
+  return taken >= 2 && (taken % 16 == 0 || (taken & (taken - 1)) == 0);
 }
 
 }  // namespace
@@ -80,9 +80,9 @@ void begin_anew() noexcept {
   for (const Path* path : state.paths) path->visits.left_out = path->visits.raised = 0;
 }
 
-void read_cost(const Sample& sample) noexcept {
+void read_cost(const Sample& sample, HostNanoseconds exit_began) noexcept {
   Visits& visits = sample.path->visits;
-  const auto read = static_cast<double>(sample.enter_ns + (timing::host_now() - sample.host_end));
+  const auto read = static_cast<double>(sample.enter_ns + (timing::host_now() - exit_began));
   if (visits.own_ns == 0.0) {
     visits.own_ns = read;
   } else {  // of an interruption only a part

@@ -23,7 +23,7 @@ void hand_over_left_out() noexcept;
 // Forgets them, and measures the first visits of each path again.
 void begin_anew() noexcept;
 
-// Learns what the entry of a sample has cost, and its exit until now.
-void read_cost(const timing::Sample& sample) noexcept;
+// Learns what the entry of a sample has cost, and its exit, which began then, until now.
+void read_cost(const timing::Sample& sample, timing::HostNanoseconds exit_began) noexcept;
 
 }  // namespace gpuprof::bindings::budget

@@ -213,7 +213,7 @@ void Scope::exit(bool body_raised) {
   if (traced) note_thread(*sample.get());
   if (is_heard()) note_thread_for_listeners(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
-  if (was_cuda && !is_cuda) now = timing::host_now();
+  if (was_cuda && (!is_cuda || sample->enter_ns != 0)) now = timing::host_now();
   try {
     if (options_.verify_stream && !body_raised && is_cuda &&
         sample->load_status() == SampleStatus::kOpen && !sample->external()) {
@@ -236,7 +236,7 @@ void Scope::exit(bool body_raised) {
   }
   let_go(*sample.get());
   emit_pending_warnings();
-  if (sample->enter_ns != 0) budget::read_cost(*sample.get());
+  if (sample->enter_ns != 0) budget::read_cost(*sample.get(), now);
   if (is_heard()) call_listeners_after_exit(*sample.get());
 }
 
