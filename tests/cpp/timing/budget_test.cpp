@@ -215,7 +215,7 @@ TEST_P(BudgetOf, HasUnbiasedFiguresAndIntervalsThatHoldInNineteenOfTwentyRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Loads, BudgetOf, testing::ValuesIn(loads()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& each) { return each.param.name; });
 
 }  // namespace
 }  // namespace gpuprof::timing
