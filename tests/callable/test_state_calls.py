@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,8 @@ import gpuprof
 from tests.support import cpu_graphs
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+from tests.support import read_objects  # noqa: E402 (needs torch)
+
 pytestmark = pytest.mark.torch
 nn = torch.nn
 
@@ -22,63 +23,9 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_graphs.install(monkeypatch)
 
 
-def frozen_linear() -> Any:
-    return nn.Linear(4, 4).requires_grad_(False)
-
-
-class Lora(nn.Module):  # type: ignore[misc, name-defined]
-    """What there is of a LoRA layer besides its matrices."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = frozen_linear()
-        self.scaling = {"default": 2.0}
-        self.disabled: set[str] = set()
-        self.merged: list[str] = []
-
-    def forward(self, x: Any) -> Any:
-        names = [name for name in self.scaling if name not in (*self.disabled, *self.merged)]
-        return self.base(x) * sum(self.scaling[name] for name in names)
-
-
-def other_bias(state: Any) -> None:
-    state.net.bias = nn.Parameter(torch.ones(4), requires_grad=False)
-
-
-def other_attributes(state: Any) -> None:
-    state.lora.__dict__ = {**vars(state.lora), "scaling": {"default": 3.0}}
-
-
-CHANGES: dict[str, Callable[[Any], object]] = {
-    "a value of a dict": lambda state: state.lora.scaling.update(default=4.0),
-    "a key of a dict": lambda state: state.lora.scaling.update(more=1.0),
-    "a set": lambda state: state.lora.disabled.add("default"),
-    "a list": lambda state: state.lora.merged.append("default"),
-    "all attributes": other_attributes,
-    "a parameter that is only read": other_bias,
-    "a module in a container": lambda state: state.blocks.update({"a": frozen_linear()}),
-    "one more module in a container": lambda state: state.blocks.update({"b": frozen_linear()}),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("change", read_objects.CHANGES.values(), ids=read_objects.CHANGES)
 def test_a_change_is_in_the_next_result(change: Callable[[Any], object]) -> None:
-    torch.manual_seed(0)
-    blocks = nn.ModuleDict({"a": frozen_linear()})
-    state = types.SimpleNamespace(lora=Lora(), net=frozen_linear(), blocks=blocks)
-
-    def function(x: Any) -> Any:
-        return state.lora(x) + state.net.bias + sum(each(x) for each in state.blocks.values())
-
-    x = torch.randn(2, 4)
-    fast = gpuprof.make_graphed_callable(function, (x,))
-    before = fast(x)
-    assert torch.equal(before, function(x))
-    change(state)
-    assert not torch.equal(before, function(x))
-    for _ in range(2):
-        assert torch.equal(fast(x), function(x))
-    assert (fast.stats().captures, fast.stats().eager_calls) == (2, 0)
+    read_objects.assert_a_change_is_in_the_next_result(gpuprof.make_graphed_callable, change)
 
 
 def sgd(parameters: Any) -> Any:

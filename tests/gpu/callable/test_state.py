@@ -105,6 +105,15 @@ def test_replaced_parameters_are_found_by_the_sweep(torch: Any, change: str) -> 
     assert seen.captures >= 2, seen
 
 
+def test_what_a_function_reads_of_objects_is_in_its_next_result(torch: Any) -> None:
+    from tests.support import read_objects
+
+    for change in read_objects.CHANGES.values():
+        read_objects.assert_a_change_is_in_the_next_result(
+            gpuprof.make_graphed_callable, change, "cuda"
+        )
+
+
 def test_what_later_warm_ups_write_is_put_back(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Where a test before has compiled something, later warm-ups are not observed.
     monkeypatch.setattr("gpuprof._callable.capture.may_run_compiled_code", lambda: False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -426,3 +427,34 @@ def test_an_eager_loss_that_is_kept_does_not_stop_a_capture(
         wanted.backward()
     training.assert_same_gradients(module, eager)
     assert fast.stats().eager_calls == 0
+
+
+@both_ways
+@pytest.mark.parametrize("how", ["another shape", "reset", "the callable is gone"])
+@pytest.mark.parametrize("ran", [False, True], ids=["the first", "a later one"])
+def test_a_backward_pass_comes_after_its_graph_was_dropped(
+    torch: Any, training: Any, param_grads: Any, how: str, ran: bool
+) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(
+        module, (training.batch(0),), max_graphs=1, param_grads=param_grads
+    )
+    if ran:
+        for run in (fast, eager):
+            training.loss_of(run, 1).backward()
+    losses = [training.loss_of(run, 2) for run in (fast, eager)]
+    if how == "another shape":
+        for rows in (7, 5, 3):  # graphs that want the memory of the one before
+            training.loss_of(fast, 3, rows).backward()
+            training.loss_of(eager, 3, rows).backward()
+        assert fast.stats().evictions == 3
+    elif how == "reset":
+        fast.reset()
+    else:
+        del fast
+    gc.collect()
+    taken = [torch.full((8, 64), float("nan"), device="cuda") for _ in range(64)]
+    for loss in losses:
+        loss.backward()
+    training.assert_same_gradients(module, eager)
+    del taken

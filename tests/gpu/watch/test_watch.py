@@ -74,6 +74,33 @@ def test_passes_take_what_torchs_events_say(torch: Any, model: Any, x: Any) -> N
     assert rows["1.2"].backward.total_ms > rows["1.1"].backward.total_ms
 
 
+def test_each_call_of_a_leaf_takes_what_events_in_hooks_say(torch: Any) -> None:
+    """Behind work that the GPU still has, so that neither has the host's time in it."""
+    linear = torch.nn.Linear(WIDTH, 512)
+    block = torch.nn.Sequential(torch.nn.Linear(512, WIDTH), torch.nn.GELU(), linear)
+    model = torch.nn.Sequential(torch.nn.Sequential(block, torch.nn.LayerNorm(512))).cuda()
+    x = torch.randn(2048, 512, device="cuda")
+    model(x)  # loads libraries
+    pairs: list[tuple[Any, Any]] = []
+    found: list[float] = []
+
+    def enter(module: Any, given: Any) -> None:
+        pairs.append(tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)))
+        pairs[-1][0].record()
+
+    with gpuprof.watch(model, depth=3) as seen:
+        linear.register_forward_pre_hook(enter)
+        linear.register_forward_hook(lambda *_: pairs[-1][1].record())
+        for _ in range(8):
+            torch.cuda._sleep(20_000_000)  # about 10 ms
+            model(x)
+            found.append(seen.read()["0.0.2"].forward.total_ms - sum(found))
+    assert_runs(seen)
+    by_hand = [begin.elapsed_time(end) for begin, end in pairs]
+    assert found == pytest.approx(by_hand, rel=0.1, abs=0.02)
+    assert seen.read()["0.0.2"].forward.mean_ms == pytest.approx(sum(by_hand) / 8, rel=0.1)
+
+
 def test_running_a_watched_model_does_not_wait(torch: Any, model: Any, x: Any) -> None:
     with gpuprof.watch(model) as seen:
         train(model, x)
