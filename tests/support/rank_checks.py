@@ -318,16 +318,21 @@ def compare_collectives() -> Any:
 def benchmark_each() -> Any:
     """Measure alone on one rank, with another function on each."""
     found = gpuprof.benchmark(abs, (own(),), warmup_s=0.0, max_time_s=0.05, ranks="each")
+    both = gpuprof.compare({"one": abs, "other": abs}, (own(),), rounds=own() + 1, ranks="each")
+    assert len(both["one"].result.samples_ms) == own() + 1
     return len(found.ranks)
 
 
-def benchmark_with_a_rank_missing(seconds: float) -> str:
+def measure_with_a_rank_missing(seconds: float, comparing: bool) -> str:
     """Measure where not all ranks do; return what is said."""
     store = dist.distributed_c10d._get_default_store()
     limit = store.timeout
     store.set_timeout(timedelta(seconds=seconds))
     try:
-        gpuprof.benchmark(abs, (1,))
+        if comparing:
+            gpuprof.compare({"one": abs, "other": abs}, (1,))
+        else:
+            gpuprof.benchmark(abs, (1,))
     except gpuprof.errors.InvalidStateError as error:
         return str(error)
     finally:
