@@ -31,7 +31,7 @@ def clean_text(text: str) -> str:
     """Return `text` with NUL and lone surrogates replaced by U+FFFD."""
     # A lone surrogate has no UTF-8 form; a pair of them is the character that it stands for.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return whole.replace("\0", "\ufffd")
 
 
 def output_text(text: str) -> str:

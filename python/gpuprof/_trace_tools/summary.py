@@ -214,7 +214,7 @@ class Ranges:
         if key is None:
             return OTHER
         name = key if isinstance(key, str) else self._track_name(key)
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", name) or UNNAMED
+        return _SURROGATE.sub("\ufffd", name) or UNNAMED
 
     def _track_name(self, place: tuple[Any, Any]) -> str:
         process, thread = self.names.get(place[:1], ""), self.names.get(place, "")
