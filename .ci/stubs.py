@@ -118,7 +118,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 
 # The types of attributes that are C getters, and of variables.
 ATTRIBUTES = {
-    "CallBase._entries": "tuple[_CacheEntry, ...]",
+    "CallBase._entries": "tuple[typing.Any, ...]",
     "CallBase._hits": "int",
     "Sample.clock": "str",
     "Sample.cuda_started_inside": "bool",

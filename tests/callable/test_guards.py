@@ -11,9 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpuprof._core as _core
 from gpuprof._callable.guards import ModuleGuards
+from gpuprof._callable.observe import Range, merged
 from tests.support.ids import short
 
 ABSENT = _core._Guards.ABSENT
@@ -363,3 +366,68 @@ def test_another_dict_of_a_module_is_found() -> None:
     module.__dict__ = {**vars(module)}
     with pytest.raises(TypeError, match="replaces attribute '__dict__'"):
         guards.finish()
+
+
+# Arrays that share memory, for which it matters which copy is made first.
+
+PLACES = st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda one: (one[0], sum(one)))
+HOW = st.sampled_from(["read", "written", "in place"])
+OTHERS = st.lists(PLACES, max_size=3).map(merged)
+
+
+def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
+    """Return an entry for as many arrays, which it copies in, copies back too, or leaves there."""
+    arrays = [
+        _core._EntryArray(
+            types=(bytes,),
+            desc=(0, 2, 0, (2, 32, 1), (1,), (1,)),
+            in_place=each == "in place",
+            call_strides=None,
+            requires_grad=None,
+            may_be_view=False,
+            copied_in=each != "in place",
+            copied_back=each == "written",
+        )
+        for each in how
+    ]
+    nothing = dict.fromkeys(("stage", "put_back", "fetch", "wrote", "after", "apply"))
+    return _core._CacheEntry(
+        **nothing,
+        graph=None,
+        args=("tuple", ()),
+        keywords=("dict", (), ()),
+        keywords_in_order=False,
+        arrays=arrays,
+        state_guards=(),
+        guards=_core._Guards((), (), 0),
+        results=(),
+        result=("tuple", ()),
+        written=written,
+        read=read,
+        verify_every=0,
+        device=0,
+        stream_type=None,
+        stream=None,
+    )
+
+
+def meet(one: Range, others: list[Range]) -> bool:
+    return any(one[0] < end and begin < one[1] for begin, end in others)
+
+
+@given(st.lists(st.tuples(PLACES, HOW), max_size=4), OTHERS, OTHERS)
+def test_they_overlap_if_and_only_if_the_order_matters(
+    arrays: list[tuple[Range, str]], written: list[Range], read: list[Range]
+) -> None:
+    places = [place for place, _ in arrays]
+    expected = any(
+        (how != "in place" and meet(place, written))
+        or (how == "written" and meet(place, read + places[:number] + places[number + 1 :]))
+        for number, (place, how) in enumerate(arrays)
+    )
+    assert entry([how for _, how in arrays], written, read).overlap_at(places) == expected
+
+
+def test_arrays_of_another_call_are_refused() -> None:
+    with pytest.raises(ValueError, match="not the arrays of a call"):
+        entry(["read"], [], []).overlap_at([])

@@ -35,8 +35,8 @@ def is_capturing() -> bool:
 
 def verified(fast: Any, *args: Any) -> Any:
     """Call it, and compare this replay as the first one of its graph."""
-    for each in fast._captured:
-        each.entry.runs = 0
+    for each in fast._entries:
+        each.runs = 0
     return fast(*args)
 
 

@@ -72,6 +72,45 @@ def test_arguments_are_made_anew_around_other_arrays(value: Any) -> None:
     assert [*again.arrays] == others
 
 
+def order(value: Any) -> list[Any]:
+    """Return all in a structure, an array by its identity, in order."""
+    if isinstance(value, Array):
+        return [id(value)]
+    parts = [*value.items()] if isinstance(value, dict) else value
+    if dataclasses.is_dataclass(value):
+        names = [each.name for each in dataclasses.fields(value)]
+        attributes = [(name, getattr(value, name)) for name in names]
+        parts = [attributes, [*value.items()] if isinstance(value, dict) else None]
+    if isinstance(parts, (list, tuple)):
+        return [type(value), *(each for part in parts for each in order(part))]
+    return [type(value), repr(value)]
+
+
+@given(st.lists(STRUCTURES, max_size=3), st.dictionaries(st.sampled_from("abc"), STRUCTURES))
+def test_around_the_same_arrays_a_structure_is_the_same(
+    args: list[Any], kwargs: dict[str, Any]
+) -> None:
+    for value, found in (
+        ((tuple(args), kwargs), flat(*args, **kwargs)),
+        ([*args, kwargs], flatten_result([*args, kwargs])),
+    ):
+        for arrays in (found.arrays, [*found.arrays]):
+            assert order(rebuild(found.pattern, arrays)) == order(value)
+
+
+@pytest.mark.usefixtures("register")
+def test_an_error_where_a_structure_is_made_comes_through(register: Register) -> None:
+    def refuse(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    register(Cache, lambda each: (each.keys, None), refuse)
+    for found in (flat({"x": Cache([Array(1)], [])}), flatten_result((1, Cache([Array(1)], [])))):
+        with pytest.raises(ZeroDivisionError):
+            rebuild(found.pattern, found.arrays)
+    with pytest.raises(IndexError):
+        rebuild(flatten_result([Array(1)]).pattern, [])
+
+
 def test_arguments_made_anew_keep_their_order_and_attributes() -> None:
     one, two = Array(1), Array(2)
     found = flat({"b": one, "a": two}, Output(one, two), Output(None, two))

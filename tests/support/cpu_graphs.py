@@ -23,7 +23,8 @@ import pytest
 from gpuprof import CapturePool, _core
 from gpuprof._callable import cache, capture, training
 from gpuprof._callable.cache import CapturingCalls
-from gpuprof._callable.observe import External
+from gpuprof._callable.entry import CapturedCall
+from gpuprof._callable.observe import External, Range
 from gpuprof._callable.placement import one_capture
 from tests.support.threads import PATIENCE_S
 
@@ -252,12 +253,24 @@ class Place:
 
 
 class Entry:
-    """Stands for `_core._CacheEntry`."""
+    """Stands for `CapturedCall` with what C++ does of it."""
 
-    runs = 0
+    runs = checks = 0
+    slices = None
+    replays, overlaps = CapturedCall.replays, CapturedCall.overlaps
 
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
+    def __init__(self, spec: dict[str, Any], **given: Any) -> None:
+        vars(self).update(spec | given)
+
+    def overlap_at(self, places: list[Range]) -> bool:
+        def meet(one: Range, others: list[Range]) -> bool:
+            return any(one[0] < end and begin < one[1] for begin, end in others)
+
+        return any(
+            meet(place, self.written)
+            or (spec["copied_back"] and meet(place, self.read + places[:n] + places[n + 1 :]))
+            for n, (place, spec) in enumerate(zip(places, self.arrays, strict=True))
+        )
 
     def run(self, arrays: list[Any]) -> list[Any]:
         return list(self.replay(arrays) if self.apply is None else self.apply(self, *arrays))
@@ -283,11 +296,10 @@ class Entry:
 
 
 def _run(self: Any, entry: Any, args: Any, kwargs: Any) -> Any:
-    if not entry.guards.hold():
-        return _core._is_stale
+    if not entry.guards.core.hold():
+        return _core._no_fit
     results = entry.run(list(self._flat(args, kwargs).arrays))
-    make = entry.result
-    return make(results) if callable(make) else cache.rebuild(make, results)
+    return cache.rebuild(entry.result, results)
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +318,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     for where, name, value in (
         (_core, "require_cuda", lambda: None),
         (_core, "_capture_of", lambda *_: (Capture.status, 0, 0, False)),
-        (_core, "_CacheEntry", Entry),
+        (capture, "CapturedCall", Entry),
         (_core, "_EntryArray", dict),
         (facts, "_unfit", lambda *_: None),
         (facts, "_tensor_facts", lambda tensor, *_: facts.facts_by_attributes(tensor.cpu())),

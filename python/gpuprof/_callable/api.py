@@ -270,11 +270,11 @@ class GraphedCallable(CapturingCalls):
             Nothing was captured yet, or the function takes arrays: call it with them.
         """
         graph = self.graph
-        captured = self._of_entry(self._entries[0])
-        if captured is not None and captured.flat.leaves:
+        leaves = self._entries[0].flat.leaves
+        if leaves:
             message = (
                 f"{self.name}: launch() is for functions that take no arrays, and this one takes "
-                f"{', '.join(leaf.path for leaf in captured.flat.leaves)}; call it with them"
+                f"{', '.join(leaf.path for leaf in leaves)}; call it with them"
             )
             raise InvalidStateError(message)
         graph.launch(stream)
@@ -288,8 +288,7 @@ class GraphedCallable(CapturingCalls):
 
     def stats(self) -> GraphedCallableStats:
         """Return what the callable did since it was made or reset."""
-        captured = [each for each in map(self._of_entry, self._entries) if each is not None]
-        graphs = tuple(self._stats_of(each) for each in captured)
+        graphs = tuple(map(self._stats_of, self._entries))
         sizes = [each.memory_bytes for each in graphs]
         memory = None if None in sizes else sum(size or 0 for size in sizes)
         counts = dict(self._counts)
@@ -319,7 +318,7 @@ class GraphedCallable(CapturingCalls):
         raise TypeError(message)
 
     def __repr__(self) -> str:
-        graphs = len(self._captured)
+        graphs = len(self._entries)
         counted = f"{graphs} graph{'' if graphs == 1 else 's'}, {self.generation:,} replays"
         return f"<gpuprof.GraphedCallable {shown(self.name)}: {counted}>"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._callable.buckets import Padding, learned, shapes_of
 from gpuprof._callable.capture import Recording
-from gpuprof._callable.entry import CapturedCall, Kind, draws, is_answer
+from gpuprof._callable.entry import CapturedCall, Kind, draws
 from gpuprof._callable.guards import MadeStateError
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
@@ -62,7 +62,6 @@ class CapturingCalls(_core.CallBase):
         functools.update_wrapper(self, fn, updated=())
         self._settings = settings
         self._has_samples = samples is not None
-        self._captured: list[CapturedCall] = []
         self._kinds: dict[Any, Kind] = {}  # by their keys; not looked into with the lock
         self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
         # How calls with such arrays were padded last, and the graph that answered.
@@ -113,7 +112,7 @@ class CapturingCalls(_core.CallBase):
     def reset(self) -> None:
         """Drop all graphs; the next call captures anew. What runs still is not disturbed."""
         with self._lock:
-            gone = self._kinds, self._captured  # until the lock is free: they may be the user's
+            gone = self._kinds, self._entries  # until the lock is free: they may be the user's
             for captured in gone[1]:
                 self._drop(captured)
             self._kinds = {}
@@ -137,7 +136,7 @@ class CapturingCalls(_core.CallBase):
             return self._eagerly(args, kwargs)
         if self._padded:
             result = self._like_an_earlier_call(flat, (args, kwargs))
-            if is_answer(result):
+            if result is not _core._no_fit:
                 return result
         padding = None if buckets is None else buckets.plan(flat)
         for _ in range(_TRIES):
@@ -149,8 +148,8 @@ class CapturingCalls(_core.CallBase):
             elif self._is_to_be_verified(captured):
                 result = self._compare(captured, flat)
             else:
-                result = self._run(captured.entry, args, kwargs)
-            if is_answer(result):
+                result = self._run(captured, args, kwargs)
+            if result is not _core._no_fit:
                 if padding is not None:
                     self._note_padded(flat, padding, captured)
                 return result
@@ -158,23 +157,18 @@ class CapturingCalls(_core.CallBase):
             self._drop_stale(captured)
         return self._eagerly(args, kwargs)
 
-    def _stale(
-        self, entry: _core._CacheEntry, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _stale(self, captured: CapturedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call that an entry fits, where what the function reads besides has changed."""
-        captured = self._of_entry(entry)
-        if captured is not None:
+        if captured in self._entries:
             self._drop_stale(captured)
         return self._miss(args, kwargs)
 
     def _verified(
-        self, entry: _core._CacheEntry, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, captured: CapturedCall, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Answer a call that an entry fits, and compare it with the function's own result."""
-        captured = self._of_entry(entry)
-        flat = self._flat(args, kwargs)
-        result = _core._no_fit if captured is None else self._compare(captured, flat)
-        return result if is_answer(result) else self._miss(args, kwargs)
+        result = self._compare(captured, self._flat(args, kwargs))
+        return self._miss(args, kwargs) if result is _core._no_fit else result
 
     def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         message = (
@@ -193,7 +187,7 @@ class CapturingCalls(_core.CallBase):
         cannot = any(leaf.framework.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
         cannot |= runs_once or captured.hides_writes
-        return self._settings.verify != "off" and captured.entry.runs == 0 and not cannot
+        return self._settings.verify != "off" and captured.runs == 0 and not cannot
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.
@@ -205,7 +199,7 @@ class CapturingCalls(_core.CallBase):
                 self._body,
                 captured,
                 flat,
-                lambda args, kwargs: self._run(captured.entry, args, kwargs),
+                functools.partial(self._run, captured),
                 self._stream_of(flat),
                 undo=undo,
             )
@@ -264,7 +258,7 @@ class CapturingCalls(_core.CallBase):
             self._counts["misses" if captured is None else "hits"] += 1
             if captured is not None:
                 return captured
-            others = [*self._captured]
+            others = self._entries
             warmup = self._warmup_before_capture(kind)
         if others and self._settings.on_new_shape == "raise" and not kind.is_eager:
             told = describe_call(flat, kind.key, others)
@@ -282,7 +276,7 @@ class CapturingCalls(_core.CallBase):
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
         settings = self._settings
-        if kind.is_eager or (self._captured and settings.on_new_shape != "capture"):
+        if kind.is_eager or (self._entries and settings.on_new_shape != "capture"):
             return None
         if self._has_samples:
             return settings.warmup
@@ -333,10 +327,9 @@ class CapturingCalls(_core.CallBase):
                 self._orders.append(order)
             self._counts["captures"] += 1
             self._counts["capture_s"] += captured.seconds
-            self._captured.append(captured)
-            self._add(captured.entry)
+            self._add(captured)
             while len(self._entries) > limit:
-                gone += [each for each in self._captured if each.entry is self._entries[-1]]
+                gone.append(self._entries[-1])
                 self._drop(gone[-1])
                 self._counts["evictions"] += 1
         if self._counts["evictions"] >= _MANY_EVICTIONS * limit:
@@ -348,20 +341,16 @@ class CapturingCalls(_core.CallBase):
             )
         return captured
 
-    def _of_entry(self, entry: _core._CacheEntry) -> CapturedCall | None:
-        return next((each for each in self._captured if each.entry is entry), None)
-
     def _of_kind(self, kind: Kind) -> CapturedCall | None:
-        return next((each for each in self._captured if each.kind is kind), None)
+        return next((each for each in self._entries if each.kind is kind), None)
 
     # Graphs that go.
 
     def _drop(self, captured: CapturedCall) -> None:
         """Forget a graph, with the lock: the caller keeps it until that is free."""
         # Not closed: another thread may be in a call of it.
-        self._captured = [each for each in self._captured if each is not captured]
         self._forget_padded(captured)
-        self._remove(captured.entry)
+        self._remove(captured)
         self._counts["replays"] += captured.replays
         order = captured.pool._launch_order()
         if captured.pool is not self._settings.pool:
@@ -374,7 +363,7 @@ class CapturingCalls(_core.CallBase):
         With ``on_new_shape="raise"`` it raises InvalidStateError, again in the next calls, until
         `reset`.
         """
-        policy, known = self._settings.on_new_shape, [*self._captured, found]
+        policy, known = self._settings.on_new_shape, [*self._entries, found]
         moved = {id(each): each.guards.moved() for each in known}
         if policy == "raise":
             for each in known:
@@ -387,7 +376,7 @@ class CapturingCalls(_core.CallBase):
             )
             raise InvalidStateError(message)
         with self._lock:
-            stale = [each for each in self._captured if each is found or moved.get(id(each))]
+            stale = [each for each in self._entries if each is found or moved.get(id(each))]
             for each in stale:
                 self._drop(each)
                 each.kind.is_eager |= policy == "eager"
@@ -420,7 +409,7 @@ class CapturingCalls(_core.CallBase):
             return _core._no_fit
         result = self._run_padded(captured, flat, padding, given)
         with self._lock:
-            if is_answer(result):
+            if result is not _core._no_fit:
                 self._counts["hits"] += 1
             else:
                 self._forget_padded(captured)
@@ -428,7 +417,7 @@ class CapturingCalls(_core.CallBase):
 
     def _note_padded(self, flat: Flat, padding: Padding, captured: CapturedCall) -> None:
         with self._lock:
-            if any(each is captured for each in self._captured):  # it may have been dropped
+            if captured in self._entries:  # it may have been dropped
                 if len(self._padded) >= _MAX_KINDS:
                     self._padded.pop(next(iter(self._padded)))
                 self._padded[shapes_of(flat)] = padding, captured
@@ -445,12 +434,12 @@ class CapturingCalls(_core.CallBase):
             more = learned(padding, captured.result_shapes, result, flat.constants)
             captured.slices = more if captured.slices is None else captured.slices.with_(more)
             if self._settings.verify != "off" and not captured.hides_writes:
-                run = functools.partial(self._run, captured.entry)
+                run = functools.partial(self._run, captured)
                 check_padding(captured, padding, flat, on, expected=result, replay=run)
             return result
         arrays = padding.arrays(flat, on)
-        result = self._run(captured.entry, *rebuild(flat.pattern, arrays))
-        if not is_answer(result):
+        result = self._run(captured, *rebuild(flat.pattern, arrays))
+        if result is _core._no_fit:
             return result
         padding.give_back(flat, arrays, captured.writes, on)
         with self._lock:

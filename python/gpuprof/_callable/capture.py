@@ -20,7 +20,6 @@ from gpuprof._callable.entry import (
     after_run,
     fill_from,
     floating_dtypes,
-    is_simple,
     may_be_view,
     stage,
     wrote,
@@ -224,7 +223,7 @@ class Recording:
         tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
         tensors += [each.tensor for each in seen.externals]
         return CapturedCall(
-            entry=self._entry(guards, written, read),
+            spec=self._entry_spec(guards, written, read),
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
@@ -233,8 +232,6 @@ class Recording:
             + sum(each.arrays.nbytes(each.array) for each in self._results),
             pool=self._pool,
             writes=frozenset(self._inputs[number].leaf.path for number in self._written),
-            written=written,
-            read=read,
             by_torch=self._place.backend == "torch",
             externals_written=seen.state(guards.modules),
             floating=seen.floating(guards.modules),
@@ -408,43 +405,42 @@ class Recording:
 
     # The entry.
 
-    def _entry(
+    def _entry_spec(
         self, guards: ModuleGuards, written: list[Range], read: list[Range]
-    ) -> _core._CacheEntry:
+    ) -> dict[str, Any]:
         args, kwargs = self._flat.pattern[1]
         on = self._place.calls_stream({each.arrays.name for each in self._results})
         statics = tuple((each.arrays.at(on), each.static) for each in self._inputs)
         results = tuple((each.arrays.at(on), each.array) for each in self._results)
-        simple = is_simple(self._pattern)
-        return _core._CacheEntry(
-            graph=self._graph,
-            args=args,
-            keywords=kwargs,
-            keywords_in_order=self._settings.keywords_in_order,
-            arrays=tuple(self._spec(number, each) for number, each in enumerate(self._inputs)),
-            state_guards=(
+        return {
+            "graph": self._graph,
+            "args": args,
+            "keywords": kwargs,
+            "keywords_in_order": self._settings.keywords_in_order,
+            "arrays": tuple(self._spec(number, each) for number, each in enumerate(self._inputs)),
+            "state_guards": (
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
                 *training_flags(self.modules),
                 *self._gradients.guards(self._seen.externals),
                 *((ask, ask()) for ask in self._settings.guards),
             ),
-            guards=guards.core,
-            results=tuple((each.make, each.array, each.nbytes > 0) for each in self._results),
-            result=self._pattern if simple else functools.partial(rebuild, self._pattern),
-            stage=functools.partial(stage, statics),
-            put_back=functools.partial(fill_from, statics),
-            fetch=functools.partial(fill_from, results),
-            wrote=wrote,
-            written=written,
-            read=read,
-            after=after_run(self._seen.written_tensors(), self._gradients.changed()),
-            apply=None if self._training is None else self._training.apply,
-            verify_every=self._settings.verify_every,
-            device=self._place.device,
-            stream_type=self._place.stream_type,
-            stream=on.ask,
-        )
+            "guards": guards.core,
+            "results": tuple((each.make, each.array, each.nbytes > 0) for each in self._results),
+            "result": self._pattern,
+            "stage": functools.partial(stage, statics),
+            "put_back": functools.partial(fill_from, statics),
+            "fetch": functools.partial(fill_from, results),
+            "wrote": wrote,
+            "written": written,
+            "read": read,
+            "after": after_run(self._seen.written_tensors(), self._gradients.changed()),
+            "apply": None if self._training is None else self._training.apply,
+            "verify_every": self._settings.verify_every,
+            "device": self._place.device,
+            "stream_type": self._place.stream_type,
+            "stream": on.ask,
+        }
 
     def _spec(self, number: int, each: _Input) -> _core._EntryArray:
         facts = facts_of(each.static)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.observe import Range
-from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._callable.pytree import Flat
 from gpuprof._callable.state import set_gradients
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
@@ -36,10 +34,10 @@ class Kind:
 
 
 @dataclass
-class CapturedCall:
+class CapturedCall(_core._CacheEntry):
     """One graph of a callable, with what is known of the call that it was captured for."""
 
-    entry: _core._CacheEntry
+    spec: InitVar[dict[str, Any]]  # what C++ runs it by
     flat: Flat  # without its arrays
     guards: ModuleGuards
     seconds: float
@@ -47,10 +45,8 @@ class CapturedCall:
     nbytes: int  # of the arrays that it owns
     pool: CapturePool
     writes: frozenset[str]  # the arguments that the function writes to, by path
-    written: list[Range]  # where it writes besides
-    read: list[Range]  # and reads, or leaves its results
     by_torch: bool  # captured, so that torch's current stream was
-    externals_written: list[Any]  # tensors that cover `written`
+    externals_written: list[Any]  # tensors that cover what it writes to besides
     floating: list[Any]  # external tensors on the GPU
     hides_writes: bool  # a second run may write a second time to what only the caller knows
     strides_matter: bool  # of the arguments: a call with others needs another graph
@@ -61,10 +57,8 @@ class CapturedCall:
     checks: int = 0  # replays that no call has asked for
     slices: ResultSlices | None = None  # how results are cut, for a bucket
 
-    @property
-    def graph(self) -> CapturedGraph:
-        graph: CapturedGraph = self.entry.graph
-        return graph
+    def __post_init__(self, spec: dict[str, Any]) -> None:
+        super().__init__(**spec)
 
     @property
     def replays(self) -> int:
@@ -72,34 +66,8 @@ class CapturedCall:
         return int(self.graph.num_replays) - self.checks
 
     def overlaps(self, flat: Flat) -> bool:
-        """Return whether it matters for these arguments which copy is made first.
-
-        So it is where one that is written to lies over another or over what the function reads
-        besides, or one over what it writes to besides.
-        """
-        if not (self.writes or self.written):
-            return False
-        places = [
-            (extent(leaf.facts), leaf.path in self.writes)
-            for leaf in flat.leaves
-            if not leaf.framework.in_place
-        ]
-        for number, (place, is_written) in enumerate(places):
-            others = [other for index, (other, _) in enumerate(places) if index != number]
-            if any(map(functools.partial(_meet, place), self.written)):
-                return True
-            if is_written and any(map(functools.partial(_meet, place), [*self.read, *others])):
-                return True
-        return False
-
-
-def is_answer(result: Any) -> bool:
-    """Return whether `_run` gave the result of a call, and not that its entry is not for it."""
-    return result is not _core._is_stale and result is not _core._no_fit
-
-
-def _meet(one: Range, other: Range) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+        """Return whether it matters for these arguments which copy is made first."""
+        return self.overlap_at([extent(leaf.facts) for leaf in flat.leaves])
 
 
 def draws(graph: CapturedGraph) -> bool:
@@ -121,13 +89,6 @@ def may_be_view(facts: tuple[Any, ...]) -> bool:
     """
     code = facts[DTYPE][0]
     return code == _COMPLEX or (code in _FLOATS and math.prod(facts[SHAPE]) == 1)
-
-
-def is_simple(pattern: Pattern) -> bool:
-    """Return whether a result is made of exact tuples, lists and dicts alone."""
-    if pattern[0] in {"array", "value"}:
-        return True
-    return pattern[0] in {"tuple", "list", "dict"} and all(map(is_simple, pattern[-1]))
 
 
 # Called from C++, the first two where a node of the graph cannot make a copy.

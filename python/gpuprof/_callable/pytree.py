@@ -23,13 +23,13 @@ array that is in a result twice is one array, with one number.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._callable.leaves import Leaf, is_plain, value_key
-from gpuprof._common.containers import ContainerParts, another, parts_of
+from gpuprof._common.containers import ContainerParts, parts_of
 from gpuprof._common.text import a_type
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import (
@@ -44,6 +44,9 @@ from gpuprof._frameworks.arrays import arrays_of, memory_order
 from gpuprof._frameworks.torch import pytree_node
 
 Pattern: TypeAlias = "tuple[Any, ...]"
+
+# Makes a structure with new containers around arrays; of arguments, a tuple (args, kwargs).
+rebuild = _core._rebuild
 
 _BUILTIN = (tuple, list, dict)
 _REGISTER = "register its class with torch.utils._pytree.register_pytree_node"
@@ -119,31 +122,6 @@ def flatten_result(result: Any, given: Iterable[Any] = ()) -> Flat:
     """
     walk = _Walk("result", given)
     return walk.flat(walk.pattern(result, "result"))
-
-
-def rebuild(pattern: Pattern, arrays: Sequence[Any]) -> Any:
-    """Make a structure with new containers around `arrays`; of arguments, a tuple (args, kwargs).
-
-    Constants are those of the pattern.
-    """
-    kind = pattern[0]
-    if kind == "array":
-        return arrays[pattern[1]]
-    if kind == "value":
-        return pattern[1]
-    parts = [rebuild(child, arrays) for child in pattern[-1]]
-    if kind == "list":
-        return parts
-    if kind == "tuple":
-        return tuple(parts)
-    if kind == "dict":
-        return dict(zip(pattern[1], parts, strict=True))
-    if kind == "registered":
-        return pattern[2].make(*parts)
-    if len(pattern) == 3:
-        return pattern[1](parts)
-    container, names = pattern[1:3]
-    return another(container, names, parts)
 
 
 def layout_of(flat: Flat, padded: Flat) -> Hashable:

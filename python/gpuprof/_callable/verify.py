@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._callable.entry import draws, is_answer
+import gpuprof._core as _core
+from gpuprof._callable.entry import draws
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
 from gpuprof._callable.state import set_gradients
 from gpuprof._common.text import a_type, shown_value
@@ -88,7 +89,7 @@ def compared(
         own = _OwnRuns(function, captured, flat, on)
         with kept_random_state(device) as own.rewind:
             result = replay(*rebuild(flat.pattern, flat.arrays))
-        if not is_answer(result):
+        if result is _core._no_fit:
             return result, [], False
         after = copied(state)
         put_back(state, own.before)
@@ -221,10 +222,10 @@ def check_padding(
 
     Not where it writes besides its results, which would be done twice, or draws random numbers.
     """
-    if captured.writes or captured.written or draws(captured.graph):
+    if captured.writes or captured.externals_written or draws(captured.graph):
         return
     found = replay(*rebuild(flat.pattern, padding.arrays(flat, on)))
-    if not is_answer(found):
+    if found is _core._no_fit:
         return
     captured.checks += 1
     assert captured.slices is not None

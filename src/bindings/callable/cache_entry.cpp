@@ -227,11 +227,6 @@ CacheEntry::CacheEntry(EntrySpec spec)
   for (std::size_t i = 0; i < spec_.results.size(); ++i) {
     if (std::get<2>(spec_.results[i])) out_.push_back(i);
   }
-  if (py::isinstance<py::tuple>(spec_.result)) {
-    result_ = Pattern(spec_.result);
-  } else {
-    rebuild_ = spec_.result;
-  }
   if (spec_.stream_type.is_none()) return;
   api_ = exchange_api(reinterpret_cast<PyTypeObject*>(spec_.stream_type.ptr()));
   if (api_ != nullptr && api_->current_stream == nullptr) api_ = nullptr;
@@ -264,6 +259,13 @@ bool CacheEntry::overlaps(const std::vector<CallArray>& arrays) const {
   return false;
 }
 
+bool CacheEntry::overlap_at(const Ranges& places) const {
+  if (places.size() != arrays_.size()) throw py::value_error("not the arrays of a call");
+  std::vector<CallArray> arrays;
+  for (const auto& [begin, end] : places) arrays.push_back({nullptr, begin, begin, end});
+  return overlaps(arrays);
+}
+
 bool CacheEntry::state_is_as_captured() const {
   return std::all_of(spec_.state_guards.begin(), spec_.state_guards.end(), [](const auto& guard) {
     PyObject* answer = checked(PyObject_CallNoArgs(guard.first.ptr()));
@@ -285,23 +287,10 @@ CurrentStream CacheEntry::stream() const {
   return {take_handle(PyObject_CallOneArg(spec_.stream.ptr(), spec_.device.ptr())), ordinal_, true};
 }
 
-PyObject* CacheEntry::build(const std::vector<PyObject*>& arrays) const {
-  PyObject* result = nullptr;
-  if (!rebuild_) {
-    result = result_.build(arrays);
-  } else {
-    PyObject* list = PyList_New(0);
-    for (PyObject* array : arrays) {
-      if (list != nullptr && PyList_Append(list, array) != 0) Py_CLEAR(list);
-    }
-    if (list != nullptr) result = PyObject_CallOneArg(rebuild_.ptr(), list);
-    Py_XDECREF(list);
-  }
-  return checked(result);
-}
-
 PyObject* CacheEntry::run(CallBuffers& buffers) {
-  if (spec_.apply.is_none()) return Run(*this, buffers)() ? build(buffers.results) : nullptr;
+  if (spec_.apply.is_none()) {
+    return Run(*this, buffers)() ? checked(spec_.result.build(buffers.results)) : nullptr;
+  }
   if (Run::is_captured(stream())) return nullptr;
   PyObject* self = py::cast(this, py::return_value_policy::reference).release().ptr();
   std::vector<PyObject*> given{self};
@@ -312,7 +301,7 @@ PyObject* CacheEntry::run(CallBuffers& buffers) {
   buffers.owned.push_back(checked(made));
   if (PyTuple_Check(made) == 0) throw py::type_error("apply() must return a tuple");
   PyObject** const first = PySequence_Fast_ITEMS(made);
-  return build(std::vector<PyObject*>(first, first + PyTuple_GET_SIZE(made)));
+  return checked(spec_.result.build({first, first + PyTuple_GET_SIZE(made)}));
 }
 
 py::tuple CacheEntry::replay(const py::tuple& arrays) {
@@ -339,8 +328,8 @@ py::tuple CacheEntry::replay(const py::tuple& arrays) {
 
 int CacheEntry::traverse(visitproc visit, void* arg) const {
   for (const py::object* object :
-       {&spec_.graph, &spec_.result, &spec_.stage, &spec_.put_back, &spec_.fetch, &spec_.wrote,
-        &spec_.after, &spec_.apply, &spec_.guards, &spec_.stream_type, &spec_.stream, &rebuild_}) {
+       {&spec_.graph, &spec_.stage, &spec_.put_back, &spec_.fetch, &spec_.wrote, &spec_.after,
+        &spec_.apply, &spec_.guards, &spec_.stream_type, &spec_.stream}) {
     Py_VISIT(object->ptr());
   }
   for (const EntryArray& array : spec_.arrays) Py_VISIT(array.types.ptr());
@@ -352,7 +341,7 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
     Py_VISIT(make.ptr());
     Py_VISIT(like.ptr());
   }
-  for (const Pattern* pattern : {&spec_.args, &spec_.keywords, &result_}) {
+  for (const Pattern* pattern : {&spec_.args, &spec_.keywords, &spec_.result}) {
     const int stop = pattern->traverse(visit, arg);
     if (stop != 0) return stop;
   }
@@ -366,8 +355,8 @@ void CacheEntry::clear() {
   in_.clear();
   out_.clear();
   back_.clear();
-  rebuild_ = spec_.result = spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote = spec_.after =
-      spec_.apply = spec_.guards = spec_.stream = py::none();
+  spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote = spec_.after = spec_.apply =
+      spec_.guards = spec_.stream = py::none();
 }
 
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
@@ -402,15 +391,15 @@ EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
 std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
                                        const AnyTuple& keywords, bool keywords_in_order,
                                        std::vector<EntryArray> arrays, StateGuards state_guards,
-                                       py::object guards, EntryResults results, py::object result,
-                                       py::object stage, py::object put_back, py::object fetch,
-                                       py::object wrote, Ranges written, Ranges read,
-                                       py::object after, py::object apply,
-                                       std::uint64_t verify_every, py::int_ device,
-                                       py::object stream_type, py::object stream) {
+                                       py::object guards, EntryResults results,
+                                       const AnyTuple& result, py::object stage,
+                                       py::object put_back, py::object fetch, py::object wrote,
+                                       Ranges written, Ranges read, py::object after,
+                                       py::object apply, std::uint64_t verify_every,
+                                       py::int_ device, py::object stream_type, py::object stream) {
   EntrySpec spec{std::move(graph),  Pattern(args),          Pattern(keywords),
                  keywords_in_order, std::move(arrays),      std::move(state_guards),
-                 std::move(guards), std::move(results),     std::move(result),
+                 std::move(guards), std::move(results),     Pattern(result),
                  std::move(stage),  std::move(put_back),    std::move(fetch),
                  std::move(wrote),  std::move(written),     std::move(read),
                  std::move(after),  std::move(apply),       verify_every,
@@ -436,8 +425,17 @@ void bind_cache_entry(py::module_& module) {
           "replay",
           [](CacheEntry& self, const AnyTuple& arrays) { return AnyTuple(self.replay(arrays)); },
           py::arg("arrays"))
+      .def("overlap_at", &CacheEntry::overlap_at, py::arg("places"))
       .def_property_readonly("runs", &CacheEntry::runs)
       .def_property_readonly("graph", [](const CacheEntry& self) { return self.graph(); });
+  module.def(
+      "_rebuild",
+      [](const AnyTuple& pattern, const py::object& arrays) {
+        const py::tuple held(arrays);
+        PyObject** const first = PySequence_Fast_ITEMS(held.ptr());
+        return owned(Pattern(pattern).build({first, first + held.size()}));
+      },
+      py::arg("pattern"), py::arg("arrays"), "A structure with new containers around arrays.");
 }
 
 }  // namespace gpuprof::bindings

@@ -65,7 +65,7 @@ struct EntrySpec {
   StateGuards state_guards;
   pybind11::object guards;  // _Guards, of the modules and tensors that the function reads
   EntryResults results;
-  pybind11::object result;    // a pattern; else rebuild(arrays), for other containers
+  Pattern result;
   pybind11::object stage;     // stage(index, array): a new array that the copies can take
   pybind11::object put_back;  // put_back(index, array): the array inside into the call's
   pybind11::object fetch;     // fetch(index, array): the result inside into a new one
@@ -103,6 +103,9 @@ class CacheEntry {
   // The results of one run, for `apply`, which C++ has given these arrays of a call.
   pybind11::tuple replay(const pybind11::tuple& arrays);
 
+  // Whether it matters for arrays at these places which copy is made first.
+  [[nodiscard]] bool overlap_at(const Ranges& places) const;
+
   [[nodiscard]] std::uint64_t runs() const noexcept { return runs_; }
   [[nodiscard]] const pybind11::object& graph() const noexcept { return spec_.graph; }
 
@@ -117,12 +120,9 @@ class CacheEntry {
   // matters which copy is made first, and the graph was captured for arrays that do not.
   [[nodiscard]] bool overlaps(const std::vector<CallArray>& arrays) const;
   [[nodiscard]] CurrentStream stream() const;
-  [[nodiscard]] PyObject* build(const std::vector<PyObject*>& arrays) const;
 
   EntrySpec spec_;
   std::vector<ArraySpec> arrays_;
-  Pattern result_;                 // unused where there is a `rebuild_`
-  pybind11::object rebuild_;       // null where the result is of simple containers
   std::vector<std::size_t> in_;    // the arrays that are copied in
   std::vector<std::size_t> out_;   // the results that are copied out, and then
   std::vector<std::size_t> back_;  // the arrays that are copied back

@@ -29,8 +29,7 @@ struct CallObject {
   unsigned long long hits;
 };
 
-PyObject* no_fit = nullptr;    // what `_run` answers in place of a result
-PyObject* is_stale = nullptr;  // and where the entry has to go
+PyObject* no_fit = nullptr;  // what `_run` answers in place of a result
 
 CallObject& call_object(PyObject* self) { return *reinterpret_cast<CallObject*>(self); }
 
@@ -182,7 +181,7 @@ PyObject* remove_entry(PyObject* self, PyObject* entry) {
 }
 
 // _run(entry, args, kwargs): the result of a call that this entry is for, even if it is in no list;
-// `_no_fit` where it is not, `_is_stale` where what the function reads has changed.
+// `_no_fit` where it is not, or what the function reads has changed.
 PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const bool right =
       count == 3 && PyTuple_Check(arguments[1]) != 0 && PyDict_Check(arguments[2]) != 0;
@@ -201,7 +200,6 @@ PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count
       case Answer::kCapturing:
         return ask_python(self, in_capture, nullptr, arguments[1], arguments[2]);
       case Answer::kStale:
-        return Py_NewRef(is_stale);
       case Answer::kNo:
       case Answer::kVerify:  // not asked for
         break;
@@ -260,11 +258,8 @@ PyType_Spec call_spec = {"gpuprof._core.CallBase", sizeof(CallObject), 0,
 
 void bind_callable(py::module_& module) {
   add_type(module, call_spec);
-  const py::object object = py::module_::import("builtins").attr("object");
-  no_fit = object().release().ptr();
-  is_stale = object().release().ptr();
+  no_fit = py::module_::import("builtins").attr("object")().release().ptr();
   module.attr("_no_fit") = py::handle(no_fit);
-  module.attr("_is_stale") = py::handle(is_stale);
 }
 
 }  // namespace gpuprof::bindings

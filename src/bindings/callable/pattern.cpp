@@ -152,26 +152,25 @@ Pattern::Pattern(py::handle described) {
     index_ = py::cast<std::size_t>(parts[1]);
     return;
   }
-  const bool has_object = kind_ == Kind::kValue || kind_ == Kind::kObject ||
+  const bool is_made = kind_ == Kind::kObject && parts.size() == 3;  // in a result
+  const bool has_object = kind_ == Kind::kValue || (kind_ == Kind::kObject && !is_made) ||
                           kind_ == Kind::kMapping || kind_ == Kind::kRegistered;
-  const bool has_keys = kind_ == Kind::kDict || kind_ == Kind::kObject || kind_ == Kind::kMapping;
+  const bool has_keys =
+      kind_ == Kind::kDict || (kind_ == Kind::kObject && !is_made) || kind_ == Kind::kMapping;
   std::size_t next = 1;
   if (has_object) object_ = parts[next++];
   if (kind_ == Kind::kValue) return;
-  if (kind_ == Kind::kRegistered) apart_ = parts[next++];
-  if (has_keys) {
-    for (const py::handle key : py::cast<py::tuple>(parts[next++])) {
-      keys_.push_back(py::reinterpret_borrow<py::object>(key));
-    }
-  }
+  if (kind_ == Kind::kRegistered || is_made) function_ = parts[next++];
+  if (has_keys) keys_ = py::cast<py::tuple>(parts[next++]);
   for (const py::handle child : py::cast<py::tuple>(parts[next])) children_.emplace_back(child);
   if (has_keys && keys_.size() != children_.size()) throw py::value_error("not a pattern: keys");
+  if (kind_ == Kind::kRegistered && children_.size() != 2) throw py::value_error("not a pattern");
 }
 
 int Pattern::traverse(visitproc visit, void* arg) const {
   Py_VISIT(object_.ptr());
-  Py_VISIT(apart_.ptr());
-  for (const py::object& key : keys_) Py_VISIT(key.ptr());
+  Py_VISIT(function_.ptr());
+  Py_VISIT(keys_.ptr());
   for (const Pattern& child : children_) {
     const int stop = child.traverse(visit, arg);
     if (stop != 0) return stop;
@@ -214,7 +213,7 @@ bool Pattern::matches_keywords(PyObject* keywords, bool in_order, const CallMatc
 bool Pattern::matches_by_key(PyObject* value, const CallMatch& call) const {
   if (PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    PyObject* item = PyDict_GetItemWithError(value, keys_[i].ptr());
+    PyObject* item = PyDict_GetItemWithError(value, key_at(i));
     if (item == nullptr) return ignore_exception();
     if (!children_[i].matches_new(Py_NewRef(item), call)) return false;
   }
@@ -239,7 +238,7 @@ bool Pattern::matches_attributes(PyObject* value, const CallMatch& call) const {
   if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
   if (has_more_attributes(value, keys_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    PyObject* item = PyObject_GetAttr(value, keys_[i].ptr());
+    PyObject* item = PyObject_GetAttr(value, key_at(i));
     if (item == nullptr) return ignore_exception();
     if (!children_[i].matches_new(item, call)) return false;
   }
@@ -248,7 +247,7 @@ bool Pattern::matches_attributes(PyObject* value, const CallMatch& call) const {
 
 bool Pattern::matches_registered(PyObject* value, const CallMatch& call) const {
   if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
-  PyObject* parts = PyObject_CallOneArg(apart_.ptr(), value);
+  PyObject* parts = PyObject_CallOneArg(function_.ptr(), value);
   if (parts == nullptr) return ignore_exception();
   const bool same = matches_sequence(parts, call);
   Py_DECREF(parts);
@@ -270,7 +269,7 @@ bool Pattern::matches_entries(PyObject* value, const CallMatch& call) const {
     if (PyDict_Next(value, &at, &key, &item) == 0) return false;
     Py_INCREF(key);
     Py_INCREF(item);
-    const bool same = same_value(key, keys_[i].ptr()) && children_[i].matches(item, call);
+    const bool same = same_value(key, key_at(i)) && children_[i].matches(item, call);
     Py_DECREF(item);
     Py_DECREF(key);
     if (!same) return false;
@@ -280,30 +279,45 @@ bool Pattern::matches_entries(PyObject* value, const CallMatch& call) const {
 
 PyObject* Pattern::build(const std::vector<PyObject*>& arrays) const {
   if (kind_ == Kind::kArray || kind_ == Kind::kValue) {
-    PyObject* object = kind_ == Kind::kArray ? arrays[index_] : object_.ptr();
+    PyObject* object = kind_ == Kind::kArray ? arrays.at(index_) : object_.ptr();
     return Py_NewRef(object);
   }
   if (kind_ == Kind::kDict) return build_dict(arrays);
   const auto size = static_cast<Py_ssize_t>(children_.size());
-  PyObject* result = kind_ == Kind::kTuple ? PyTuple_New(size) : PyList_New(size);
-  for (Py_ssize_t i = 0; result != nullptr && i < size; ++i) {
+  PyObject* parts = kind_ == Kind::kTuple ? PyTuple_New(size) : PyList_New(size);
+  for (Py_ssize_t i = 0; parts != nullptr && i < size; ++i) {
     PyObject* item = children_[static_cast<std::size_t>(i)].build(arrays);
     if (item == nullptr) {
-      Py_CLEAR(result);
+      Py_CLEAR(parts);
     } else if (kind_ == Kind::kTuple) {
-      PyTuple_SET_ITEM(result, i, item);
+      PyTuple_SET_ITEM(parts, i, item);
     } else {
-      PyList_SET_ITEM(result, i, item);
+      PyList_SET_ITEM(parts, i, item);
     }
   }
-  return result;
+  if (parts == nullptr || kind_ == Kind::kTuple || kind_ == Kind::kList) return parts;
+  PyObject* made = make_of(parts);
+  Py_DECREF(parts);
+  return made;
+}
+
+// Of a list of the parts.
+PyObject* Pattern::make_of(PyObject* parts) const {
+  static PyObject* const make = interned("make");
+  if (kind_ == Kind::kRegistered) {
+    return PyObject_CallMethodObjArgs(function_.ptr(), make, PyList_GET_ITEM(parts, 0),
+                                      PyList_GET_ITEM(parts, 1), nullptr);
+  }
+  if (function_) return PyObject_CallOneArg(function_.ptr(), parts);
+  return PyObject_CallFunctionObjArgs(callback(Callback::kAnother), object_.ptr(), keys_.ptr(),
+                                      parts, nullptr);
 }
 
 PyObject* Pattern::build_dict(const std::vector<PyObject*>& arrays) const {
   PyObject* result = PyDict_New();
   for (std::size_t i = 0; result != nullptr && i < children_.size(); ++i) {
     PyObject* item = children_[i].build(arrays);
-    if (item == nullptr || PyDict_SetItem(result, keys_[i].ptr(), item) != 0) Py_CLEAR(result);
+    if (item == nullptr || PyDict_SetItem(result, key_at(i), item) != 0) Py_CLEAR(result);
     Py_XDECREF(item);
   }
   return result;

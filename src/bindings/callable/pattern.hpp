@@ -4,9 +4,9 @@
 //
 // Both are given as nested tuples, by gpuprof._callable.pytree:
 //   ("array", index) | ("value", object) | ("tuple" | "list", children) | ("dict", keys, children)
-//   |
-//   ("object", type, attribute names, children) | ("mapping", type, keys, children) |
+//   | ("object", type, attribute names, children) | ("mapping", type, keys, children) |
 //   ("registered", type, function that takes one apart, (pattern of its parts, of the rest))
+// and of a result ("object", function that makes one of a list of its parts, children).
 // Patterns own references to what they name. All functions need the interpreter lock; comparing
 // values may run Python code.
 #pragma once
@@ -75,8 +75,7 @@ class Pattern {
   // `in_order`.
   bool matches_keywords(PyObject* keywords, bool in_order, const CallMatch& call) const;
 
-  // A new structure around `arrays`; a new reference, or null with a Python exception set. Only
-  // of exact tuples, lists and dicts.
+  // A new structure around `arrays`; a new reference, or null with a Python exception set.
   [[nodiscard]] PyObject* build(const std::vector<PyObject*>& arrays) const;
 
   int traverse(visitproc visit, void* arg) const;
@@ -98,13 +97,17 @@ class Pattern {
   bool matches_entries(PyObject* value, const CallMatch& call) const;
   bool matches_registered(PyObject* value, const CallMatch& call) const;
   bool matches_by_key(PyObject* value, const CallMatch& call) const;
+  [[nodiscard]] PyObject* key_at(std::size_t index) const {
+    return PyTuple_GET_ITEM(keys_.ptr(), static_cast<Py_ssize_t>(index));
+  }
   [[nodiscard]] PyObject* build_dict(const std::vector<PyObject*>& arrays) const;
+  [[nodiscard]] PyObject* make_of(PyObject* parts) const;
 
   Kind kind_ = Kind::kValue;
-  std::size_t index_ = 0;               // kArray
-  pybind11::object object_;             // kValue: the value; else the type
-  pybind11::object apart_;              // kRegistered: the function
-  std::vector<pybind11::object> keys_;  // kDict, kMapping: keys; kObject: attribute names
+  std::size_t index_ = 0;      // kArray
+  pybind11::object object_;    // kValue: the value; else the type
+  pybind11::object function_;  // takes a kRegistered apart, or makes the kObject of a result
+  pybind11::tuple keys_;       // kDict, kMapping: keys; kObject: attribute names
   std::vector<Pattern> children_;
 };
 
