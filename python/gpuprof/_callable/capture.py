@@ -254,6 +254,7 @@ class Recording:
             nbytes = 0 if arrays.in_place else arrays.nbytes(static)
             self._inputs.append(_Input(leaf, arrays, static, inside, nbytes))
             self._arguments.append(inside)
+        check_made(*rebuild(self._flat.pattern, self._arguments), self._arguments)
 
     def _warm_up(self, times: int) -> list[tuple[Any, Any]]:
         """Run the function; return the tensors whose ``.grad`` it may have set."""
@@ -282,7 +283,6 @@ class Recording:
 
     def _run(self, *, is_real: bool = False) -> Any:
         args, kwargs = rebuild(self._flat.pattern, self._arguments)
-        check_made(args, kwargs, self._arguments)
         self.is_running = is_real
         result = self._function(*args, **kwargs)
         self.is_running = False

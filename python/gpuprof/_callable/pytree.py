@@ -87,7 +87,7 @@ class Flat:
         found: int = self.leaves[0].facts[DEVICE] if self.leaves else 0
         return found
 
-    @property
+    @functools.cached_property
     def key(self) -> Hashable:
         """What two calls have in common if one graph can serve both.
 
