@@ -379,9 +379,9 @@ def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
     """Return an entry for as many arrays, which it copies in, copies back too, or leaves there."""
     arrays = [
         _core._EntryArray(
-            types=(bytes,),
+            library=types.SimpleNamespace(types=(bytes,), in_place=each == "in place"),
+            inside=None,
             desc=(0, 2, 0, (2, 32, 1), (1,), (1,)),
-            in_place=each == "in place",
             call_strides=None,
             requires_grad=None,
             may_be_view=False,
@@ -390,9 +390,7 @@ def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
         )
         for each in how
     ]
-    nothing = dict.fromkeys(("stage", "put_back", "fetch", "wrote", "after", "apply"))
     return _core._CacheEntry(
-        **nothing,
         graph=None,
         args=("tuple", ()),
         keywords=("dict", (), ()),
@@ -404,6 +402,8 @@ def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
         result=("tuple", ()),
         written=written,
         read=read,
+        after=None,
+        apply=None,
         verify_every=0,
         device=0,
         stream_type=None,

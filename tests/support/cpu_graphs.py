@@ -23,7 +23,7 @@ import pytest
 from gpuprof import CapturePool, _core
 from gpuprof._callable import cache, capture, training
 from gpuprof._callable.cache import CapturingCalls
-from gpuprof._callable.entry import CapturedCall
+from gpuprof._callable.entry import CapturedCall, wrote
 from gpuprof._callable.observe import External, Range
 from gpuprof._callable.placement import one_capture
 from tests.support.threads import PATIENCE_S
@@ -276,19 +276,20 @@ class Entry:
         return list(self.replay(arrays) if self.apply is None else self.apply(self, *arrays))
 
     def replay(self, arrays: Any) -> tuple[Any, ...]:
-        copied = [number for number, each in enumerate(self.arrays) if each["copied_in"]]
-        for number, (inside, _, nbytes) in zip(copied, self.graph.copies_in, strict=True):
-            staged = self.stage(number, arrays[number])
+        pairs = zip(self.arrays, arrays, strict=True)
+        copied = [(spec, array) for spec, array in pairs if spec["copied_in"]]
+        for (spec, array), (inside, _, nbytes) in zip(copied, self.graph.copies_in, strict=True):
+            staged = spec["library"].stage(spec["inside"], array)
             ctypes.memmove(inside, staged.data_ptr(), nbytes)
         self.graph.launch()
-        results = [like if make is None else make(like) for make, like, _ in self.results]
-        for number, (make, _, is_copied) in enumerate(self.results):
+        results = [like if make is None else make(like) for _, make, like, _ in self.results]
+        for result, (library, make, like, is_copied) in zip(results, self.results, strict=True):
             if make is not None and is_copied:
-                self.fetch(number, results[number])
-        for number in copied:
-            if self.arrays[number]["copied_back"]:
-                self.put_back(number, arrays[number])
-                self.wrote(number, arrays[number])
+                library.fill(result, like)
+        for spec, array in copied:
+            if spec["copied_back"]:
+                spec["library"].fill(array, spec["inside"])
+                wrote(array)
         if self.after is not None:
             self.after()
         self.runs += 1

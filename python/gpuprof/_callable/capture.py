@@ -8,7 +8,6 @@ the page docs/design/callable.md.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -18,11 +17,8 @@ import gpuprof._core as _core
 from gpuprof._callable.entry import (
     CapturedCall,
     after_run,
-    fill_from,
     floating_dtypes,
     may_be_view,
-    stage,
-    wrote,
 )
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
@@ -52,6 +48,7 @@ from gpuprof._graphs.pool import CapturePool
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
+    from gpuprof._frameworks.streams import CallStream
     from gpuprof._graphs.graph import CapturedGraph
 
 
@@ -254,7 +251,8 @@ class Recording:
             nbytes = 0 if arrays.in_place else arrays.nbytes(static)
             self._inputs.append(_Input(leaf, arrays, static, inside, nbytes))
             self._arguments.append(inside)
-        check_made(*rebuild(self._flat.pattern, self._arguments), self._arguments)
+        args, kwargs = rebuild(self._flat.pattern, self._arguments)
+        check_made(args, kwargs, self._arguments)
 
     def _warm_up(self, times: int) -> list[tuple[Any, Any]]:
         """Run the function; return the tensors whose ``.grad`` it may have set."""
@@ -410,14 +408,12 @@ class Recording:
     ) -> dict[str, Any]:
         args, kwargs = self._flat.pattern[1]
         on = self._place.calls_stream({each.arrays.name for each in self._results})
-        statics = tuple((each.arrays.at(on), each.static) for each in self._inputs)
-        results = tuple((each.arrays.at(on), each.array) for each in self._results)
         return {
             "graph": self._graph,
             "args": args,
             "keywords": kwargs,
             "keywords_in_order": self._settings.keywords_in_order,
-            "arrays": tuple(self._spec(number, each) for number, each in enumerate(self._inputs)),
+            "arrays": tuple(self._spec(n, each, on) for n, each in enumerate(self._inputs)),
             "state_guards": (
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
@@ -426,12 +422,11 @@ class Recording:
                 *((ask, ask()) for ask in self._settings.guards),
             ),
             "guards": guards.core,
-            "results": tuple((each.make, each.array, each.nbytes > 0) for each in self._results),
+            "results": tuple(
+                (each.arrays.at(on), each.make, each.array, each.nbytes > 0)
+                for each in self._results
+            ),
             "result": self._pattern,
-            "stage": functools.partial(stage, statics),
-            "put_back": functools.partial(fill_from, statics),
-            "fetch": functools.partial(fill_from, results),
-            "wrote": wrote,
             "written": written,
             "read": read,
             "after": after_run(self._seen.written_tensors(), self._gradients.changed()),
@@ -442,14 +437,14 @@ class Recording:
             "stream": on.ask,
         }
 
-    def _spec(self, number: int, each: _Input) -> _core._EntryArray:
+    def _spec(self, number: int, each: _Input, on: CallStream) -> _core._EntryArray:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
         asks_gradients = of_torch and self._state.records_gradients
         return _core._EntryArray(
-            types=each.arrays.types,
+            library=each.arrays.at(on),
+            inside=each.static,
             desc=facts,
-            in_place=each.arrays.in_place,
             call_strides=self._call_strides(each.leaf),
             requires_grad=each.leaf.requires_grad if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),

@@ -16,7 +16,6 @@ from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
 if TYPE_CHECKING:
     from gpuprof._callable.buckets import ResultSlices
     from gpuprof._callable.guards import ModuleGuards
-    from gpuprof._frameworks.arrays import Arrays
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
 
@@ -91,20 +90,10 @@ def may_be_view(facts: tuple[Any, ...]) -> bool:
     return code == _COMPLEX or (code in _FLOATS and math.prod(facts[SHAPE]) == 1)
 
 
-# Called from C++, the first two where a node of the graph cannot make a copy.
+# Called from C++.
 
 
-def stage(statics: Sequence[tuple[Arrays, Any]], number: int, array: Any) -> Any:
-    arrays, static = statics[number]
-    return arrays.stage(static, array)
-
-
-def fill_from(statics: Sequence[tuple[Arrays, Any]], number: int, array: Any) -> None:
-    arrays, static = statics[number]
-    arrays.fill(array, static)
-
-
-def wrote(_: int, array: Any) -> None:
+def wrote(array: Any) -> None:
     """Tell torch that a tensor of a call has changed, as an operator would."""
     if hasattr(array, "is_inference") and not array.is_inference():
         loaded.torch().autograd.graph.increment_version(array)

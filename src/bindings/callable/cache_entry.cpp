@@ -69,8 +69,9 @@ class CacheEntry::Run {
     let_others_launch();
     if (!launched) return false;
     ++entry_.runs_;
-    for (const std::size_t index : entry_.back_)
-      call(entry_.spec_.wrote, index, arrays_[index].object);
+    for (const std::size_t index : entry_.back_) {
+      Py_DECREF(checked(PyObject_CallOneArg(callback(Callback::kWrote), arrays_[index].object)));
+    }
     if (!entry_.spec_.after.is_none()) {
       PyObject* done = checked(PyObject_CallNoArgs(entry_.spec_.after.ptr()));
       Py_DECREF(done);
@@ -100,7 +101,7 @@ class CacheEntry::Run {
     for (const std::size_t index : entry_.in_) {
       user_addresses_.push_back(arrays_[index].fits ? arrays_[index].address : stage(index));
     }
-    for (const auto& [make, like, copied] : entry_.spec_.results) {
+    for (const auto& [library, make, like, copied] : entry_.spec_.results) {
       results_.push_back(make.is_none() ? like.ptr()
                                         : own(PyObject_CallOneArg(make.ptr(), like.ptr())));
     }
@@ -111,12 +112,12 @@ class CacheEntry::Run {
     }
   }
 
+  // A new array that the copies can take.
   std::uintptr_t stage(std::size_t index) {
-    PyObject* number = PyLong_FromSize_t(index);
-    PyObject* staged = PyObject_CallFunctionObjArgs(entry_.spec_.stage.ptr(), number,
-                                                    arrays_[index].object, nullptr);
-    Py_XDECREF(number);
-    return address_of(own(staged));
+    static PyObject* const name = interned("stage");
+    const EntryArray& array = entry_.spec_.arrays[index];
+    return address_of(own(PyObject_CallMethodObjArgs(array.library.ptr(), name, array.inside.ptr(),
+                                                     arrays_[index].object, nullptr)));
   }
 
   static std::uintptr_t address_of(PyObject* array) {
@@ -170,20 +171,21 @@ class CacheEntry::Run {
     bool used = false;
     std::size_t copy = entry_.in_.size();
     for (const std::size_t index : entry_.out_) {
-      if (user_addresses_[copy++] == 0) used = call(entry_.spec_.fetch, index, results_[index]);
+      if (user_addresses_[copy++] != 0) continue;
+      const auto& [library, make, like, copied] = entry_.spec_.results[index];
+      used = fill(library, results_[index], like.ptr());
     }
     for (const std::size_t index : entry_.back_) {
-      if (user_addresses_[copy++] == 0)
-        used = call(entry_.spec_.put_back, index, arrays_[index].object);
+      if (user_addresses_[copy++] != 0) continue;
+      const EntryArray& array = entry_.spec_.arrays[index];
+      used = fill(array.library, arrays_[index].object, array.inside.ptr());
     }
     return used;
   }
 
-  static bool call(const py::object& function, std::size_t index, PyObject* array) {
-    PyObject* number = PyLong_FromSize_t(index);
-    PyObject* done = PyObject_CallFunctionObjArgs(function.ptr(), number, array, nullptr);
-    Py_XDECREF(number);
-    Py_DECREF(checked(done));
+  static bool fill(const py::object& library, PyObject* to, PyObject* from) {
+    static PyObject* const name = interned("fill");
+    Py_DECREF(checked(PyObject_CallMethodObjArgs(library.ptr(), name, to, from, nullptr)));
     return true;
   }
 
@@ -225,7 +227,7 @@ CacheEntry::CacheEntry(EntrySpec spec)
     arrays_.push_back(std::move(array.spec));
   }
   for (std::size_t i = 0; i < spec_.results.size(); ++i) {
-    if (std::get<2>(spec_.results[i])) out_.push_back(i);
+    if (std::get<3>(spec_.results[i])) out_.push_back(i);
   }
   if (spec_.stream_type.is_none()) return;
   api_ = exchange_api(reinterpret_cast<PyTypeObject*>(spec_.stream_type.ptr()));
@@ -327,17 +329,20 @@ py::tuple CacheEntry::replay(const py::tuple& arrays) {
 }
 
 int CacheEntry::traverse(visitproc visit, void* arg) const {
-  for (const py::object* object :
-       {&spec_.graph, &spec_.stage, &spec_.put_back, &spec_.fetch, &spec_.wrote, &spec_.after,
-        &spec_.apply, &spec_.guards, &spec_.stream_type, &spec_.stream}) {
+  for (const py::object* object : {&spec_.graph, &spec_.after, &spec_.apply, &spec_.guards,
+                                   &spec_.stream_type, &spec_.stream}) {
     Py_VISIT(object->ptr());
   }
-  for (const EntryArray& array : spec_.arrays) Py_VISIT(array.types.ptr());
+  for (const EntryArray& array : spec_.arrays) {
+    Py_VISIT(array.library.ptr());
+    Py_VISIT(array.inside.ptr());
+  }
   for (const auto& [ask, expected] : spec_.state_guards) {
     Py_VISIT(ask.ptr());
     Py_VISIT(expected.ptr());
   }
-  for (const auto& [make, like, copied] : spec_.results) {
+  for (const auto& [library, make, like, copied] : spec_.results) {
+    Py_VISIT(library.ptr());
     Py_VISIT(make.ptr());
     Py_VISIT(like.ptr());
   }
@@ -350,13 +355,13 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
 
 void CacheEntry::clear() {
   cleared_ = true;  // `guards_` is of no use any more
+  spec_.arrays.clear();
   spec_.state_guards.clear();
   spec_.results.clear();
   in_.clear();
   out_.clear();
   back_.clear();
-  spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote = spec_.after = spec_.apply =
-      spec_.guards = spec_.stream = py::none();
+  spec_.after = spec_.apply = spec_.guards = spec_.stream = py::none();
 }
 
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
@@ -365,12 +370,12 @@ namespace {
 
 using Strides = std::vector<std::int64_t>;
 
-EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
+EntryArray make_entry_array(py::object library, py::object inside, const AnyTuple& desc,
                             std::optional<Strides> call_strides, std::optional<bool> requires_grad,
                             bool may_be_view, bool copied_in, bool copied_back) {
-  EntryArray array{{}, std::move(types), copied_in, copied_back};
+  EntryArray array{{}, std::move(library), std::move(inside), copied_in, copied_back};
   ArraySpec& spec = array.spec;
-  for (const py::handle type : array.types) {
+  for (const py::handle type : array.library.attr("types")) {
     spec.types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   }
   const py::tuple dtype = desc[3];
@@ -381,7 +386,7 @@ EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
   spec.shape = desc[4].cast<std::vector<std::int64_t>>();
   spec.strides = desc[5].cast<std::vector<std::int64_t>>();
   measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
-  spec.in_place = in_place;
+  spec.in_place = array.library.attr("in_place").cast<bool>();
   spec.call_strides = std::move(call_strides);
   spec.requires_grad = requires_grad;
   spec.may_be_view = may_be_view;
@@ -392,18 +397,16 @@ std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
                                        const AnyTuple& keywords, bool keywords_in_order,
                                        std::vector<EntryArray> arrays, StateGuards state_guards,
                                        py::object guards, EntryResults results,
-                                       const AnyTuple& result, py::object stage,
-                                       py::object put_back, py::object fetch, py::object wrote,
-                                       Ranges written, Ranges read, py::object after,
-                                       py::object apply, std::uint64_t verify_every,
-                                       py::int_ device, py::object stream_type, py::object stream) {
-  EntrySpec spec{std::move(graph),  Pattern(args),          Pattern(keywords),
-                 keywords_in_order, std::move(arrays),      std::move(state_guards),
-                 std::move(guards), std::move(results),     Pattern(result),
-                 std::move(stage),  std::move(put_back),    std::move(fetch),
-                 std::move(wrote),  std::move(written),     std::move(read),
-                 std::move(after),  std::move(apply),       verify_every,
-                 std::move(device), std::move(stream_type), std::move(stream)};
+                                       const AnyTuple& result, Ranges written, Ranges read,
+                                       py::object after, py::object apply,
+                                       std::uint64_t verify_every, py::int_ device,
+                                       py::object stream_type, py::object stream) {
+  EntrySpec spec{std::move(graph),       Pattern(args),      Pattern(keywords),
+                 keywords_in_order,      std::move(arrays),  std::move(state_guards),
+                 std::move(guards),      std::move(results), Pattern(result),
+                 std::move(written),     std::move(read),    std::move(after),
+                 std::move(apply),       verify_every,       std::move(device),
+                 std::move(stream_type), std::move(stream)};
   return std::make_unique<CacheEntry>(std::move(spec));
 }
 
@@ -411,14 +414,13 @@ std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
 
 void bind_cache_entry(py::module_& module) {
   py::class_<EntryArray>(module, "_EntryArray", "One array of the arguments, as a graph wants it.")
-      .def(py::init(&make_entry_array), py::kw_only(), py::arg("types"), py::arg("desc"),
-           py::arg("in_place"), py::arg("call_strides"), py::arg("requires_grad"),
+      .def(py::init(&make_entry_array), py::kw_only(), py::arg("library"), py::arg("inside"),
+           py::arg("desc"), py::arg("call_strides"), py::arg("requires_grad"),
            py::arg("may_be_view"), py::arg("copied_in"), py::arg("copied_back"));
   py::class_<CacheEntry>(module, "_CacheEntry", collectable<&call_entry>())
       .def(py::init(&make_entry), py::kw_only(), py::arg("graph"), py::arg("args"),
            py::arg("keywords"), py::arg("keywords_in_order"), py::arg("arrays"),
            py::arg("state_guards"), py::arg("guards"), py::arg("results"), py::arg("result"),
-           py::arg("stage"), py::arg("put_back"), py::arg("fetch"), py::arg("wrote"),
            py::arg("written"), py::arg("read"), py::arg("after"), py::arg("apply"),
            py::arg("verify_every"), py::arg("device"), py::arg("stream_type"), py::arg("stream"))
       .def(

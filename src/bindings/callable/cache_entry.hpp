@@ -39,14 +39,16 @@ struct CallBuffers {
 
 struct EntryArray {
   ArraySpec spec;
-  pybind11::tuple types;     // keeps those of the spec alive
+  pybind11::object library;  // an Arrays of gpuprof._frameworks.arrays, which keeps the types alive
+  pybind11::object inside;   // the array that the graph reads
   bool copied_in = false;    // from the call's array
   bool copied_back = false;  // to the call's array, which the function writes to
 };
 
-// Each is (make, like, whether it is copied): make(like) gives an array for one call; where `make`
-// is None, `like` is the result.
-using EntryResults = std::vector<std::tuple<pybind11::object, pybind11::object, bool>>;
+// Each is (library, make, like, whether it is copied): make(like) gives an array for one call;
+// where `make` is None, `like` is the result.
+using EntryResults =
+    std::vector<std::tuple<pybind11::object, pybind11::object, pybind11::object, bool>>;
 
 // Disjoint byte ranges in order, each from its first byte to the one after the last.
 using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
@@ -66,15 +68,11 @@ struct EntrySpec {
   pybind11::object guards;  // _Guards, of the modules and tensors that the function reads
   EntryResults results;
   Pattern result;
-  pybind11::object stage;     // stage(index, array): a new array that the copies can take
-  pybind11::object put_back;  // put_back(index, array): the array inside into the call's
-  pybind11::object fetch;     // fetch(index, array): the result inside into a new one
-  pybind11::object wrote;     // wrote(index, array): the call's array was copied back to
-  Ranges written;             // where the function writes besides
-  Ranges read;                // where it reads besides, or leaves its results
-  pybind11::object after;     // after(): what else a run of the function changes; None for nothing
-  pybind11::object apply;     // apply(entry, *arrays): the results, by autograd, which calls
-                              // replay(); None for a run without
+  Ranges written;          // where the function writes besides
+  Ranges read;             // where it reads besides, or leaves its results
+  pybind11::object after;  // after(): what else a run of the function changes; None for nothing
+  pybind11::object apply;  // apply(entry, *arrays): the results, by autograd, which calls
+                           // replay(); None for a run without
   std::uint64_t verify_every = 0;  // which calls Python compares with the function; 0: none
   // Where a call is: asked of the API of `stream_type`; where it has none of `stream`, a handle or
   // what is called with the device; None is the graph's own stream.
