@@ -32,7 +32,7 @@ class Kind:
     strides_matter: bool = False  # a kind for each layout of the arguments has the graphs
 
 
-@dataclass
+@dataclass(eq=False)
 class CapturedCall(_core._CacheEntry):
     """One graph of a callable, with what is known of the call that it was captured for."""
 

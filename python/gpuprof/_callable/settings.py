@@ -94,15 +94,14 @@ def check_samples(args: Any, kwargs: Any) -> Samples | None:
 
 def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -> Settings:
     """Check the function, and the other arguments, which are given by their names."""
-    if not callable(fn):
-        raise checks.type_error(fn, "fn", "a function or a module")
+    checks.function("fn", fn, "a function or a module")
     for name, known in _CHOICES.items():
         checks.choice(name, given[name], known)
     timers_number(given["timers"])
     checks.flag("compile", given["compile"])
     guards, verify, warmup = given["guards"], given["verify"], given["warmup"]
-    if guards is not None and not callable(guards):
-        raise checks.type_error(guards, "guards", "a function that returns something hashable")
+    if guards is not None:
+        checks.function("guards", guards, "a function that returns something hashable")
     if isinstance(verify, str):
         if verify not in {"capture", "off"}:
             raise checks.value_error(verify, "verify", "'capture', 'off' or a number of calls")

@@ -156,9 +156,9 @@ def path(name: str, value: object) -> str:
     return found
 
 
-def function(name: str, value: object) -> Callable[..., Any]:
+def function(name: str, value: object, expected: str = "a callable") -> Callable[..., Any]:
     if not callable(value):
-        raise type_error(value, name, "a callable")
+        raise type_error(value, name, expected)
     return value
 
 
