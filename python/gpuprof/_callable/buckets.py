@@ -118,6 +118,8 @@ def shapes_of(flat: Flat) -> Hashable:
 class Buckets:
     """The rules of one callable; TypeError or ValueError where ``buckets=`` has another form.
 
+    None is no rules: nothing is padded.
+
     They are ``{dim: sizes}``: the first array argument with such a dimension, and every other whose
     size in it is the same. Or ``{path: {dim: sizes}}`` for arrays by name, with paths as in errors,
     ``"args[0]"`` or ``"kwargs['x']"``, or ``"x"`` for short; there, dimensions with the same sizes
@@ -129,6 +131,9 @@ class Buckets:
 
     def __init__(self, rules: Any) -> None:
         self.mask: str | None = None
+        self._rules: list[_Rule] = []
+        if rules is None:
+            return
         if not isinstance(rules, Mapping):
             raise checks.type_error(rules, "buckets", _FORMS)
         if isinstance(rules.get("mask"), str):
@@ -138,7 +143,6 @@ class Buckets:
                 raise checks.value_error(self.mask, "buckets['mask']", "a keyword argument's name")
         if not rules:
             raise checks.value_error(rules, "buckets", f"{_FORMS}, or None")
-        self._rules: list[_Rule] = []
         named = all(isinstance(key, str) for key in rules)
         by_path: Iterable[tuple[Any, Any]] = rules.items() if named else [(None, rules)]
         for path, by_dim in by_path:

@@ -83,11 +83,9 @@ class CapturingCalls(_core.CallBase):
         self._fn = fn
 
     def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        buckets = self._settings.buckets
-        if buckets is not None:
-            kwargs = buckets.with_mask(args, kwargs)
+        kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
-        padding = None if buckets is None else buckets.plan(flat)
+        padding = self._settings.buckets.plan(flat)
         captured = self._find(flat, padding)
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None and self._is_to_be_verified(captured):
@@ -128,9 +126,7 @@ class CapturingCalls(_core.CallBase):
         if transform is not None:
             return self._refuse(transform, args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
-        buckets = self._settings.buckets
-        if buckets is not None:
-            kwargs = buckets.with_mask(args, kwargs)
+        kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
         if self._stream_of(flat).is_captured():
             return self._eagerly(args, kwargs)
@@ -138,7 +134,7 @@ class CapturingCalls(_core.CallBase):
             result = self._like_an_earlier_call(flat, (args, kwargs))
             if result is not _core._no_fit:
                 return result
-        padding = None if buckets is None else buckets.plan(flat)
+        padding = self._settings.buckets.plan(flat)
         for _ in range(_TRIES):
             captured = self._find(flat, padding)
             if captured is None or captured.overlaps(flat):

@@ -437,11 +437,11 @@ class Recording:
             "stream": on.ask,
         }
 
-    def _spec(self, number: int, each: _Input, on: CallStream) -> _core._EntryArray:
+    def _spec(self, number: int, each: _Input, on: CallStream) -> _core._ArraySpec:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
         asks_gradients = of_torch and self._state.records_gradients
-        return _core._EntryArray(
+        return _core._ArraySpec(
             library=each.arrays.at(on),
             inside=each.static,
             desc=facts,

@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     outputs: str
     on_new_shape: str
     max_graphs: int
-    buckets: Buckets | None
+    buckets: Buckets
     on_capture_error: str
     check: str
     param_grads: str
@@ -119,7 +119,7 @@ def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -
         "writes": _writes(fn, given["writes"]),
         "guards": () if guards is None else (guards,),
         "verify": verify,
-        "buckets": None if given["buckets"] is None else Buckets(given["buckets"]),
+        "buckets": Buckets(given["buckets"]),
         "name": graph_name(given["name"]) or _name_of(fn),
         "keywords_in_order": _takes_any_keyword(fn),
     }

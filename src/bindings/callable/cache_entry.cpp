@@ -115,7 +115,7 @@ class CacheEntry::Run {
   // A new array that the copies can take.
   std::uintptr_t stage(std::size_t index) {
     static PyObject* const name = interned("stage");
-    const EntryArray& array = entry_.spec_.arrays[index];
+    const ArraySpec& array = entry_.spec_.arrays[index];
     return address_of(own(PyObject_CallMethodObjArgs(array.library.ptr(), name, array.inside.ptr(),
                                                      arrays_[index].object, nullptr)));
   }
@@ -177,7 +177,7 @@ class CacheEntry::Run {
     }
     for (const std::size_t index : entry_.back_) {
       if (user_addresses_[copy++] != 0) continue;
-      const EntryArray& array = entry_.spec_.arrays[index];
+      const ArraySpec& array = entry_.spec_.arrays[index];
       used = fill(array.library, arrays_[index].object, array.inside.ptr());
     }
     return used;
@@ -200,7 +200,7 @@ class CacheEntry::Run {
 std::unique_ptr<CallBuffers> CacheEntry::take_buffers() {
   if (spare_) return std::move(spare_);
   auto buffers = std::make_unique<CallBuffers>();
-  buffers->owned.reserve(spec_.results.size() + arrays_.size());
+  buffers->owned.reserve(spec_.results.size() + spec_.arrays.size());
   return buffers;
 }
 
@@ -221,10 +221,8 @@ CacheEntry::CacheEntry(EntrySpec spec)
   guards_ = &guards_of(spec_.guards.ptr());
   callback(Callback::kSameValue);  // imported now, not in the first comparison
   for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
-    EntryArray& array = spec_.arrays[i];
-    if (array.copied_in) in_.push_back(i);
-    if (array.copied_back) back_.push_back(i);
-    arrays_.push_back(std::move(array.spec));
+    if (spec_.arrays[i].copied_in) in_.push_back(i);
+    if (spec_.arrays[i].copied_back) back_.push_back(i);
   }
   for (std::size_t i = 0; i < spec_.results.size(); ++i) {
     if (std::get<3>(spec_.results[i])) out_.push_back(i);
@@ -236,8 +234,8 @@ CacheEntry::CacheEntry(EntrySpec spec)
 
 bool CacheEntry::matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const {
   auto& arrays = buffers.arrays;
-  arrays.assign(arrays_.size(), {});
-  const CallMatch call{arrays_, arrays};
+  arrays.assign(spec_.arrays.size(), {});
+  const CallMatch call{spec_.arrays, arrays};
   return spec_.args.matches(args, call) &&
          spec_.keywords.matches_keywords(keywords, spec_.keywords_in_order, call) &&
          !overlaps(arrays);
@@ -256,13 +254,14 @@ bool CacheEntry::overlaps(const std::vector<CallArray>& arrays) const {
   }
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     // An array that the graph works on in place is written to and read in the function's order.
-    if (!arrays_[i].in_place && meets(spec_.written, arrays[i].begin, arrays[i].end)) return true;
+    if (!spec_.arrays[i].in_place && meets(spec_.written, arrays[i].begin, arrays[i].end))
+      return true;
   }
   return false;
 }
 
 bool CacheEntry::overlap_at(const Ranges& places) const {
-  if (places.size() != arrays_.size()) throw py::value_error("not the arrays of a call");
+  if (places.size() != spec_.arrays.size()) throw py::value_error("not the arrays of a call");
   std::vector<CallArray> arrays;
   for (const auto& [begin, end] : places) arrays.push_back({nullptr, begin, begin, end});
   return overlaps(arrays);
@@ -307,13 +306,13 @@ PyObject* CacheEntry::run(CallBuffers& buffers) {
 }
 
 py::tuple CacheEntry::replay(const py::tuple& arrays) {
-  if (arrays.size() != arrays_.size()) throw py::value_error("not the arrays of a call");
+  if (arrays.size() != spec_.arrays.size()) throw py::value_error("not the arrays of a call");
   const std::unique_ptr<CallBuffers> buffers = take_buffers();
-  buffers->arrays.assign(arrays_.size(), {});
+  buffers->arrays.assign(spec_.arrays.size(), {});
   py::tuple results(spec_.results.size());
   try {
-    for (std::size_t i = 0; i < arrays_.size(); ++i) {
-      if (!read_call_array(arrays[i].ptr(), arrays_[i], buffers->arrays[i]))
+    for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
+      if (!read_call_array(arrays[i].ptr(), spec_.arrays[i], buffers->arrays[i]))
         throw py::value_error("not an array that this graph takes");
     }
     if (!Run(*this, *buffers)()) throw_invalid_state("this stream is being captured");
@@ -333,7 +332,7 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
                                    &spec_.stream_type, &spec_.stream}) {
     Py_VISIT(object->ptr());
   }
-  for (const EntryArray& array : spec_.arrays) {
+  for (const ArraySpec& array : spec_.arrays) {
     Py_VISIT(array.library.ptr());
     Py_VISIT(array.inside.ptr());
   }
@@ -355,7 +354,7 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
 
 void CacheEntry::clear() {
   cleared_ = true;  // `guards_` is of no use any more
-  spec_.arrays.clear();
+  for (ArraySpec& array : spec_.arrays) array.library = array.inside = py::none();
   spec_.state_guards.clear();
   spec_.results.clear();
   in_.clear();
@@ -370,12 +369,13 @@ namespace {
 
 using Strides = std::vector<std::int64_t>;
 
-EntryArray make_entry_array(py::object library, py::object inside, const AnyTuple& desc,
-                            std::optional<Strides> call_strides, std::optional<bool> requires_grad,
-                            bool may_be_view, bool copied_in, bool copied_back) {
-  EntryArray array{{}, std::move(library), std::move(inside), copied_in, copied_back};
-  ArraySpec& spec = array.spec;
-  for (const py::handle type : array.library.attr("types")) {
+ArraySpec make_array_spec(py::object library, py::object inside, const AnyTuple& desc,
+                          std::optional<Strides> call_strides, std::optional<bool> requires_grad,
+                          bool may_be_view, bool copied_in, bool copied_back) {
+  ArraySpec spec;
+  spec.library = std::move(library);
+  spec.inside = std::move(inside);
+  for (const py::handle type : spec.library.attr("types")) {
     spec.types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   }
   const py::tuple dtype = desc[3];
@@ -386,16 +386,18 @@ EntryArray make_entry_array(py::object library, py::object inside, const AnyTupl
   spec.shape = desc[4].cast<std::vector<std::int64_t>>();
   spec.strides = desc[5].cast<std::vector<std::int64_t>>();
   measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
-  spec.in_place = array.library.attr("in_place").cast<bool>();
+  spec.in_place = spec.library.attr("in_place").cast<bool>();
   spec.call_strides = std::move(call_strides);
   spec.requires_grad = requires_grad;
   spec.may_be_view = may_be_view;
-  return array;
+  spec.copied_in = copied_in;
+  spec.copied_back = copied_back;
+  return spec;
 }
 
 std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
                                        const AnyTuple& keywords, bool keywords_in_order,
-                                       std::vector<EntryArray> arrays, StateGuards state_guards,
+                                       std::vector<ArraySpec> arrays, StateGuards state_guards,
                                        py::object guards, EntryResults results,
                                        const AnyTuple& result, Ranges written, Ranges read,
                                        py::object after, py::object apply,
@@ -413,8 +415,8 @@ std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
 }  // namespace
 
 void bind_cache_entry(py::module_& module) {
-  py::class_<EntryArray>(module, "_EntryArray", "One array of the arguments, as a graph wants it.")
-      .def(py::init(&make_entry_array), py::kw_only(), py::arg("library"), py::arg("inside"),
+  py::class_<ArraySpec>(module, "_ArraySpec", "One array of the arguments, as a graph wants it.")
+      .def(py::init(&make_array_spec), py::kw_only(), py::arg("library"), py::arg("inside"),
            py::arg("desc"), py::arg("call_strides"), py::arg("requires_grad"),
            py::arg("may_be_view"), py::arg("copied_in"), py::arg("copied_back"));
   py::class_<CacheEntry>(module, "_CacheEntry", collectable<&call_entry>())

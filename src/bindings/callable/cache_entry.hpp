@@ -37,14 +37,6 @@ struct CallBuffers {
   void let_go();
 };
 
-struct EntryArray {
-  ArraySpec spec;
-  pybind11::object library;  // an Arrays of gpuprof._frameworks.arrays, which keeps the types alive
-  pybind11::object inside;   // the array that the graph reads
-  bool copied_in = false;    // from the call's array
-  bool copied_back = false;  // to the call's array, which the function writes to
-};
-
 // Each is (library, make, like, whether it is copied): make(like) gives an array for one call;
 // where `make` is None, `like` is the result.
 using EntryResults =
@@ -63,7 +55,7 @@ struct EntrySpec {
   Pattern args;            // of positional arguments
   Pattern keywords;        // of keyword arguments
   bool keywords_in_order;  // whether the function may see their order
-  std::vector<EntryArray> arrays;
+  std::vector<ArraySpec> arrays;
   StateGuards state_guards;
   pybind11::object guards;  // _Guards, of the modules and tensors that the function reads
   EntryResults results;
@@ -120,7 +112,6 @@ class CacheEntry {
   [[nodiscard]] CurrentStream stream() const;
 
   EntrySpec spec_;
-  std::vector<ArraySpec> arrays_;
   std::vector<std::size_t> in_;    // the arrays that are copied in
   std::vector<std::size_t> out_;   // the results that are copied out, and then
   std::vector<std::size_t> back_;  // the arrays that are copied back

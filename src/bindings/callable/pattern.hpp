@@ -23,7 +23,9 @@
 namespace gpuprof::bindings {
 
 struct ArraySpec {
-  std::vector<PyTypeObject*> types;  // exact; not owned: the patterns' maker keeps them
+  pybind11::object library;  // an Arrays of gpuprof._frameworks.arrays, which keeps the types alive
+  pybind11::object inside;   // the array that the graph reads
+  std::vector<PyTypeObject*> types;  // exact
   DlDevice device{kDlpackCuda, 0};
   DlDataType dtype{0, 0, 1};
   std::vector<std::int64_t> shape;
@@ -36,6 +38,8 @@ struct ArraySpec {
   bool may_be_view = false;           // its bits may stand for the negative, or the conjugate
   std::int64_t first = 0;             // from the address to the first byte of the array inside
   std::int64_t last = 0;              // to the one after the last
+  bool copied_in = false;             // from the call's array
+  bool copied_back = false;           // to the call's array, which the function writes to
 };
 
 // One array of a call. Whoever made the list of them lets go of the objects, by release_arrays():
