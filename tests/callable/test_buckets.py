@@ -58,6 +58,12 @@ def test_without_such_a_dimension_there_is_nothing_to_pad() -> None:
         assert Buckets({0: (8,)}).plan(call) is None
 
 
+def test_without_rules_there_is_nothing_to_pad() -> None:
+    buckets, arguments = Buckets(None), {"x": Array(2, 5)}
+    assert buckets.plan(flat(**arguments)) is None
+    assert buckets.with_mask((), arguments) is arguments
+
+
 def test_listed_sizes_are_left_as_they_are() -> None:
     buckets = Buckets({0: (4, 8)})
     assert buckets.plan(flat(Array(4), Array(4, 2))) is None
