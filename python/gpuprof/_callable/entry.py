@@ -66,6 +66,8 @@ class CapturedCall(_core._CacheEntry):
 
     def overlaps(self, flat: Flat) -> bool:
         """Return whether it matters for these arguments which copy is made first."""
+        if not (self.writes or self.externals_written):
+            return False
         return self.overlap_at([extent(leaf.facts) for leaf in flat.leaves])
 
 

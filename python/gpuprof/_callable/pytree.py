@@ -40,7 +40,7 @@ from gpuprof._frameworks.array_facts import (
     is_array,
     is_array_type,
 )
-from gpuprof._frameworks.arrays import arrays_of, memory_order
+from gpuprof._frameworks.arrays import Arrays, arrays_of, memory_order
 from gpuprof._frameworks.torch import pytree_node
 
 Pattern: TypeAlias = "tuple[Any, ...]"
@@ -176,6 +176,7 @@ class _Walk:
         self._given = {id(value): value for value in given}
         self._leaves: list[Leaf] = []
         self._arrays: list[Any] = []
+        self._libraries: dict[type, Arrays] = {}  # of the types that were met
         self._numbers: dict[int, int] = {}  # of a result's arrays, by their ids
         self._values: list[tuple[str, Any]] = []
         self._around: set[int] = set()  # the containers that the current place is inside of
@@ -192,7 +193,9 @@ class _Walk:
             if number == len(self._leaves):
                 facts = array_facts(value, path, self._role)
                 wants = bool(getattr(value, "requires_grad", False))
-                self._leaves.append(Leaf(path, facts, arrays_of(kind), wants))
+                if kind not in self._libraries:
+                    self._libraries[kind] = arrays_of(kind)
+                self._leaves.append(Leaf(path, facts, self._libraries[kind], wants))
                 self._arrays.append(value)
                 if self._role == "result":
                     self._numbers[id(value)] = number
