@@ -288,3 +288,54 @@ def test_it_looks_like_its_function(cupy: Any) -> None:
     assert (fast.__name__, fast.__doc__, fast.__wrapped__) == ("step", "Copy.", step)
     assert fast.eager is step
     assert fast.name.endswith("step")
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_the_collector_may_run_at_any_time_of_the_first_capture(
+    fake_path: Path, threshold: int
+) -> None:
+    check_cuda(
+        fake_path,
+        f"""
+        import gc
+        from tests.support.stand_in_cupy import installed, ndarray
+        with installed(fake, ndarray) as cupy:
+            gc.set_threshold({threshold})
+            fast = gpuprof.make_graphed_callable(lambda x: {{"a": x.copy()}}, warmup=0)
+            assert fast(cupy.array([1.0]))["a"].tolist() == [1.0]
+        """,
+    )
+
+
+def test_a_daemon_may_be_in_a_constructor_at_exit(fake_path: Path) -> None:
+    check_cuda(
+        fake_path,
+        """
+        import threading, time
+        from tests.support.stand_in_cupy import installed, ndarray
+
+        class Slow(dict):
+            def __new__(cls, *args, **kwargs):
+                time.sleep(0.002)
+                return dict.__new__(cls)
+
+        cupy = installed(fake, ndarray).__enter__()
+        fast = gpuprof.make_graphed_callable(
+            lambda p: Slow(x=p["x"].copy()), buckets={0: (8,)}, warmup=0, verify="off"
+        )
+        fast(Slow(x=cupy.array([1.0] * 3)))
+        started = threading.Semaphore(0)
+
+        def work():
+            fake.set_current(context)
+            x = Slow(x=cupy.array([1.0] * 5))
+            while True:
+                fast(x)
+                started.release()
+
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        for _ in range(20):
+            started.acquire()
+        """,
+    )

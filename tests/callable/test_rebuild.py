@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import functools
+import gc
 import time
 import types
 from collections.abc import Callable
@@ -109,6 +110,22 @@ def test_an_error_where_a_structure_is_made_comes_through(register: Register) ->
             rebuild(found.pattern, found.arrays)
     with pytest.raises(IndexError):
         rebuild(flatten_result([Array(1)]).pattern, [])
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_others_see_whole_containers_while_one_is_made(register: Register, kind: Any) -> None:
+    """The collector knows them from the beginning, and a profiler of memory asks it."""
+
+    def make(*_: Any) -> Any:
+        for each in gc.get_objects():
+            if type(each) in {list, tuple} and len(each) < 5:
+                list(each)
+        return Cache([], [])
+
+    register(Cache, lambda each: (each.keys, None), make)
+    value = kind([1, Cache([Array(1)], []), Array(2)])
+    found = flatten_result(value)
+    assert type(rebuild(found.pattern, found.arrays)) is kind
 
 
 def test_arguments_made_anew_keep_their_order_and_attributes() -> None:

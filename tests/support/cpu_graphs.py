@@ -331,7 +331,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         (External, "is_on_gpu", True),
         (CapturePool, "_launch_order", lambda self: orders.setdefault(self, LaunchOrder())),
         (CapturingCalls, "__call__", lambda self, *args, **kwargs: self._miss(args, kwargs)),
-        (CapturingCalls, "_entries", property(entries_of)),
+        (CapturingCalls, "_entries", property(lambda self: tuple(entries_of(self)))),
         (CapturingCalls, "_add", lambda self, entry: entries_of(self).insert(0, entry)),
         (CapturingCalls, "_remove", lambda self, entry: entries_of(self).remove(entry)),
         (CapturingCalls, "_run", use),

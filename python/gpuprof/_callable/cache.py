@@ -163,7 +163,9 @@ class CapturingCalls(_core.CallBase):
         self, captured: CapturedCall, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Answer a call that an entry fits, and compare it with the function's own result."""
-        result = self._compare(captured, self._flat(args, kwargs))
+        result = _core._no_fit
+        if captured in self._entries:
+            result = self._compare(captured, self._flat(args, kwargs))
         return self._miss(args, kwargs) if result is _core._no_fit else result
 
     def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -14,12 +14,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.entry import (
-    CapturedCall,
-    after_run,
-    floating_dtypes,
-    may_be_view,
-)
+from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes, may_be_view
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_made, check_unchanged

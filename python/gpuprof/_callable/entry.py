@@ -1,4 +1,4 @@
-"""One captured graph of a callable, and the functions by which C++ runs it for a call."""
+"""One captured graph of a callable, which C++ runs, and what is done after a run."""
 
 from __future__ import annotations
 

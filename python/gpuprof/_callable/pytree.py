@@ -87,14 +87,17 @@ class Flat:
         found: int = self.leaves[0].facts[DEVICE] if self.leaves else 0
         return found
 
-    @functools.cached_property
+    @property
     def key(self) -> Hashable:
         """What two calls have in common if one graph can serve both.
 
         Equal where the structure is, the library, shape, type and device of each array, and each
         constant with its type. Addresses and strides do not count.
         """
-        return pattern_key(self.pattern), tuple(leaf.key for leaf in self.leaves)
+        own = vars(self)  # `cached_property` of Python 3.11 has one lock for all
+        if "_key" not in own:
+            own["_key"] = pattern_key(self.pattern), tuple(leaf.key for leaf in self.leaves)
+        return own["_key"]
 
     def without_arrays(self) -> Flat:
         """Return the same for later comparisons; it keeps no array alive."""

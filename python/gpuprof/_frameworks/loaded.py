@@ -51,7 +51,7 @@ def numba_cuda() -> Any:
 
 def tensor_type() -> Any:
     """Return torch's type of tensors; () where there is none, which `isinstance` takes as well."""
-    return _type(sys.modules.get("torch"), "Tensor")
+    return _type(torch(), "Tensor")
 
 
 def cupy_array_type() -> Any:

@@ -261,7 +261,7 @@ bool CacheEntry::overlaps(const std::vector<CallArray>& arrays) const {
 }
 
 bool CacheEntry::overlap_at(const Ranges& places) const {
-  if (places.size() != spec_.arrays.size()) throw py::value_error("not the arrays of a call");
+  if (places.size() != spec_.arrays.size()) return true;  // of a class that is made without some
   std::vector<CallArray> arrays;
   for (const auto& [begin, end] : places) arrays.push_back({nullptr, begin, begin, end});
   return overlaps(arrays);
@@ -435,9 +435,11 @@ void bind_cache_entry(py::module_& module) {
   module.def(
       "_rebuild",
       [](const AnyTuple& pattern, const py::object& arrays) {
-        const py::tuple held(arrays);
-        PyObject** const first = PySequence_Fast_ITEMS(held.ptr());
-        return owned(Pattern(pattern).build({first, first + held.size()}));
+        PyObject* given = arrays.ptr();  // the caller's: a new one would be this frame's at exit
+        if (PyList_Check(given) == 0 && PyTuple_Check(given) == 0)
+          throw py::type_error("arrays: expected a list or a tuple");
+        PyObject** const first = PySequence_Fast_ITEMS(given);
+        return owned(Pattern(pattern).build({first, first + PySequence_Fast_GET_SIZE(given)}));
       },
       py::arg("pattern"), py::arg("arrays"), "A structure with new containers around arrays.");
 }

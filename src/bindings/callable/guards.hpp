@@ -112,16 +112,21 @@ Guards& guards_of(PyObject* object);
 // that guards it. `kInside` gives what is inside of one, which has traverse() and clear().
 template <auto kInside>
 pybind11::custom_type_setup collectable() {
+  // pybind11 shows an object of a new subclass to the collector before it has laid it out.
+  static constexpr auto is_made = [](PyObject* self) {
+    return reinterpret_cast<pybind11::detail::instance*>(self)->simple_layout &&
+           pybind11::detail::is_holder_constructed(self);
+  };
   return pybind11::custom_type_setup([](PyHeapTypeObject* heap_type) {
     PyTypeObject* type = &heap_type->ht_type;
     type->tp_flags |= Py_TPFLAGS_HAVE_GC;
     type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
       Py_VISIT(Py_TYPE(self));
-      if (!pybind11::detail::is_holder_constructed(self)) return 0;
+      if (!is_made(self)) return 0;
       return kInside(self).traverse(visit, arg);
     };
     type->tp_clear = [](PyObject* self) {
-      if (pybind11::detail::is_holder_constructed(self)) kInside(self).clear();
+      if (is_made(self)) kInside(self).clear();
       return 0;
     };
   });

@@ -153,10 +153,10 @@ Pattern::Pattern(py::handle described) {
     return;
   }
   const bool is_made = kind_ == Kind::kObject && parts.size() == 3;  // in a result
-  const bool has_object = kind_ == Kind::kValue || (kind_ == Kind::kObject && !is_made) ||
-                          kind_ == Kind::kMapping || kind_ == Kind::kRegistered;
-  const bool has_keys =
-      kind_ == Kind::kDict || (kind_ == Kind::kObject && !is_made) || kind_ == Kind::kMapping;
+  const bool is_named = kind_ == Kind::kMapping || (kind_ == Kind::kObject && !is_made);
+  const bool has_object = is_named || kind_ == Kind::kValue || kind_ == Kind::kRegistered;
+  const bool has_keys = is_named || kind_ == Kind::kDict;
+  if (is_named) callback(Callback::kAnother);  // found now, so that build() throws nothing
   std::size_t next = 1;
   if (has_object) object_ = parts[next++];
   if (kind_ == Kind::kValue) return;
@@ -278,25 +278,22 @@ bool Pattern::matches_entries(PyObject* value, const CallMatch& call) const {
 }
 
 PyObject* Pattern::build(const std::vector<PyObject*>& arrays) const {
-  if (kind_ == Kind::kArray || kind_ == Kind::kValue) {
-    PyObject* object = kind_ == Kind::kArray ? arrays.at(index_) : object_.ptr();
-    return Py_NewRef(object);
+  if (kind_ == Kind::kValue) return Py_NewRef(object_.ptr());
+  if (kind_ == Kind::kArray) {
+    if (index_ < arrays.size()) return Py_NewRef(arrays[index_]);
+    PyErr_SetString(PyExc_IndexError, "fewer arrays than the pattern has");
+    return nullptr;
   }
   if (kind_ == Kind::kDict) return build_dict(arrays);
-  const auto size = static_cast<Py_ssize_t>(children_.size());
-  PyObject* parts = kind_ == Kind::kTuple ? PyTuple_New(size) : PyList_New(size);
-  for (Py_ssize_t i = 0; parts != nullptr && i < size; ++i) {
-    PyObject* item = children_[static_cast<std::size_t>(i)].build(arrays);
-    if (item == nullptr) {
-      Py_CLEAR(parts);
-    } else if (kind_ == Kind::kTuple) {
-      PyTuple_SET_ITEM(parts, i, item);
-    } else {
-      PyList_SET_ITEM(parts, i, item);
-    }
+  // A list that grows: the collector knows it, and shows it to others while a constructor runs.
+  PyObject* parts = PyList_New(0);
+  for (std::size_t i = 0; parts != nullptr && i < children_.size(); ++i) {
+    PyObject* item = children_[i].build(arrays);
+    if (item == nullptr || PyList_Append(parts, item) != 0) Py_CLEAR(parts);
+    Py_XDECREF(item);
   }
-  if (parts == nullptr || kind_ == Kind::kTuple || kind_ == Kind::kList) return parts;
-  PyObject* made = make_of(parts);
+  if (parts == nullptr || kind_ == Kind::kList) return parts;
+  PyObject* made = kind_ == Kind::kTuple ? PyList_AsTuple(parts) : make_of(parts);
   Py_DECREF(parts);
   return made;
 }
