@@ -68,11 +68,11 @@ struct Sample;
 
 // One open scope.
 struct NestingEntry {
-  const void* owner;   // the scope
-  Sample* sample;      // the entry owns one reference
-  const Path* inside;  // the parent path of scopes entered inside this one
-  const void* frame;   // tells entries apart where the owner is open more than once, else null
-  bool frame_may_suspend;
+  const void* owner = nullptr;   // the scope
+  Sample* sample = nullptr;      // the entry owns one reference
+  const Path* inside = nullptr;  // the parent path of scopes entered inside this one
+  const void* frame = nullptr;   // tells entries apart where the owner is open more than once
+  bool frame_may_suspend = false;
   std::uint32_t left_out_in = 0;  // the budget's epoch, where that left it out
   Visit visit{};
 };
@@ -94,7 +94,8 @@ class Nesting {
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] const std::vector<NestingEntry>& entries() const noexcept { return entries_; }
 
-  void push(const NestingEntry& entry) { entries_.push_back(entry); }
+  // To be filled in place: a copy costs more than all else here.
+  NestingEntry& push() { return entries_.emplace_back(); }
   void remove(std::size_t index) {
     if (index + 1 == entries_.size()) {
       entries_.pop_back();

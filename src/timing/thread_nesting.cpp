@@ -46,7 +46,10 @@ ThreadNesting::Place ThreadNesting::enter(const void* owner, Sample* sample,
   const std::lock_guard lock(lock_);
   const Path& path = below(open_.path(), name);
   const std::size_t depth = open_.size();
-  open_.push({owner, sample, &path, nullptr, false});
+  NestingEntry& entry = open_.push();
+  entry.owner = owner;
+  entry.sample = sample;
+  entry.inside = &path;
   holders_.fetch_add(1, std::memory_order_relaxed);
   return {&path, depth};
 }

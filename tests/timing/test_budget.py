@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import copy
 import json
 import math
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,23 @@ def test_threads_that_share_a_scope_count_all_their_visits() -> None:
     stats = gpuprof.stats()
     assert (stats["hot"].host.count, stats["hot/inner"].host.count) == (2000, 2000)
     assert stats["hot"].host.left_out > 0
+
+
+def test_a_visit_that_is_left_out_is_closed_on_any_thread_of_its_context() -> None:
+    scope = cpu("moved")
+    visit("moved", FIRST)
+    context = contextvars.copy_context()
+    sample = context.run(scope.__enter__)
+    assert sample.state == "left out"
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(context.run, scope.__exit__, None, None, None).result()
+        thread.submit(visit, "other", 1).result()
+    context.run(visit, "next", 1)
+    assert {each: row.time.count for each, row in gpuprof.stats().items()} == {
+        "moved": FIRST + 1,
+        "other": 1,
+        "next": 1,
+    }
 
 
 def test_tasks_that_interleave_close_their_own_visits() -> None:

@@ -25,9 +25,13 @@ class ScopeStack : public timing::Nesting {
   ~ScopeStack();
   // The kernel's number of the thread that made it.
   [[nodiscard]] std::uint32_t thread() const noexcept { return thread_; }
-  void open(const timing::NestingEntry& entry) {
+  // Cheaper than to look for the current stack; true in a context's second thread, too.
+  [[nodiscard]] bool has_current_context() const noexcept {
+    return PyThreadState_Get()->context == context_;
+  }
+  timing::NestingEntry& open() {
     if (empty()) Py_XINCREF(context_);
-    push(entry);
+    return push();
   }
   void close(std::size_t index) {
     remove(index);

@@ -22,6 +22,7 @@ namespace gpuprof::bindings {
 
 namespace py = pybind11;
 using timing::HostNanoseconds;
+using timing::NestingEntry;
 using timing::Path;
 using timing::Sample;
 using timing::SampleRef;
@@ -60,6 +61,16 @@ bool is_timed(std::uint32_t taken) noexcept {
   return taken >= 2 && (taken % 16 == 0 || (taken & (taken - 1)) == 0);
 }
 
+// Counts an entry without a sample that is left, where a budget left it out.
+const Visits& count_left_out(const NestingEntry& entry, bool body_raised) noexcept {
+  Visits& visits = entry.inside->visits;
+  if (entry.left_out_in == state.epoch) {
+    ++visits.left_out;
+    if (body_raised) ++visits.raised;
+  }
+  return visits;
+}
+
 }  // namespace
 
 namespace budget {
@@ -91,14 +102,16 @@ void read_cost(const Sample& sample, HostNanoseconds exit_began) noexcept {
 
 }  // namespace budget
 
+// Without a local whose address is taken: a visit that is left out is to cost little more than a
+// disabled one.
 PyObject* Scope::enter_within_budget() {
   // A graph keeps what is recorded now for all its launches.
-  if (relaxed_collections() > 0) return enter_measured(SampleRef(timing::make_sample()), {});
+  if (relaxed_collections() > 0) return enter_measured({});
   ScopeStack& stack = current_scope_stack();
-  if (!in_budget_) return enter_measured(SampleRef(timing::make_sample()), stack.visit());
+  const Visit visit = stack.visit();
+  if (!in_budget_) return enter_measured(visit);
   const Path& path = path_.below(stack.path());
   Visits& visits = path.visits;
-  const Visit visit = stack.visit();
   const std::uint32_t around = visit.inside;
   if (around != 1) {
     if (state.policy.is_first(visits)) return enter_chosen(path, 1, visit, visits);
@@ -114,14 +127,15 @@ PyObject* Scope::enter_within_budget() {
       return enter_chosen(path, weight, {&visits, weight, draw}, visits);
     }
   }
-  push_entry(stack, {this, nullptr, &path, nullptr, false, state.epoch, {nullptr, 0, 0}});
+  NestingEntry& entry = push_entry(stack, path);
+  entry.left_out_in = state.epoch;
+  entry.visit.inside = 0;
   if (around != 0 && timing::Budget::looks(visits)) state.policy.look(timing::host_now());
   return left_out_sample();
 }
 
 // A visit that is measured. `payer` has decided that.
-PyObject* Scope::enter_chosen(const Path& path, std::uint32_t weight, const Visit& visit,
-                              Visits& payer) {
+PyObject* Scope::enter_chosen(const Path& path, std::uint32_t weight, Visit visit, Visits& payer) {
   Visits& visits = path.visits;
   if (visits.taken == 0) state.paths.push_back(&path);
   const bool times_itself = is_timed(visits.taken++);
@@ -162,24 +176,29 @@ bool Scope::is_captured() const {
   }
 }
 
+void Scope::exit_unmeasured(bool body_raised) {
+  if (open_in_.empty()) {
+    if (unmeasured_ > 0) --unmeasured_;  // timing was off at the enter
+    return;
+  }
+  ScopeStack& stack = *open_in_.back();
+  if (!stack.has_current_context() || !is_only_entry(stack)) {
+    return close_empty(find_open(), body_raised);
+  }
+  const Visits& visits = count_left_out(stack.entries().back(), body_raised);
+  open_in_.clear();
+  stack.close(stack.size() - 1);
+  if (is_heard()) call_listeners_after_left_out(visits);
+}
+
 // The exit of an entry without a sample, or without a place.
-void Scope::close_empty(const Place& place, bool body_raised) {
+void Scope::close_empty(Place place, bool body_raised) {
   if (place.stack == nullptr) {
     --unmeasured_;
     return;
   }
-  const timing::NestingEntry& entry = place.stack->entries()[place.index];
-  Visits& visits = entry.inside->visits;
-  if (entry.left_out_in == state.epoch) {
-    ++visits.left_out;
-    if (body_raised) ++visits.raised;
-  }
-  if (open_in_.size() == 1) {  // the usual case, without a call
-    open_in_.clear();
-    place.stack->close(place.index);
-  } else {
-    take_entry(place);
-  }
+  const Visits& visits = count_left_out(place.stack->entries()[place.index], body_raised);
+  take_entry(place);
   if (is_heard()) call_listeners_after_left_out(visits);
 }
 

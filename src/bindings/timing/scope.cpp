@@ -104,21 +104,19 @@ void Scope::open_range(const Sample& sample, std::uint32_t told) {
 
 // Beside measured entries an exit has to find out which it is, so that this one needs an entry too.
 void Scope::enter_disabled() {
-  if (open_in_.empty()) {
-    ++unmeasured_;
-    return;
-  }
   ScopeStack& stack = current_scope_stack();
-  push_entry(stack, {this, nullptr, &stack.path(), nullptr, false, 0, stack.visit()});
+  const Visit visit = stack.visit();
+  push_entry(stack, stack.path()).visit = visit;
 }
 
-void Scope::push_further_entry(ScopeStack& stack, NestingEntry entry) {
-  if (unmeasured_ > 0 || newest_entry(stack.entries(), this) != 0) {
-    const FrameMark frame = current_frame();
-    entry.frame = frame.frame;
-    entry.frame_may_suspend = frame.may_suspend;
-  }
-  stack.open(entry);
+NestingEntry& Scope::push_further_entry(ScopeStack& stack) {
+  const bool is_again = unmeasured_ > 0 || newest_entry(stack.entries(), this) != 0;
+  // First, because it may run Python code.
+  const FrameMark frame = is_again ? current_frame() : FrameMark{};
+  NestingEntry& entry = stack.open();
+  entry.frame = frame.frame;
+  entry.frame_may_suspend = frame.may_suspend;
+  return entry;
 }
 
 SampleRef Scope::take_entry(const Place& place) {
@@ -138,7 +136,9 @@ void Scope::open_entry(Sample& sample, const Visit& visit) {
   sample.counted = options_.name.has_value();
   sample.path = sample.counted ? &path_.below(outside) : &outside;
   sample.depth = static_cast<std::uint16_t>(std::min<std::size_t>(stack.size(), UINT16_MAX - 1));
-  push_entry(stack, {this, &sample, sample.path, nullptr, false, 0, visit});
+  NestingEntry& entry = push_entry(stack, *sample.path);
+  entry.sample = &sample;
+  entry.visit = visit;
   ++measured_;
   timing::add_reference(&sample);
   try {
@@ -189,15 +189,7 @@ void Scope::open_on_stream(Sample& sample) {
   });
 }
 
-void Scope::exit(bool body_raised) {
-  if (measured_ == 0) {
-    if (!open_in_.empty()) {
-      close_empty(find_open(), body_raised);
-    } else if (unmeasured_ > 0) {  // timing was off at the enter
-      --unmeasured_;
-    }
-    return;
-  }
+void Scope::exit_measured(bool body_raised) {
   // What follows must not count on the host's clock; a CUDA sample takes its own time later.
   const bool was_cuda = last_ && last_->clock == timing::kCudaClock;
   HostNanoseconds now = was_cuda ? 0 : timing::host_now();
@@ -307,10 +299,7 @@ bool Scope::synchronize_backend() {
 Scope::Place Scope::find_open() const {
   ScopeStack& stack = current_scope_stack();
   const auto& entries = stack.entries();
-  if (open_in_.size() == 1 && unmeasured_ == 0 && !entries.empty() &&
-      entries.back().owner == this) {
-    return {&stack, entries.size() - 1};
-  }
+  if (is_only_entry(stack)) return {&stack, entries.size() - 1};
   const FrameMark now = current_frame();
   const FrameMatch match = match_frame(entries, this, &now);
   if (match.closed != 0) return {&stack, match.closed - 1};

@@ -54,7 +54,10 @@ class Scope {
 
   // Closes the entry that this frame opened. Does nothing if timing was off then. Throws
   // driver::Error(kStreamMismatch) where that was asked for and the body did not raise.
-  void exit(bool body_raised);
+  void exit(bool body_raised) {
+    if (measured_ == 0) return exit_unmeasured(body_raised);
+    exit_measured(body_raised);
+  }
 
   [[nodiscard]] const ScopeOptions& options() const noexcept { return options_; }
   [[nodiscard]] const timing::SampleRef& last() const noexcept { return last_; }
@@ -89,23 +92,32 @@ class Scope {
   [[nodiscard]] bool chooses_cuda() const;
   PyObject* enter_otherwise();
   PyObject* enter_within_budget();
-  PyObject* enter_chosen(const timing::Path& path, std::uint32_t weight, const timing::Visit& visit,
+  PyObject* enter_chosen(const timing::Path& path, std::uint32_t weight, timing::Visit visit,
                          timing::Visits& payer);
-  PyObject* enter_measured(timing::SampleRef sample, const timing::Visit& visit);
+  [[gnu::noinline]] PyObject* enter_measured(timing::Visit visit);
+  PyObject* enter_measured(timing::SampleRef sample, timing::Visit visit);
   PyObject* open_sample(timing::SampleRef sample, const timing::Visit& visit);
   void enter_disabled();
-  void close_empty(const Place& place, bool body_raised);
+  void exit_measured(bool body_raised);
+  void exit_unmeasured(bool body_raised);
+  [[gnu::noinline]] void close_empty(Place place, bool body_raised);
   void call_listeners_after_left_out(const timing::Visits& visits) const;
   [[nodiscard]] bool is_captured() const;
-  void push_entry(ScopeStack& stack, const timing::NestingEntry& entry) {
-    open_in_.push_back(&stack);
-    if (unmeasured_ == 0 && open_in_.size() == 1) {
-      stack.open(entry);
-    } else {
-      push_further_entry(stack, entry);
-    }
+  timing::NestingEntry& push_entry(ScopeStack& stack, const timing::Path& inside) {
+    open_in_.emplace_back() = &stack;
+    const bool is_only = unmeasured_ == 0 && open_in_.size() == 1;
+    timing::NestingEntry& entry = is_only ? stack.open() : push_further_entry(stack);
+    entry.owner = this;
+    entry.inside = &inside;
+    return entry;
   }
-  void push_further_entry(ScopeStack& stack, timing::NestingEntry entry);
+  // Not inline, as close_empty(): the registers that it needs would be saved in all entries.
+  [[gnu::noinline]] timing::NestingEntry& push_further_entry(ScopeStack& stack);
+  // Whether the newest entry of the stack is the scope's only one.
+  [[nodiscard]] bool is_only_entry(const ScopeStack& stack) const noexcept {
+    return open_in_.size() == 1 && unmeasured_ == 0 && !stack.empty() &&
+           stack.entries().back().owner == this;
+  }
   timing::SampleRef take_entry(const Place& place);
   void open_entry(timing::Sample& sample, const timing::Visit& visit);
   void open_clock(timing::Sample& sample);

@@ -194,14 +194,22 @@ py::object memory_dict(const timing::MemorySums& sums) {
 // of it. The plain entries of other scopes do not come here.
 PyObject* Scope::enter_otherwise() {
   if (!is_enabled()) {
-    enter_disabled();
+    if (open_in_.empty()) {
+      ++unmeasured_;
+    } else {
+      enter_disabled();
+    }
     return disabled_sample();
   }
   if (budget::is_on) return enter_within_budget();
-  return enter_measured(SampleRef(timing::make_sample()), {});
+  return enter_measured({});
 }
 
-PyObject* Scope::enter_measured(SampleRef sample, const timing::Visit& visit) {
+PyObject* Scope::enter_measured(timing::Visit visit) {
+  return enter_measured(SampleRef(timing::make_sample()), visit);
+}
+
+PyObject* Scope::enter_measured(SampleRef sample, timing::Visit visit) {
   if (!options_.memory && !options_.flops && !options_.nbytes) {
     return open_sample(std::move(sample), visit);
   }
