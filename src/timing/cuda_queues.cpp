@@ -196,14 +196,15 @@ void QueueCall::begin(unsigned entries) noexcept {
   const std::lock_guard lock(shelf.mutex);
   Known& known = shelf.find_or_add(key);
   begun_ = known.use();
-  is_due_ = known.progress.add(begun_, entries);
+  const bool is_slow = is_lock_slow();
+  is_due_ = known.progress.add(begun_, entries, is_slow);
   room_ = known.progress.has_room();
   may_ask_ = known.progress.may_be_asked();
   timed_ = known.progress.is_deep();
   if (timed_) begun_ = host_now();
-  if (is_due_ || (timed_ && room_) || known.ticks == 0 || (!room_ && is_lock_slow())) return;
-  reserved = {place_.stream, key.context, known.ticks,
-              known.progress.reserve(room_ ? kReservedAtOnce : 2 * kReservedAtOnce), room_};
+  if (is_due_ || (timed_ && room_) || known.ticks == 0 || (!room_ && is_slow)) return;
+  const std::uint64_t most = room_ ? kReservedAtOnce : 2 * kReservedAtOnce * entries;
+  reserved = {place_.stream, key.context, known.ticks, known.progress.reserve(most), room_};
 }
 
 void QueueCall::look() noexcept {
@@ -223,8 +224,11 @@ void QueueCall::note_lock_wait(HostNanoseconds waited) noexcept {
 }
 
 bool QueueCall::is_lock_slow() noexcept {
-  const HostNanoseconds until = slow_lock_until.load(std::memory_order_relaxed);
-  return until != 0 && monotonic_now() < until;
+  HostNanoseconds until = slow_lock_until.load(std::memory_order_relaxed);
+  if (until == 0) return false;
+  if (monotonic_now() < until) return true;
+  slow_lock_until.compare_exchange_strong(until, 0, std::memory_order_relaxed);  // asked no more
+  return false;
 }
 
 bool QueueCall::find_room() noexcept {
@@ -269,8 +273,7 @@ void QueueCall::watch() noexcept {
     const std::lock_guard lock(shelf.mutex);
     return use(shelf.find_or_add(key).progress);
   };
-  const bool slow = is_lock_slow();
-  const auto time = progress([&](QueueProgress& known) { return known.watch_time(slow); });
+  const auto time = progress([](QueueProgress& known) { return known.watch_time(); });
   if (time == 0 || !ask(/*may_wait=*/false)) return;  // what was complete before does not count
   const std::uint64_t enough =
       progress([](QueueProgress& known) { return known.completed(); }) + QueueProgress::kFlow;
@@ -281,7 +284,7 @@ void QueueCall::watch() noexcept {
     if (!ask(/*may_wait=*/false)) return;
     flowed = progress(flows);
   }
-  if (!flowed) progress([&](QueueProgress& known) { known.note_no_flow(slow); });
+  if (!flowed) progress([](QueueProgress& known) { known.note_no_flow(); });
   room_ = progress([](QueueProgress& known) { return known.has_room(); });
 }
 
@@ -314,7 +317,11 @@ bool QueueCall::ask(bool may_wait) noexcept {
     }
     wants_mark_ = answer == Answer::kBusy && !place_.no_mark && !any_gate_closed() &&
                   begun_ - newest_record(*clock) >= kMarkEvery;
-    if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
+    if (wants_mark_ && (room_ || may_wait)) {
+      record_mark(place_);
+      const std::lock_guard lock(shelf.mutex);
+      shelf.find_or_add(key).progress.note_mark();
+    }
     wants_mark_ = wants_mark_ && !room_ && !may_wait;
     return true;
   } catch (...) {  // the call itself meets the error

@@ -2,20 +2,22 @@
 //
 // A queue has about a thousand entries, and takes host functions only 56 times: those that follow
 // one another count once. A call that finds it full waits in the driver: for ever if the GPU waits
-// for something that the caller holds up. The driver does not tell how full a queue is. But one
-// that moves cannot stay full, and one that was empty a millisecond ago is not full yet. So there
-// is room where all that was queued more than a millisecond ago is known to be complete, or where
-// something of ours has completed within the last millisecond; in both cases only with few entries
-// of ours in the queue, fewer than 56, and while the calls return at once. More of ours are fine
+// for something that the caller holds up. The driver does not tell how full a queue is, and entries
+// of others are not counted. So there is room where nobody had the time to launch 56 host functions
+// since what is known to be complete was queued. Anything else costs the caller his lock, which is
+// next to nothing where it comes back at once.
 //
-// - where there was no time to launch so many host functions besides, since what is known to be
-//   complete was queued; and
-// - where several of ours have just completed while the caller held the lock all the time: then
-//   there is not a function that wants the lock between any two of them.
+// Where it does not, because a thread is busy, a queue that moves is taken not to stay full, and
+// one that was empty a millisecond ago not to be full yet. There is room, too, where all that was
+// queued more than a millisecond ago is known to be complete, or where something of ours has
+// completed within the last millisecond; in both cases only with few entries of ours in the queue,
+// fewer than 56, and while the calls return at once. More of ours are fine where several of ours
+// have just completed while the caller held the lock all the time: then there is not a function
+// that wants the lock between any two of them.
 //
-// What it gets wrong: entries of others are not counted. A queue that is nearly full of others'
-// work and stops moving at that very moment may be taken to have room; that calls on a full queue
-// are slow makes this rare.
+// What it gets wrong: beside a busy thread, a queue that others fill with 56 host functions between
+// two calls of ours, and that stops moving at that very moment, is taken to have room; that calls
+// on a full queue are slow makes this rare.
 //
 // Plain data and no driver call; the caller has a lock.
 #pragma once
@@ -43,13 +45,15 @@ class QueueProgress {
   static constexpr HostNanoseconds kWatchAgain = 5'000'000;
   static constexpr HostNanoseconds kWatch = 2'000'000;
   static constexpr HostNanoseconds kWatchDeep = 200'000;
-  static constexpr HostNanoseconds kWatchBriefly = 30'000;
 
-  // Before a call that queues `entries`. Whether the driver should be asked first.
-  bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
+  // Before a call that queues `entries`, by a caller whose lock may be slow to come back. Whether
+  // the driver should be asked first.
+  bool add(HostNanoseconds now, std::uint64_t entries, bool is_lock_slow) noexcept {
     if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
     now_ = now;
+    is_lock_slow_ = is_lock_slow;
+    if (!has_room()) flows_until_ = 0;  // without the lock, others may queue functions in between
     return now - looked_ >= (has_room() || !helped_ ? kLookEvery : kLookSoon);
   }
   // Whether there is room, by what was known at the last look.
@@ -61,6 +65,8 @@ class QueueProgress {
     total_ += reserved;
     return reserved;
   }
+  // Counts what is queued besides the calls.
+  void note_mark() noexcept { total_ += 2; }
   // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
   [[nodiscard]] bool may_be_asked() const noexcept { return moves_; }
 
@@ -89,9 +95,8 @@ class QueueProgress {
 
   // For how long to look again and again now, with the lock held all the time. A GPU with that much
   // in its queue does not run dry meanwhile; with less, the call would come late.
-  [[nodiscard]] HostNanoseconds watch_time(bool is_lock_slow) const noexcept {
-    if (entries() < 2 * kFlow || now_ - unwatched_[is_lock_slow ? 1 : 0] < kWatchAgain) return 0;
-    if (!is_lock_slow) return kWatchBriefly;
+  [[nodiscard]] HostNanoseconds watch_time() const noexcept {
+    if (!is_lock_slow_ || entries() < 2 * kFlow || now_ - unwatched_ < kWatchAgain) return 0;
     return entries() < kMostEntries ? kWatch : kWatchDeep;
   }
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
@@ -102,7 +107,7 @@ class QueueProgress {
     flows_until_ = total_ + kMostEntries;
     return true;
   }
-  void note_no_flow(bool is_lock_slow) noexcept { unwatched_[is_lock_slow ? 1 : 0] = now_; }
+  void note_no_flow() noexcept { unwatched_ = now_; }
 
  private:
   static constexpr HostNanoseconds kNever = std::numeric_limits<HostNanoseconds>::min() / 2;
@@ -116,7 +121,9 @@ class QueueProgress {
   // The most entries of ours that the queue may hold.
   [[nodiscard]] std::uint64_t entries() const noexcept { return total_ - cleared_total_; }
   [[nodiscard]] std::uint64_t limit() const noexcept {
-    return now_ - cleared_ < kFresh || total_ < flows_until_ ? kMostEntries : kFewEntries;
+    if (now_ - cleared_ < kFresh) return kMostEntries;
+    if (!is_lock_slow_) return 0;
+    return total_ < flows_until_ ? kMostEntries : kFewEntries;
   }
   [[nodiscard]] std::uint64_t last_level() const noexcept {
     return level_count_ == 0 ? cleared_total_ : levels_[level_count_ - 1].total;
@@ -139,8 +146,9 @@ class QueueProgress {
   bool has_progressed_ = false;  // since the last look
   bool moves_ = true;            // nothing is known: the first call asks
   bool helped_ = true;           // there was room after the last look
+  bool is_lock_slow_ = false;
   std::uint64_t flows_until_ = 0;
-  std::array<HostNanoseconds, 2> unwatched_{kNever, kNever};  // briefly, and where the lock is slow
+  HostNanoseconds unwatched_ = kNever;
 };
 
 }  // namespace gpuprof::timing

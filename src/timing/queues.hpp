@@ -35,9 +35,9 @@ class QueueCall {
 
   // Whether there is surely room for it. Asks the driver at most once in 50 to 200
   // microseconds and stream, and only where the last answer was yes: a stream that is stuck is not
-  // to be touched with the lock held. Without room this may look for 30 microseconds, and for up to
-  // two milliseconds where the lock is slow to come back, whether the stream moves while the lock
-  // is held; in vain once in five milliseconds.
+  // to be touched with the lock held. Without room, and where the lock is slow to come back, this
+  // may look for up to two milliseconds whether the stream moves while the lock is held; in vain
+  // once in five milliseconds.
   [[nodiscard]] bool has_room() noexcept { return room_ && !is_due_ ? true : find_room(); }
   // Where there was none, and without the lock: asks the driver anew, for the calls to come.
   void look() noexcept;

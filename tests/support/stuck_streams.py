@@ -27,6 +27,8 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 NON_BLOCKING, THREAD_LOCAL = 1, 1
 ENTRIES = 1_000  # of the fake driver's queues, about as many as a GPU's have
 TIMES = 1_500  # each makes two entries, or more
+GROUP = 56  # host functions, of which a queue takes as many
+GROUPS = 30
 LIMIT_S = 60.0
 GETS_ON_S = 0.1  # a thread that takes longer for a step is stuck
 
@@ -44,6 +46,7 @@ class Driver:
         self.stream = self.stream_create()
         self._word = ctypes.c_uint32.from_address(self.made("cuMemHostAlloc", 4, 2))
         self._word.value = 0
+        self._event = self.made("cuEventCreate", 0)
 
     def call(self, function: str, *arguments: Any) -> None:
         values = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
@@ -73,6 +76,12 @@ class Driver:
     def host_function(self, stream: int) -> None:
         """Queue a function that wants Python's lock."""
         self.call("cuLaunchHostFunc", stream, python_function, None)
+
+    def host_functions(self, stream: int) -> None:
+        """Queue a group of them, with records in between: without these they count as one."""
+        for _ in range(GROUP):
+            self.call("cuEventRecord", self._event, stream)
+            self.host_function(stream)
 
 
 ran: list[None] = []
@@ -166,6 +175,7 @@ USES: dict[str, Callable[..., Step]] = {
 }
 # What the stream waits for.
 WAITS = ("a word that a thread writes", "a thread that must launch", "Python host functions")
+OTHERS = "groups of Python host functions"  # between any two calls
 
 
 @contextlib.contextmanager
@@ -187,7 +197,14 @@ def arrays_of(driver: Driver, path: str) -> Iterator[None]:
 
 def fill(driver: Driver, use: str, wait: str) -> None:
     make = USES[use]
-    if wait != "Python host functions":
+    if wait == OTHERS:
+        step = make(driver)
+        for _ in range(GROUPS):
+            driver.call("cuStreamSynchronize", driver.stream)
+            step()
+            driver.host_functions(driver.stream)
+            step()
+    elif wait != "Python host functions":
         step = make(driver)
         other = driver.stream_create()
 
@@ -248,7 +265,7 @@ def main(use: str, wait: str) -> None:
         fill(driver, use, wait)
         if "scope" in use:
             row = gpuprof.stats()["use"]
-            assert row.gpu.count + row.dropped == TIMES, row
+            assert row.gpu.count + row.dropped == (2 * GROUPS if wait == OTHERS else TIMES), row
     print("done")
 
 

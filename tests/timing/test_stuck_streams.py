@@ -12,13 +12,13 @@ import pytest
 
 import gpuprof
 from tests.fake_driver.control import HOST_FUNCTION, FakeCuda
-from tests.support.stuck_streams import ENTRIES, USES, WAITS, check_stuck
+from tests.support.stuck_streams import ENTRIES, OTHERS, USES, WAITS, check_stuck
 
 TIMES = 300
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("wait", [*WAITS, OTHERS])
 def test_a_full_queue_lets_other_threads_run(fake_path: Path, use: str, wait: str) -> None:
     check_stuck(use, wait, fake_path, FAKECUDA_CONFIG=f"queue_entries={ENTRIES}")
 

@@ -31,13 +31,14 @@ struct Host {
   HostNanoseconds every = 2 * kMicrosecond;
   HostNanoseconds took = kMicrosecond;
   HostNanoseconds idle_until = 0;
+  bool is_lock_slow = true;
   int looks = 0;
 
   // For so long. Returns when the queue had no room for the first time, -1 for never.
   HostNanoseconds run(HostNanoseconds how_long, HostNanoseconds latency) {
     HostNanoseconds first = -1;
     for (const HostNanoseconds end = now + how_long; now < end; now += every) {
-      if (queue.add(now, 1)) {
+      if (queue.add(now, 1, is_lock_slow)) {
         ++looks;
         queue.begin_look(now);
         if (latency >= 0) queue.note_complete(now - latency);
@@ -65,6 +66,18 @@ TEST(QueueProgress, HasRoomForAMillisecondAfterTheStreamWasIdle) {
   const HostNanoseconds first = host.run(5 * kMillisecond, -1);
   EXPECT_GE(first, QueueProgress::kRecent);
   EXPECT_LE(first, QueueProgress::kRecent + QueueProgress::kLookEvery);
+}
+
+TEST(QueueProgress, WhereTheLockComesBackAtOnceItHasRoomUntilOthersCouldHaveFilledIt) {
+  for (const HostNanoseconds latency : {-1, 300'000}) {
+    Host host;
+    host.is_lock_slow = false;
+    host.every = 5 * kMicrosecond;
+    host.idle_until = 1;
+    EXPECT_EQ(host.run(kMillisecond, latency), QueueProgress::kFresh);
+    EXPECT_FALSE(host.queue.has_room());
+    EXPECT_EQ(host.queue.watch_time(), 0);
+  }
 }
 
 TEST(QueueProgress, HasRoomForMoreThanAFewEntriesWhereThereWasNoTimeForAsManyHostFunctions) {
@@ -111,21 +124,20 @@ TEST(QueueProgress, IsNotWatchedWithFewEntriesBecauseTheCallWouldComeLate) {
   Host host;
   host.every = kMillisecond / 20;
   host.run(kMillisecond / 4, -1);
-  EXPECT_EQ(host.queue.watch_time(true), 0);
-  EXPECT_EQ(host.queue.watch_time(false), 0);
+  EXPECT_EQ(host.queue.watch_time(), 0);
   host.run(kMillisecond, -1);
-  EXPECT_GT(host.queue.watch_time(true), 0);
+  EXPECT_GT(host.queue.watch_time(), 0);
 }
 
 TEST(QueueProgress, IsWatchedAgainOnlyAWhileAfterNothingFlowed) {
   Host host;
   host.run(kMillisecond, -1);
-  EXPECT_GT(host.queue.watch_time(true), 0);
-  host.queue.note_no_flow(true);
+  EXPECT_GT(host.queue.watch_time(), 0);
+  host.queue.note_no_flow();
   host.run(QueueProgress::kWatchAgain - kMillisecond, 100 * kMicrosecond);
-  EXPECT_EQ(host.queue.watch_time(true), 0);
+  EXPECT_EQ(host.queue.watch_time(), 0);
   host.run(2 * kMillisecond, 100 * kMicrosecond);
-  EXPECT_GT(host.queue.watch_time(true), 0);
+  EXPECT_GT(host.queue.watch_time(), 0);
 }
 
 TEST(QueueProgress, ADeepQueueThatMovesHasRoom) {
@@ -166,7 +178,7 @@ TEST(QueueProgress, ADeepQueueHasNoRoomWithTooManyEntriesOfOurs) {
 
 TEST(QueueProgress, WhatIsReservedCountsAsQueuedAndEndsAtTheLimit) {
   QueueProgress queue;
-  queue.add(0, 1);
+  queue.add(0, 1, /*is_lock_slow=*/true);
   std::uint64_t reserved = 0;
   while (queue.has_room()) {
     const std::uint64_t more = queue.reserve(10);
@@ -243,7 +255,8 @@ TEST_F(QueuesTest, ABusyStreamThatIsNotKnownHasNoneUntilItMoves) {
   EXPECT_TRUE(has_room(stream_));
 }
 
-TEST_F(QueuesTest, OurRecordsShowThatADeepStreamMoves) {
+TEST_F(QueuesTest, OurRecordsShowThatADeepStreamMovesWhereTheLockIsSlowToComeBack) {
+  QueueCall::note_lock_wait(5 * kMillisecond);
   EXPECT_TRUE(has_room(stream_));
   std::vector<SampleRef> spans;
   for (int i = 0; i < 100; ++i) {
