@@ -135,12 +135,13 @@ thread_local Reserved reserved;
 
 constexpr std::uint64_t kReservedAtOnce = 32;
 
-// Whether other threads keep the caller's lock for long once it is let go: as seen at the last call
-// that did so, for a while.
-constexpr HostNanoseconds kSlowLock = 200'000;
+// Whether other threads keep the caller's lock for long once it is let go: as seen at two calls
+// that did so, for a while. One may have waited for the system, which let other processes run.
+constexpr HostNanoseconds kSlowLock = 2'000'000;
 constexpr HostNanoseconds kLockIsSlow = 1'000'000'000;
 constexpr HostNanoseconds kLookForMoves = 500'000;
 std::atomic<HostNanoseconds> slow_lock_until{0};
+std::atomic<HostNanoseconds> newest_slow_lock{-10 * kLockIsSlow};
 
 // The newest span that this thread has begun.
 struct Begun {
@@ -220,7 +221,10 @@ void QueueCall::look() noexcept {
 // A lock that came back at once says nothing: a busy thread needs some time to take it.
 void QueueCall::note_lock_wait(HostNanoseconds waited) noexcept {
   if (waited < kSlowLock) return;
-  slow_lock_until.store(monotonic_now() + kLockIsSlow, std::memory_order_relaxed);
+  const HostNanoseconds now = monotonic_now();
+  const HostNanoseconds before = newest_slow_lock.exchange(now, std::memory_order_relaxed);
+  if (now - before < 2 * kLockIsSlow)
+    slow_lock_until.store(now + kLockIsSlow, std::memory_order_relaxed);
 }
 
 bool QueueCall::is_lock_slow() noexcept {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.stuck_streams import USES, WAITS, check_stuck
+from tests.support.stuck_streams import OTHERS, USES, WAITS, check_stuck
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("wait", [*WAITS, OTHERS])
 def test_a_full_queue_lets_other_threads_run(use: str, wait: str) -> None:
     if use == "graphed callable":
         pytest.importorskip("cupy", reason="needs CuPy")
