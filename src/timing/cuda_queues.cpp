@@ -244,24 +244,30 @@ bool QueueCall::find_room() noexcept {
   return room_;
 }
 
-// The one question that costs next to nothing.
+// The one question that costs next to nothing. Where nothing will be queued, there is room, too: in
+// a capture the call adds a node, and in a context that is lost it fails.
 bool QueueCall::ask_if_idle() noexcept {
+  bool queues = true;
   try {
     const Table* table = driver::in_use_or_null();
     if (table == nullptr || contexts::is_default_stream(place_.stream)) return false;
-    if (place_.clock != nullptr && !place_.clock->check_alive()) return false;
-    if (captures::is_capturing(*table, place_.stream)) return false;
-    const driver::RelaxedCapture relaxed(*table);
-    if (table->cuStreamQuery(contexts::as_stream(place_.stream)) != CUDA_SUCCESS) return false;
+    queues = (place_.clock == nullptr || place_.clock->check_alive()) &&
+             !captures::is_capturing(*table, place_.stream);
+    if (queues) {
+      const driver::RelaxedCapture relaxed(*table);
+      if (table->cuStreamQuery(contexts::as_stream(place_.stream)) != CUDA_SUCCESS) return false;
+    }
   } catch (...) {  // the call itself meets the error
     return false;
   }
-  const QueueKey key = key_of(place_);
-  Shelf& shelf = shelf_of(key);
-  const std::lock_guard lock(shelf.mutex);
-  QueueProgress& progress = shelf.find_or_add(key).progress;
-  progress.begin_look(begun_);
-  progress.end_look(/*idle=*/true);
+  if (queues) {
+    const QueueKey key = key_of(place_);
+    Shelf& shelf = shelf_of(key);
+    const std::lock_guard lock(shelf.mutex);
+    QueueProgress& progress = shelf.find_or_add(key).progress;
+    progress.begin_look(begun_);
+    progress.end_look(/*idle=*/true);
+  }
   reserved.entries = 0;
   is_due_ = timed_ = false;
   return room_ = true;

@@ -97,7 +97,8 @@ class Flat:
         own = vars(self)  # `cached_property` of Python 3.11 has one lock for all
         if "_key" not in own:
             own["_key"] = pattern_key(self.pattern), tuple(leaf.key for leaf in self.leaves)
-        return own["_key"]
+        key: Hashable = own["_key"]
+        return key
 
     def without_arrays(self) -> Flat:
         """Return the same for later comparisons; it keeps no array alive."""
