@@ -319,7 +319,8 @@ def test_a_daemon_may_be_in_a_constructor_at_exit(fake_path: Path) -> None:
                 time.sleep(0.002)
                 return dict.__new__(cls)
 
-        cupy = installed(fake, ndarray).__enter__()
+        world = installed(fake, ndarray)  # to the end of the process
+        cupy = world.__enter__()
         fast = gpuprof.make_graphed_callable(
             lambda p: Slow(x=p["x"].copy()), buckets={0: (8,)}, warmup=0, verify="off"
         )
