@@ -113,7 +113,7 @@ Guards& guards_of(PyObject* object);
 template <auto kInside>
 pybind11::custom_type_setup collectable() {
   // pybind11 shows an object of a new subclass to the collector before it has laid it out.
-  static constexpr auto is_made = [](PyObject* self) {
+  static constexpr auto kIsMade = [](PyObject* self) {
     return reinterpret_cast<pybind11::detail::instance*>(self)->simple_layout &&
            pybind11::detail::is_holder_constructed(self);
   };
@@ -122,11 +122,11 @@ pybind11::custom_type_setup collectable() {
     type->tp_flags |= Py_TPFLAGS_HAVE_GC;
     type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
       Py_VISIT(Py_TYPE(self));
-      if (!is_made(self)) return 0;
+      if (!kIsMade(self)) return 0;
       return kInside(self).traverse(visit, arg);
     };
     type->tp_clear = [](PyObject* self) {
-      if (is_made(self)) kInside(self).clear();
+      if (kIsMade(self)) kInside(self).clear();
       return 0;
     };
   });

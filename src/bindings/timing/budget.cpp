@@ -183,7 +183,8 @@ void Scope::exit_unmeasured(bool body_raised) {
   }
   ScopeStack& stack = *open_in_.back();
   if (!stack.has_current_context() || !is_only_entry(stack)) {
-    return close_empty(find_open(), body_raised);
+    close_empty(find_open(), body_raised);
+    return;
   }
   const Visits& visits = count_left_out(stack.entries().back(), body_raised);
   open_in_.clear();

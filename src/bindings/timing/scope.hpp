@@ -55,8 +55,11 @@ class Scope {
   // Closes the entry that this frame opened. Does nothing if timing was off then. Throws
   // driver::Error(kStreamMismatch) where that was asked for and the body did not raise.
   void exit(bool body_raised) {
-    if (measured_ == 0) return exit_unmeasured(body_raised);
-    exit_measured(body_raised);
+    if (measured_ == 0) {
+      exit_unmeasured(body_raised);
+    } else {
+      exit_measured(body_raised);
+    }
   }
 
   [[nodiscard]] const ScopeOptions& options() const noexcept { return options_; }
