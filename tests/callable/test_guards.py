@@ -379,7 +379,7 @@ def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
     """Return an entry for as many arrays, which it copies in, copies back too, or leaves there."""
     arrays = [
         _core._ArraySpec(
-            library=types.SimpleNamespace(types=(bytes,), in_place=each == "in place"),
+            framework=types.SimpleNamespace(types=(bytes,), in_place=each == "in place"),
             inside=None,
             desc=(0, 2, 0, (2, 32, 1), (1,), (1,)),
             call_strides=None,

@@ -279,16 +279,16 @@ class Entry:
         pairs = zip(self.arrays, arrays, strict=True)
         copied = [(spec, array) for spec, array in pairs if spec["copied_in"]]
         for (spec, array), (inside, _, nbytes) in zip(copied, self.graph.copies_in, strict=True):
-            staged = spec["library"].stage(spec["inside"], array)
+            staged = spec["framework"].stage(spec["inside"], array)
             ctypes.memmove(inside, staged.data_ptr(), nbytes)
         self.graph.launch()
         results = [like if make is None else make(like) for _, make, like, _ in self.results]
-        for result, (library, make, like, is_copied) in zip(results, self.results, strict=True):
+        for result, (framework, make, like, is_copied) in zip(results, self.results, strict=True):
             if make is not None and is_copied:
-                library.fill(result, like)
+                framework.fill(result, like)
         for spec, array in copied:
             if spec["copied_back"]:
-                spec["library"].fill(array, spec["inside"])
+                spec["framework"].fill(array, spec["inside"])
                 wrote(array)
         if self.after is not None:
             self.after()

@@ -437,7 +437,7 @@ class Recording:
         of_torch = each.arrays.name == "torch"
         asks_gradients = of_torch and self._state.records_gradients
         return _core._ArraySpec(
-            library=each.arrays.at(on),
+            framework=each.arrays.at(on),
             inside=each.static,
             desc=facts,
             call_strides=self._call_strides(each.leaf),

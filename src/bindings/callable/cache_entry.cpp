@@ -101,7 +101,7 @@ class CacheEntry::Run {
     for (const std::size_t index : entry_.in_) {
       user_addresses_.push_back(arrays_[index].fits ? arrays_[index].address : stage(index));
     }
-    for (const auto& [library, make, like, copied] : entry_.spec_.results) {
+    for (const auto& [framework, make, like, copied] : entry_.spec_.results) {
       results_.push_back(make.is_none() ? like.ptr()
                                         : own(PyObject_CallOneArg(make.ptr(), like.ptr())));
     }
@@ -116,8 +116,8 @@ class CacheEntry::Run {
   std::uintptr_t stage(std::size_t index) {
     static PyObject* const name = interned("stage");
     const ArraySpec& array = entry_.spec_.arrays[index];
-    return address_of(own(PyObject_CallMethodObjArgs(array.library.ptr(), name, array.inside.ptr(),
-                                                     arrays_[index].object, nullptr)));
+    return address_of(own(PyObject_CallMethodObjArgs(
+        array.framework.ptr(), name, array.inside.ptr(), arrays_[index].object, nullptr)));
   }
 
   static std::uintptr_t address_of(PyObject* array) {
@@ -172,20 +172,20 @@ class CacheEntry::Run {
     std::size_t copy = entry_.in_.size();
     for (const std::size_t index : entry_.out_) {
       if (user_addresses_[copy++] != 0) continue;
-      const auto& [library, make, like, copied] = entry_.spec_.results[index];
-      used = fill(library, results_[index], like.ptr());
+      const auto& [framework, make, like, copied] = entry_.spec_.results[index];
+      used = fill(framework, results_[index], like.ptr());
     }
     for (const std::size_t index : entry_.back_) {
       if (user_addresses_[copy++] != 0) continue;
       const ArraySpec& array = entry_.spec_.arrays[index];
-      used = fill(array.library, arrays_[index].object, array.inside.ptr());
+      used = fill(array.framework, arrays_[index].object, array.inside.ptr());
     }
     return used;
   }
 
-  static bool fill(const py::object& library, PyObject* to, PyObject* from) {
+  static bool fill(const py::object& framework, PyObject* to, PyObject* from) {
     static PyObject* const name = interned("fill");
-    Py_DECREF(checked(PyObject_CallMethodObjArgs(library.ptr(), name, to, from, nullptr)));
+    Py_DECREF(checked(PyObject_CallMethodObjArgs(framework.ptr(), name, to, from, nullptr)));
     return true;
   }
 
@@ -333,15 +333,15 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
     Py_VISIT(object->ptr());
   }
   for (const ArraySpec& array : spec_.arrays) {
-    Py_VISIT(array.library.ptr());
+    Py_VISIT(array.framework.ptr());
     Py_VISIT(array.inside.ptr());
   }
   for (const auto& [ask, expected] : spec_.state_guards) {
     Py_VISIT(ask.ptr());
     Py_VISIT(expected.ptr());
   }
-  for (const auto& [library, make, like, copied] : spec_.results) {
-    Py_VISIT(library.ptr());
+  for (const auto& [framework, make, like, copied] : spec_.results) {
+    Py_VISIT(framework.ptr());
     Py_VISIT(make.ptr());
     Py_VISIT(like.ptr());
   }
@@ -354,7 +354,7 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
 
 void CacheEntry::clear() {
   cleared_ = true;  // `guards_` is of no use any more
-  for (ArraySpec& array : spec_.arrays) array.library = array.inside = py::none();
+  for (ArraySpec& array : spec_.arrays) array.framework = array.inside = py::none();
   spec_.state_guards.clear();
   spec_.results.clear();
   in_.clear();
@@ -369,13 +369,13 @@ namespace {
 
 using Strides = std::vector<std::int64_t>;
 
-ArraySpec make_array_spec(py::object library, py::object inside, const AnyTuple& desc,
+ArraySpec make_array_spec(py::object framework, py::object inside, const AnyTuple& desc,
                           std::optional<Strides> call_strides, std::optional<bool> requires_grad,
                           bool may_be_view, bool copied_in, bool copied_back) {
   ArraySpec spec;
-  spec.library = std::move(library);
+  spec.framework = std::move(framework);
   spec.inside = std::move(inside);
-  for (const py::handle type : spec.library.attr("types")) {
+  for (const py::handle type : spec.framework.attr("types")) {
     spec.types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   }
   const py::tuple dtype = desc[3];
@@ -386,7 +386,7 @@ ArraySpec make_array_spec(py::object library, py::object inside, const AnyTuple&
   spec.shape = desc[4].cast<std::vector<std::int64_t>>();
   spec.strides = desc[5].cast<std::vector<std::int64_t>>();
   measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
-  spec.in_place = spec.library.attr("in_place").cast<bool>();
+  spec.in_place = spec.framework.attr("in_place").cast<bool>();
   spec.call_strides = std::move(call_strides);
   spec.requires_grad = requires_grad;
   spec.may_be_view = may_be_view;
@@ -416,7 +416,7 @@ std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
 
 void bind_cache_entry(py::module_& module) {
   py::class_<ArraySpec>(module, "_ArraySpec", "One array of the arguments, as a graph wants it.")
-      .def(py::init(&make_array_spec), py::kw_only(), py::arg("library"), py::arg("inside"),
+      .def(py::init(&make_array_spec), py::kw_only(), py::arg("framework"), py::arg("inside"),
            py::arg("desc"), py::arg("call_strides"), py::arg("requires_grad"),
            py::arg("may_be_view"), py::arg("copied_in"), py::arg("copied_back"));
   py::class_<CacheEntry>(module, "_CacheEntry", collectable<&call_entry>())

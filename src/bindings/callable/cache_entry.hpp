@@ -37,7 +37,7 @@ struct CallBuffers {
   void let_go();
 };
 
-// Each is (library, make, like, whether it is copied): make(like) gives an array for one call;
+// Each is (framework, make, like, whether it is copied): make(like) gives an array for one call;
 // where `make` is None, `like` is the result.
 using EntryResults =
     std::vector<std::tuple<pybind11::object, pybind11::object, pybind11::object, bool>>;

@@ -23,8 +23,8 @@
 namespace gpuprof::bindings {
 
 struct ArraySpec {
-  pybind11::object library;  // an Arrays of gpuprof._frameworks.arrays, which keeps the types alive
-  pybind11::object inside;   // the array that the graph reads
+  pybind11::object framework;  // an Arrays of gpuprof._frameworks.arrays; it keeps the types alive
+  pybind11::object inside;     // the array that the graph reads
   std::vector<PyTypeObject*> types;  // exact
   DlDevice device{kDlpackCuda, 0};
   DlDataType dtype{0, 0, 1};
