@@ -24,6 +24,7 @@
   X(cuDevicePrimaryCtxRetain, 7000)           \
   X(cuDevicePrimaryCtxRelease, 11000)         \
   X(cuCtxGetCurrent, 4000)                    \
+  X(cuCtxSetCurrent, 4000)                    \
   X(cuCtxPushCurrent, 4000)                   \
   X(cuCtxPopCurrent, 4000)                    \
   X(cuCtxGetDevice, 2000)                     \

@@ -90,16 +90,14 @@ struct LaunchRequest {
   // Times the launch itself: a fresh sample with its path, depth and thread set, delivered like any
   // scope's. Without it the spans inside are not collected either.
   timing::Sample* replay = nullptr;
-  IoAddresses* io = nullptr;  // null: the launch leaves the copies out
-  // For a call of another thread, and for other streams than its own; else the answer is kBusy.
-  bool wait = true;
+  IoAddresses* io = nullptr;                            // null: the launch leaves the copies out
+  std::thread::id caller = std::this_thread::get_id();  // for which lock_launch_order() counts
 };
 
 enum class LaunchResult : std::uint8_t {
   kLaunched,
   kCapturing,  // with `io`: the stream is being captured; without, that is an error
   kRefused,    // the driver refuses memory of this kind in a copy; see IoAddresses::refused
-  kBusy,       // it would have to wait
 };
 
 class CapturedGraph {
@@ -175,16 +173,6 @@ class CapturedGraph {
   [[nodiscard]] bool uploaded() const noexcept { return uploaded_.load(); }
   [[nodiscard]] bool collects() const noexcept { return spans_.collects(); }
   [[nodiscard]] std::size_t span_count() const noexcept { return spans_.size(); }
-  // Whether a launch may block as long as host functions take: the graph has some, or its nodes are
-  // not known.
-  [[nodiscard]] bool waits_for_host() const noexcept { return waits_for_host_.load(); }
-  // How much room a launch may need in its stream's queue.
-  [[nodiscard]] unsigned queue_entries(bool with_replay) const noexcept {
-    constexpr unsigned kRecordsOfReplay = 2;
-    return queue_entries_.load(std::memory_order_relaxed) +
-           (records_completion_.load(std::memory_order_relaxed) ? 1 : 0) +
-           (with_replay ? kRecordsOfReplay : 0);
-  }
   [[nodiscard]] timing::EventClock& clock() const noexcept { return *clock_; }
   // What a second executable copy takes, made to measure it and destroyed, and what upload() took.
   [[nodiscard]] GraphMemory memory();
@@ -216,18 +204,16 @@ class CapturedGraph {
   }
   [[noreturn]] static void throw_blocked();
   // Takes the lock. Throws first in a forked child, where the lock may never be released.
-  [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
+  [[nodiscard]] std::unique_lock<std::mutex> enter();
   // The same for a graph that can be used; see throw_if_unusable().
   [[nodiscard]] std::unique_lock<std::mutex> use();
-  // As enter(), and waits for an external launch of another thread.
-  [[nodiscard]] std::unique_lock<std::mutex> enter_launch(bool wait);
+  // As enter(), and waits for an external launch of another thread than the caller's.
+  [[nodiscard]] std::unique_lock<std::mutex> enter_launch(std::thread::id caller);
   driver::EventAccess throw_if_unusable() const;
   void throw_unless_alike(const CapturedGraph& other) const;
   void throw_if_capturing(const driver::Table& table, std::uintptr_t stream) const;
   LaunchResult prepare_launch(const driver::Table& table, const driver::EventAccess& access,
                               const LaunchRequest& request);
-  [[nodiscard]] bool must_wait(const LaunchRequest& request) const;
-  void look_at_nodes(const driver::Table& table) noexcept;
   void launched(const driver::EventAccess& access, const LaunchRequest& request) noexcept;
   void launch_failed(timing::Sample* replay) noexcept;
   void begin_exclusive(std::unique_lock<std::recursive_mutex> lock) noexcept;
@@ -248,8 +234,6 @@ class CapturedGraph {
   std::atomic<bool> closed_{false};
   std::atomic<bool> uploaded_{false};
   std::atomic<std::uint64_t> replays_{0};
-  std::atomic<bool> waits_for_host_{true};
-  std::atomic<unsigned> queue_entries_{1};
 
   std::shared_ptr<LaunchOrder> order_;  // whose lock guards what follows
   std::shared_ptr<Handle> graph_;       // the graph as it is; shared with one it was updated from
@@ -266,9 +250,8 @@ class CapturedGraph {
   bool in_order_ = false;  // has to wait for other graphs, or for work that was noted
   // Recorded after each launch where there is a payload or others wait for this graph.
   std::shared_ptr<LaunchEvent> completed_;
-  std::atomic<bool> records_completion_{false};  // whether there is one
-  bool payload_used_ = false;                    // by a launch
-  bool record_failed_ = false;                   // the last record of `completed_`
+  bool payload_used_ = false;   // by a launch
+  bool record_failed_ = false;  // the last record of `completed_`
 };
 
 // Closes and destroys a graph that nobody uses any more, then releases the payload: in a later

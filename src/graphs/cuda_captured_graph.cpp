@@ -29,24 +29,6 @@ std::optional<std::uint64_t> taken(std::int64_t before, std::int64_t after) noex
   return static_cast<std::uint64_t>(before - after);
 }
 
-struct Contents {
-  std::size_t nodes = 0;
-  bool has_host_nodes = false;
-};
-
-void count(const Table& table, CUgraph graph, Contents& found) {
-  for (const CUgraphNode node : nodes_of(table, graph)) {
-    int type = 0;
-    check(type_of(table, node, type), "cuGraphNodeGetType");
-    ++found.nodes;
-    if (type == CU_GRAPH_NODE_TYPE_HOST) found.has_host_nodes = true;
-    if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
-    CUgraph child = nullptr;
-    check(table.cuGraphChildGraphNodeGetGraph(node, &child), "cuGraphChildGraphNodeGetGraph");
-    count(table, child, found);
-  }
-}
-
 }  // namespace
 
 // A CUgraph, destroyed with its last owner unless it is borrowed.
@@ -99,10 +81,9 @@ void CapturedGraph::throw_blocked() {
               "cannot be used here");
 }
 
-std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
+std::unique_lock<std::mutex> CapturedGraph::enter() {
   throw_if_blocked();
-  return wait ? std::unique_lock(order_->mutex_)
-              : std::unique_lock(order_->mutex_, std::try_to_lock);
+  return std::unique_lock(order_->mutex_);
 }
 
 std::unique_lock<std::mutex> CapturedGraph::use() {
@@ -153,7 +134,6 @@ void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> order) {
 // With the lock held.
 void CapturedGraph::record_completions() {
   if (!completed_) completed_ = std::make_shared<LaunchEvent>(*clock_);
-  records_completion_ = true;
 }
 
 void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<IoCopy>& out) {
@@ -196,20 +176,6 @@ void CapturedGraph::instantiate() {
   }
   exec_ = exec;
   owns_exec_ = true;
-  look_at_nodes(table);
-}
-
-// With the lock held. An update changes neither types of nodes nor their number.
-void CapturedGraph::look_at_nodes(const Table& table) noexcept {
-  constexpr std::size_t kNodesAnEntry = 8;
-  if (graph_->graph == nullptr) return;
-  try {
-    Contents found;
-    count(table, as_graph(graph_->graph), found);
-    queue_entries_ = static_cast<unsigned>(1 + found.nodes / kNodesAnEntry);
-    waits_for_host_ = found.has_host_nodes;
-  } catch (...) {  // not known
-  }
 }
 
 // Not measured at each instantiation: asking twice costs more than all else that a capture adds.
@@ -243,7 +209,6 @@ void CapturedGraph::borrow_exec(void* exec) {
   }
   exec_ = exec;
   owns_exec_ = false;
-  look_at_nodes(driver::ready());
 }
 
 void CapturedGraph::upload(std::uintptr_t stream) {
@@ -321,7 +286,6 @@ bool CapturedGraph::update(CapturedGraph& other, Payload payload, UpdateRefusal&
   release_payload();
   payload_ = std::move(payload);
   completed_ = std::move(completed);
-  records_completion_ = completed_ != nullptr;
   payload_used_ = record_failed_ = false;
   if (!in_order_) order_->last_.reset();
   copies_.take_over(other.copies_);

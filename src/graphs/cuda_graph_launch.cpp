@@ -32,14 +32,10 @@ CUcontext to_push(std::uintptr_t stream, const IoCopies& copies,
 
 }  // namespace
 
-std::unique_lock<std::mutex> CapturedGraph::enter_launch(bool wait) {
-  auto lock = enter(wait);
-  if (!lock.owns_lock() || order_->exclusive_count_ == 0 ||
-      order_->exclusive_thread_ == std::this_thread::get_id()) {
-    return lock;
-  }
+std::unique_lock<std::mutex> CapturedGraph::enter_launch(std::thread::id caller) {
+  auto lock = enter();
+  if (order_->exclusive_count_ == 0 || order_->exclusive_thread_ == caller) return lock;
   lock.unlock();
-  if (!wait) return lock;
   const std::lock_guard exclusive(
       order_->exclusive_);  // nobody else takes it until we have the lock
   return enter();
@@ -102,7 +98,7 @@ int CapturedGraph::record_completion(const Table& table, const EventAccess& acce
 }
 
 void CapturedGraph::note_use(std::uintptr_t stream) {
-  const auto lock = enter_launch(true);
+  const auto lock = enter_launch(std::this_thread::get_id());
   const EventAccess access = throw_if_unusable();
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
@@ -115,17 +111,6 @@ void CapturedGraph::note_use(std::uintptr_t stream) {
   if (order_->last_) wait_for_previous(table, access, stream);
   order_->after_use_ = true;
   check(static_cast<CUresult>(record_completion(table, access, stream)), "cuEventRecord");
-}
-
-// With the lock held. Whether a launch has to wait for the GPU, or records on other streams, where
-// it may have to.
-bool CapturedGraph::must_wait(const LaunchRequest& request) const {
-  if (order_->last_ && order_->record_failed_) return true;
-  return std::any_of(scalars_.begin(), scalars_.end(), [&](const ReadScalar& each) {
-    const auto scalar = each.scalar.lock();
-    return scalar && scalar->updates() != each.waited_for &&
-           !scalar->surely_updated_on(request.stream);
-  });
 }
 
 // With the lock held, and the contexts of the stream and the copies current.
@@ -185,12 +170,9 @@ void CapturedGraph::launch_failed(Sample* replay) noexcept {
 }
 
 LaunchResult CapturedGraph::launch(const LaunchRequest& request) {
-  const auto lock = enter_launch(request.wait);
-  if (!lock.owns_lock()) return LaunchResult::kBusy;
+  const auto lock = enter_launch(request.caller);
   const EventAccess access = throw_if_unusable();
   const Table& table = *driver::loaded_or_null();
-  const bool may_have_to_wait = !scalars_.empty() || order_->record_failed_;
-  if (may_have_to_wait && !request.wait && must_wait(request)) return LaunchResult::kBusy;
   const driver::CurrentContext current(table, to_push(request.stream, copies_, *clock_));
   const LaunchResult prepared = prepare_launch(table, access, request);
   if (prepared != LaunchResult::kLaunched) return prepared;

@@ -171,7 +171,6 @@ Found find(const Table& table, std::uintptr_t stream, int ordinal) {
 // Thread numbers are odd and at least 3, so no handle equals one: handles are addresses, or
 // below 3.
 std::uintptr_t queue_of(std::uintptr_t stream) noexcept {
-  constexpr std::uintptr_t kPerThreadStream = 2;
   if (stream != kPerThreadStream) return stream;
   static std::atomic<std::uintptr_t> threads{0};
   thread_local const std::uintptr_t own = threads.fetch_add(4, std::memory_order_relaxed) + 3;

@@ -3,7 +3,6 @@
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
-#include "timing/queues.hpp"
 
 namespace gpuprof::timing::device {
 
@@ -145,7 +144,6 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   }
   record(found.access, sample, start_of(sample), sample.stream);
   sample.host_begin = host_now();
-  note_queue_begin(sample);
 }
 
 // A default stream belongs to the current context, which the body may have changed.
@@ -265,6 +263,18 @@ bool poisoned() noexcept {
 
 bool forked() noexcept {
   return (driver::blocked.load(std::memory_order_relaxed) & driver::kForked) != 0;
+}
+
+bool belongs_to_thread(std::uintptr_t stream, EventClock* clock) noexcept {
+  if (stream == contexts::kPerThreadStream) return true;
+  if (contexts::is_default_stream(stream)) return false;
+  const Table* table = driver::in_use_or_null();
+  try {
+    return table == nullptr || (clock != nullptr && !clock->check_alive()) ||
+           captures::is_capturing(*table, stream);
+  } catch (...) {  // the call itself meets the error
+    return true;
+  }
 }
 
 int ordinal_of(const EventClock* clock) noexcept { return clock->ordinal(); }

@@ -5,7 +5,6 @@
 
 #include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/queues.hpp"
 #include "timing/statistics.hpp"
 
 namespace gpuprof::timing {
@@ -256,7 +255,6 @@ bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noe
 
 void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t count) noexcept {
   if (count == 0) return;
-  note_queue_complete(*batch[count - 1], count);
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < count; ++i) {
@@ -273,12 +271,6 @@ void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t co
   }
   deliver(batch, count);
   for (std::size_t i = 0; i < count; ++i) drop_reference(batch[i]);
-}
-
-HostNanoseconds EventClock::newest_pending(std::uintptr_t queue) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = queues_.find(queue);
-  return found != queues_.end() && found->second.tail != nullptr ? found->second.tail->host_end : 0;
 }
 
 CUevent EventClock::pending_end(const Sample& sample) noexcept {

@@ -93,9 +93,6 @@ class EventClock {
   // Waits until no drain is under way on another thread: all it read has been delivered.
   void wait_for_drain() noexcept;
 
-  // When the host recorded the end of the newest pending sample of a queue; 0 without one.
-  HostNanoseconds newest_pending(std::uintptr_t queue) noexcept;
-
   // The end event of a pending sample; null if it is not pending any more.
   CUevent pending_end(const Sample& sample) noexcept;
 

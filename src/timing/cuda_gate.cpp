@@ -16,10 +16,6 @@ using driver::Error;
 using driver::ErrorKind;
 using driver::Table;
 
-namespace {
-std::atomic<std::uint32_t> closed_gates{0};
-}
-
 struct Gate::Parts {
   explicit Parts(const contexts::Found& found, std::uintptr_t its_stream)
       : clock(*found.clock), stream(its_stream) {}
@@ -86,7 +82,6 @@ void Gate::close(HostNanoseconds limit) {
     throw;
   }
   parts.closed = true;
-  closed_gates.fetch_add(1, std::memory_order_relaxed);
   parts.watchdog->arm(number, monotonic_now() + limit);
 }
 
@@ -94,7 +89,6 @@ bool Gate::open() noexcept {
   Parts& parts = *parts_;
   if (!parts.closed) return false;
   parts.closed = false;
-  closed_gates.fetch_sub(1, std::memory_order_relaxed);
   if (parts.generation != driver::fork_generation()) return false;
   const bool too_late = parts.watchdog->disarm();
   if (!too_late) parts.word->reach(parts.number);
@@ -102,7 +96,5 @@ bool Gate::open() noexcept {
 }
 
 bool Gate::closed() const noexcept { return parts_->closed; }
-
-bool any_gate_closed() noexcept { return closed_gates.load(std::memory_order_relaxed) != 0; }
 
 }  // namespace gpuprof::timing

@@ -32,6 +32,11 @@ bool poisoned() noexcept;
 // Whether this is a forked child of a process that used the driver.
 bool forked() noexcept;
 
+// Whether calls on the stream are to be made by this thread: it is being captured, or its handle
+// means another stream on each thread. Also where that cannot be told, as the context is gone;
+// `clock` is that of what the calls belong to, if there is one. Initialises nothing.
+bool belongs_to_thread(std::uintptr_t stream, EventClock* clock) noexcept;
+
 // The ordinal of the device of a clock's context.
 int ordinal_of(const EventClock* clock) noexcept;
 

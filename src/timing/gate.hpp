@@ -37,7 +37,4 @@ class Gate {
   std::unique_ptr<Parts> parts_;
 };
 
-// Whether any gate is closed: what is queued behind it is measured, so nothing may be added to it.
-[[nodiscard]] bool any_gate_closed() noexcept;
-
 }  // namespace gpuprof::timing

@@ -1,9 +1,9 @@
 """Streams that wait for another Python thread while gpuprof fills their queues.
 
-`python -m tests.support.stuck_streams USE WAIT` is one program, for the fake driver (which
+`python -m tests.support.stuck_streams USE WAIT [busy]` is one program, for the fake driver (which
 ``GPUPROF_CUDA_DRIVER`` names) and for a GPU: it queues more than a stream has room for, in one way
-of `USES`, while the stream waits in one way of `WAITS`. If gpuprof keeps Python's lock in a call
-that waits for room, the program never ends.
+of `USES`, while the stream waits in one way of `WAITS`, alone or beside a busy Python thread. If
+gpuprof keeps Python's lock in a call that waits for room, the program never ends.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ ENTRIES = 1_000  # of the fake driver's queues, about as many as a GPU's have
 TIMES = 1_500  # each makes two entries, or more
 GROUP = 56  # host functions, of which a queue takes as many
 GROUPS = 30
+FEWER = 5  # groups beside a busy thread: each function waits 5 ms for Python's lock there
 LIMIT_S = 60.0
 GETS_ON_S = 0.1  # a thread that takes longer for a step is stuck
 
@@ -176,6 +177,31 @@ USES: dict[str, Callable[..., Step]] = {
 # What the stream waits for.
 WAITS = ("a word that a thread writes", "a thread that must launch", "Python host functions")
 OTHERS = "groups of Python host functions"  # between any two calls
+BESIDE_A_BUSY_THREAD = (
+    "reused scope",
+    "Timer",
+    "launch",
+    "graphed callable",
+    "DeviceScalar.update",
+)
+
+
+@contextlib.contextmanager
+def busy_thread() -> Iterator[None]:
+    """Keep a thread busy in Python, which hands the lock over every 5 ms."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -195,11 +221,14 @@ def arrays_of(driver: Driver, path: str) -> Iterator[None]:
         yield
 
 
-def fill(driver: Driver, use: str, wait: str) -> None:
+def fill(driver: Driver, use: str, wait: str, groups: int) -> int:
+    """Return how often a scope was entered."""
     make = USES[use]
+    entered = TIMES
     if wait == OTHERS:
         step = make(driver)
-        for _ in range(GROUPS):
+        entered = 2 * groups
+        for _ in range(groups):
             driver.call("cuStreamSynchronize", driver.stream)
             step()
             driver.host_functions(driver.stream)
@@ -229,20 +258,24 @@ def fill(driver: Driver, use: str, wait: str) -> None:
         thread.join()
     elif make in (launch, graphed_callable):
         step = make(driver, with_host_node=True)
-        for _ in range(ENTRIES // 2):
+        for _ in range(8 * groups):
             step()
     else:
         step = make(driver)
-        for _ in range(TIMES):
+        entered = GROUP * groups
+        for _ in range(entered):
             step()
             driver.host_function(driver.stream)
     driver.call("cuStreamSynchronize", driver.stream)
+    return entered
 
 
-def check_stuck(use: str, wait: str, driver: Path | None, **variables: str) -> None:
+def check_stuck(
+    use: str, wait: str, driver: Path | None, *, busy: bool = False, **variables: str
+) -> None:
     """Run the program in a process of its own; it must end."""
     done = subprocess.run(
-        [sys.executable, "-m", __name__, use, wait],
+        [sys.executable, "-m", __name__, use, wait, *["busy"] * busy],
         cwd=ROOT,
         env=environment(driver, **variables),
         capture_output=True,
@@ -253,7 +286,7 @@ def check_stuck(use: str, wait: str, driver: Path | None, **variables: str) -> N
     assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
 
 
-def main(use: str, wait: str) -> None:
+def main(use: str, wait: str, busy: str = "") -> None:
     path = os.environ.get("GPUPROF_CUDA_DRIVER", "libcuda.so.1")
     driver = Driver(path)
     with contextlib.ExitStack() as stack:
@@ -262,10 +295,12 @@ def main(use: str, wait: str) -> None:
         if use == "scope with a trace open":
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             stack.enter_context(gpuprof.trace(Path(folder) / "trace.json"))
-        fill(driver, use, wait)
+        if busy:
+            stack.enter_context(busy_thread())
+        entered = fill(driver, use, wait, FEWER if busy else GROUPS)
         if "scope" in use:
             row = gpuprof.stats()["use"]
-            assert row.gpu.count + row.dropped == (2 * GROUPS if wait == OTHERS else TIMES), row
+            assert row.gpu.count + row.dropped == entered, row
     print("done")
 
 

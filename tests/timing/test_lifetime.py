@@ -65,7 +65,7 @@ def test_a_damaged_pickle_of_a_sample_is_refused(status: int) -> None:
 
 def test_a_sample_that_fails_has_no_negative_host_time(fake: FakeCuda) -> None:
     scope = gpuprof.timer("step", stream=0, backend="cuda", verify_stream=True)
-    with fake.faults("cuStreamIsCapturing@4-9=999"), pytest.raises(gpuprof.errors.CudaError):
+    with fake.faults("cuStreamIsCapturing@3-9=999"), pytest.raises(gpuprof.errors.CudaError):
         with scope as sample:
             pass
     assert sample.failed

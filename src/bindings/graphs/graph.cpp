@@ -20,6 +20,7 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/queueing.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
@@ -27,7 +28,6 @@
 #include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
-#include "timing/queues.hpp"
 #include "timing/scope.hpp"
 
 namespace gpuprof::bindings {
@@ -184,28 +184,14 @@ class PyGraph {
     framework_ = py::none();
   }
 
-  // With the interpreter lock, as other calls that queue something, unless it could take long.
   LaunchResult launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
-    LaunchRequest request{on.handle, on.ordinal, replay, at, /*wait=*/false};
-    const timing::QueuePlace place{on.handle, on.ordinal, &graph_->clock()};
-    timing::QueueCall call(place, graph_->queue_entries(replay != nullptr));
-    if (!switches.release_gil && !graph_->waits_for_host() && call.has_room()) {
-      const LaunchResult done = graph_->launch(request);
-      if (done != LaunchResult::kBusy) {
-        call.over();
-        return done;
-      }
-    }
-    request.wait = true;
+    const LaunchRequest request{on.handle, on.ordinal, replay, at};
     LaunchResult done = LaunchResult::kLaunched;
-    without_gil([&] {
-      if (!switches.release_gil) call.look();
+    // On this thread where somebody looks up launches by their threads.
+    queue_without_gil({on.handle, &graph_->clock(), /*may_move=*/!noted_launches.on}, [&] {
       done = graph_->launch(request);
-      call.over();
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
-      call.before_lock();
     });
-    call.after_lock();
     drain_kept_soon();
     return done;
   }

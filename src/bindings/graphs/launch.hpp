@@ -20,7 +20,6 @@ namespace gpuprof::bindings {
 // The stream of a launch to which none was given.
 CurrentStream graph_stream(PyObject* graph);
 
-// Never kBusy: it waits.
 graphs::LaunchResult launch_pointed(PyObject* graph, const CurrentStream& on,
                                     graphs::IoAddresses& at);
 

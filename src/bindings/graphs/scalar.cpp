@@ -14,6 +14,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/queueing.hpp"
 
 namespace gpuprof::bindings {
 
@@ -45,8 +46,8 @@ class PyScalar {
     const std::uintptr_t on = stream_of(stream, owner);
     bool recorded = false;
     try {
-      queue_with_gil_policy({on, 0, &scalar->clock()}, 2,
-                            [&] { recorded = scalar->update(bits, on, record); });
+      queue_without_gil({on, &scalar->clock()},
+                        [&] { recorded = scalar->update(bits, on, record); });
     } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
       Py_DECREF(owner);
       throw;
@@ -66,7 +67,7 @@ class PyScalar {
     const std::uintptr_t on =
         stream.is_none() ? scalar->last_stream() : stream_handle(stream.ptr());
     std::optional<DeviceScalar::Reading> read;
-    queue_with_gil_policy({on, 0, &scalar->clock()}, 1, [&] { read.emplace(scalar->reading(on)); });
+    queue_without_gil({on, &scalar->clock()}, [&] { read.emplace(scalar->reading(on)); });
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     DeviceScalar::Reading& reading = *read;
     wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });

@@ -16,21 +16,20 @@
 #include <type_traits>
 #include <utility>
 
-#include "bindings/python/switches.hpp"
 #include "timing/clock.hpp"
 #include "timing/device.hpp"
-#include "timing/queues.hpp"
 
 namespace gpuprof::bindings {
 
 // Returns what `work` does without the interpreter lock. Its C++ exceptions come out with the lock
-// held again.
+// held again. `take_back` is what takes it.
 template <typename Work>
-std::invoke_result_t<Work&> without_gil(Work&& work) {
+std::invoke_result_t<Work&> without_gil(Work&& work,
+                                        void (*take_back)(PyThreadState*) = &PyEval_RestoreThread) {
   using Result = std::invoke_result_t<Work&>;
   if constexpr (!std::is_void_v<Result>) {
     std::optional<Result> result;
-    without_gil([&] { result.emplace(work()); });
+    without_gil([&] { result.emplace(work()); }, take_back);
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     return *std::move(result);
   } else {
@@ -41,7 +40,7 @@ std::invoke_result_t<Work&> without_gil(Work&& work) {
     } catch (...) {
       error = std::current_exception();
     }
-    PyEval_RestoreThread(saved);
+    take_back(saved);
     if (error) std::rethrow_exception(error);
   }
 }
@@ -68,31 +67,6 @@ void wait_without_gil(Poll&& poll) {
 template <typename Work>
 std::invoke_result_t<Work&> initialising(Work&& work) {
   return timing::device::is_ready() ? work() : without_gil(work);
-}
-
-// Runs a call that queues so many entries on a stream: with the lock where there is surely room in
-// the stream's queue, because letting it go costs milliseconds beside a busy Python thread; without
-// it anywhere else, because a call that waits for room might wait for a thread that needs the lock;
-// and wherever the program asked for that with GPUPROF_RELEASE_GIL.
-template <typename Work>
-void queue_with_gil_policy(const timing::QueuePlace& place, unsigned entries, Work&& work) {
-  if (switches.release_gil) {
-    without_gil(work);
-    return;
-  }
-  timing::QueueCall call(place, entries);
-  if (call.has_room()) {
-    work();
-    call.over();
-    return;
-  }
-  without_gil([&] {
-    call.look();
-    work();
-    call.over();
-    call.before_lock();
-  });
-  call.after_lock();
 }
 
 }  // namespace gpuprof::bindings

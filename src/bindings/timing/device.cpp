@@ -13,6 +13,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/queueing.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/gate.hpp"
 #include "timing/instructions.hpp"
@@ -33,10 +34,10 @@ class PlacedSpan {
   explicit PlacedSpan(std::uintptr_t stream) : stream_(stream), timer_(timing::kCudaClock) {}
 
   void start() {
-    queue_with_gil_policy({stream_}, 1, [&] { timer_.start(stream_, 0); });
+    queue_without_gil({stream_}, [&] { timer_.start(stream_, 0); });
   }
   void stop() {
-    queue_with_gil_policy({stream_, 0, nullptr, /*no_mark=*/true}, 1, [&] { timer_.stop(); });
+    queue_without_gil({stream_}, [&] { timer_.stop(); });
   }
 
   double elapsed_ms() {
@@ -110,8 +111,7 @@ void bind_instructions(py::module_& module) {
 
 template <void (timing::DeviceBuffer::*write)(int, std::uintptr_t)>
 void write_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stream) {
-  queue_with_gil_policy({stream}, static_cast<unsigned>(std::max(repeats, 0)),
-                        [&] { (buffer.*write)(repeats, stream); });
+  queue_without_gil({stream}, [&] { (buffer.*write)(repeats, stream); });
 }
 
 void bind_buffer(py::module_& module) {

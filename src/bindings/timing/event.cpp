@@ -11,6 +11,7 @@
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/queueing.hpp"
 #include "driver/error.hpp"
 #include "driver/host_clock.hpp"
 #include "timing/device.hpp"
@@ -47,7 +48,7 @@ class PyEvent {
     const CurrentStream on = stream_of(stream);
     // What other threads may be using meanwhile stays as it is.
     auto event = event_->recorded() ? event_ : std::make_shared<timing::SingleEvent>(external_);
-    queue_with_gil_policy({on.handle, on.ordinal, nullptr, /*no_mark=*/true}, 1, [&] {
+    queue_without_gil({on.handle}, [&] {
       if (event->record(on.handle, on.ordinal)) return;
       event = std::make_shared<timing::SingleEvent>(external_);
       event->record(on.handle, on.ordinal);
@@ -67,8 +68,7 @@ class PyEvent {
   void wait(py::handle stream) const {
     if (recorded_at_ != 0 || !event_->recorded()) return;
     const CurrentStream on = stream_of(stream);
-    queue_with_gil_policy({on.handle, on.ordinal}, 1,
-                          [&, event = event_] { event->let_wait(on.handle, on.ordinal); });
+    queue_without_gil({on.handle}, [&, event = event_] { event->let_wait(on.handle, on.ordinal); });
   }
 
   [[nodiscard]] double elapsed_ms(const PyEvent& end) const {

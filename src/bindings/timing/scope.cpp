@@ -6,6 +6,7 @@
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/queueing.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
@@ -184,7 +185,7 @@ void Scope::open_on_stream(Sample& sample) {
     } catch (const Error&) {  // the record that follows meets the same and reports it
     }
   }
-  queue_with_gil_policy({stream.handle, stream.ordinal, nullptr, /*no_mark=*/true}, 1, [&] {
+  queue_without_gil({stream.handle}, [&] {
     timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal);
   });
 }
@@ -237,8 +238,7 @@ void Scope::close_clock(Sample& sample, HostNanoseconds now) {
     if (sample.load_status() != SampleStatus::kOpen) {
       timing::scope::close_cuda(sample);  // queues nothing
     } else {
-      queue_with_gil_policy({sample.stream, 0, sample.events, /*no_mark=*/true}, 1,
-                            [&] { timing::scope::close_cuda(sample); });
+      queue_without_gil({sample.stream, sample.events}, [&] { timing::scope::close_cuda(sample); });
     }
     return;
   }

@@ -12,6 +12,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/queueing.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
@@ -42,8 +43,7 @@ class PyTimer {
                                    ? current_stream(&owner)
                                    : CurrentStream{stream_handle(started_on_.ptr()), 0};
       if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
-      queue_with_gil_policy({on.handle, on.ordinal}, 1,
-                            [&] { timer_.start(on.handle, on.ordinal); });
+      queue_without_gil({on.handle}, [&] { timer_.start(on.handle, on.ordinal); });
     });
   }
 
@@ -54,8 +54,7 @@ class PyTimer {
       if (!stream.is_none() && is_cuda) on = stream_handle(stream.ptr());
       synchronize();
       if (is_cuda && timer_.started()) {
-        queue_with_gil_policy({on, 0, timer_.sample()->events, /*no_mark=*/true}, 1,
-                              [&] { timer_.stop(on); });
+        queue_without_gil({on, timer_.sample()->events}, [&] { timer_.stop(on); });
       } else {
         timer_.stop(on);
       }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.stuck_streams import OTHERS, USES, WAITS, check_stuck
+from tests.support.stuck_streams import BESIDE_A_BUSY_THREAD, OTHERS, USES, WAITS, check_stuck
 
 pytestmark = pytest.mark.gpu
 
@@ -15,3 +15,9 @@ def test_a_full_queue_lets_other_threads_run(use: str, wait: str) -> None:
     if use == "graphed callable":
         pytest.importorskip("cupy", reason="needs CuPy")
     check_stuck(use, wait, driver=None)
+
+
+@pytest.mark.parametrize("use", BESIDE_A_BUSY_THREAD)
+@pytest.mark.parametrize("wait", [*WAITS, OTHERS])
+def test_a_full_queue_lets_other_threads_run_beside_a_busy_one(use: str, wait: str) -> None:
+    check_stuck(use, wait, driver=None, busy=True)
