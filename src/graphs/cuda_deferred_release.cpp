@@ -1,6 +1,5 @@
 #include "graphs/cuda_deferred_release.hpp"
 
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -41,7 +40,6 @@ namespace {
 struct Waiting {
   driver::ForkMutex mutex;
   std::vector<Entry> entries;
-  std::atomic<bool> any{false};
 };
 
 Waiting& waiting() { return driver::immortal<Waiting>(); }
@@ -57,7 +55,7 @@ void wait_for(Entry&& entry) noexcept {
     auto& all = waiting();
     const std::lock_guard lock(all.mutex);
     all.entries.push_back(std::move(entry));
-    all.any.store(true, std::memory_order_release);
+    any_deferred.store(true, std::memory_order_release);
   } catch (...) {  // out of memory: the payload leaks, too
     leak(entry);
   }
@@ -75,12 +73,11 @@ bool is_complete(const Entry& entry) noexcept {
 // Releases what can be released now. `closes`: also closes graphs.
 void release_entries(bool closes) noexcept {
   auto& all = waiting();
-  if (!all.any.load(std::memory_order_acquire)) return;
   std::vector<Entry> entries;
   {
     const std::lock_guard lock(all.mutex);
     entries.swap(all.entries);
-    all.any.store(false, std::memory_order_relaxed);
+    any_deferred.store(false, std::memory_order_relaxed);
   }
   const driver::Table* table = driver::loaded_or_null();
   std::optional<driver::RelaxedCapture> relaxed;  // none: the driver is not usable
@@ -117,6 +114,6 @@ void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept
   deferred_release::wait_for({std::move(payload), nullptr, false, true, std::move(graph)});
 }
 
-void release_finished() noexcept { deferred_release::release_entries(/*closes=*/true); }
+void release_deferred() noexcept { deferred_release::release_entries(/*closes=*/true); }
 
 }  // namespace gpuprof::graphs

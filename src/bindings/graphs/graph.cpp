@@ -62,6 +62,7 @@ class PyGraph {
     } else {
       graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
     }
+    graphs::release_finished();
     drain_kept_soon();
   }
 

@@ -43,7 +43,6 @@ void drain_kept() {
 }
 
 void drain_kept_soon() noexcept {
-  graphs::release_finished();
   if (released.empty()) return;
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(

@@ -2,10 +2,6 @@
 
 #include <atomic>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 #include "bindings/python/switches.hpp"
 #include "driver/cuda_call_thread.hpp"
 #include "timing/device.hpp"
@@ -18,27 +14,21 @@ using driver::HostNanoseconds;
 using driver::monotonic_now;
 
 constexpr HostNanoseconds kKeepLock = 200'000;  // at most
-constexpr HostNanoseconds kLate = 500'000;      // longer than a call takes on another thread
+constexpr HostNanoseconds kLate = 200'000;      // longer than a call takes on another thread
 constexpr HostNanoseconds kTimes = 200;         // so that letting go to see costs half a percent
+constexpr unsigned kLookAt = 4;                 // one return in so many: the clock takes time
 
 std::atomic<HostNanoseconds> keep_until{0};
-
-// A clock that is cheaper than the host's where that is easy, and too fast rather than too slow.
-std::int64_t ticks() noexcept {
-#if defined(__x86_64__)
-  return static_cast<std::int64_t>(__rdtsc());
-#else
-  return monotonic_now();
-#endif
-}
+std::atomic<unsigned> returns{0};
 
 }  // namespace
 
 bool keeps_lock() noexcept {
-  HostNanoseconds until = keep_until.load(std::memory_order_relaxed);
+  const HostNanoseconds until = keep_until.load(std::memory_order_relaxed);
   if (until == 0) return false;
   if (monotonic_now() < until) return true;
-  keep_until.compare_exchange_strong(until, 0, std::memory_order_relaxed);
+  keep_until.store(0, std::memory_order_relaxed);
+  returns.store(kLookAt - 1, std::memory_order_relaxed);  // the next return is looked at
   return false;
 }
 
@@ -53,11 +43,15 @@ bool call_elsewhere(const QueuePlace& place, void (*call)(void*) noexcept, void*
 }
 
 void take_back(PyThreadState* saved) {
-  const std::int64_t begin = ticks();
+  const unsigned count = returns.load(std::memory_order_relaxed) + 1;
+  returns.store(count, std::memory_order_relaxed);
+  if (count % kLookAt != 0) return PyEval_RestoreThread(saved);
+  const HostNanoseconds begin = monotonic_now();
   PyEval_RestoreThread(saved);
-  const std::int64_t late = ticks() - begin;
+  const HostNanoseconds now = monotonic_now();
+  const HostNanoseconds late = now - begin;
   if (late < kLate || switches.release_gil) return;
-  keep_until.store(monotonic_now() + kTimes * late, std::memory_order_relaxed);
+  keep_until.store(now + kTimes * late, std::memory_order_relaxed);
 }
 
 }  // namespace gpuprof::bindings::queueing

@@ -105,7 +105,7 @@ TEST_F(GraphCopies, APlainLaunchLeavesAllCopiesOut) {
   EXPECT_EQ(result_->value(), 1U);
   EXPECT_EQ(target_->value(), 4U);
   const auto calls = calls_of("cuGraphNodeSetEnabled");
-  ASSERT_EQ(graph_->launch({number(stream_), 0, nullptr, nullptr, false}), LaunchResult::kLaunched);
+  ASSERT_EQ(graph_->launch({number(stream_), 0, nullptr, nullptr}), LaunchResult::kLaunched);
   graph_->begin_external_launch({number(stream_)});
   graph_->end_external_launch({number(stream_)}, false);
   EXPECT_EQ(calls_of("cuGraphNodeSetEnabled"), calls) << "they are off already";
@@ -289,7 +289,7 @@ TEST_F(GraphCopies, ACapturingStreamIsAnAnswerAndTheCaptureGoesOn) {
   EXPECT_EQ(launch(other.at(), target_->at()), LaunchResult::kCapturing);
   const std::uintptr_t outside[] = {other.at(), target_->at()};
   IoAddresses at{outside};
-  EXPECT_EQ(graph_->launch({number(stream_), 0, nullptr, &at, false}), LaunchResult::kCapturing);
+  EXPECT_EQ(graph_->launch({number(stream_), 0, nullptr, &at}), LaunchResult::kCapturing);
   EXPECT_EQ(graph_->begin_external_launch({number(stream_), 0, nullptr, &at}),
             LaunchResult::kCapturing);
   EXPECT_EQ(error_from([&] { graph_->launch({number(stream_)}); }).kind(),
