@@ -45,7 +45,10 @@ bool call_elsewhere(const QueuePlace& place, void (*call)(void*) noexcept, void*
 void take_back(PyThreadState* saved) {
   const unsigned count = returns.load(std::memory_order_relaxed) + 1;
   returns.store(count, std::memory_order_relaxed);
-  if (count % kLookAt != 0) return PyEval_RestoreThread(saved);
+  if (count % kLookAt != 0) {
+    PyEval_RestoreThread(saved);
+    return;
+  }
   const HostNanoseconds begin = monotonic_now();
   PyEval_RestoreThread(saved);
   const HostNanoseconds now = monotonic_now();
