@@ -1,10 +1,8 @@
 #include "call.hpp"
 
-#include <dlfcn.h>
-#include <pthread.h>
-
 #include <cstdio>
 #include <ctime>
+#include <thread>
 
 #include "errors.hpp"
 #include "script.hpp"
@@ -16,15 +14,9 @@ namespace {
 constexpr std::size_t kLogLines = 100;
 constexpr std::size_t kRing = 65536;
 
-// Whether this thread has Python's lock; true in a process without Python.
-bool has_gil() {
-  static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
-  return check == nullptr || check() != 0;
-}
-
 void count_call(State& s, const char* symbol) {
   ++s.calls[symbol];
-  if (!has_gil()) ++s.calls_without_gil[symbol];
+  ++s.calls_of_thread[{std::this_thread::get_id(), symbol}];
   ++s.total_calls;
   s.last_calls.push_back(symbol);
   if (s.last_calls.size() > kRing) s.last_calls.pop_front();

@@ -106,11 +106,11 @@ FAKECUDA_EXPORT std::uint64_t fakecuda_calls(const char* function) {
   return count;
 }
 
-// How many calls of a symbol were made by threads without Python's lock.
-FAKECUDA_EXPORT std::uint64_t fakecuda_calls_without_gil(const char* symbol) {
+// How many calls of a symbol this thread has made.
+FAKECUDA_EXPORT std::uint64_t fakecuda_calls_of_this_thread(const char* symbol) {
   const Locked locked;
-  const auto& calls = state().calls_without_gil;
-  const auto found = calls.find(symbol);
+  const auto& calls = state().calls_of_thread;
+  const auto found = calls.find({std::this_thread::get_id(), symbol});
   return found == calls.end() ? 0 : found->second;
 }
 

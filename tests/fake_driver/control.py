@@ -76,7 +76,7 @@ class FakeCuda:
             "now": (ctypes.c_uint64, [ctypes.c_int]),
             "stream_tail": (ctypes.c_uint64, [_HANDLE]),
             "calls": (ctypes.c_uint64, [ctypes.c_char_p]),
-            "calls_without_gil": (ctypes.c_uint64, [ctypes.c_char_p]),
+            "calls_of_this_thread": (ctypes.c_uint64, [ctypes.c_char_p]),
             "live": (ctypes.c_long, [ctypes.c_char_p]),
             "report": (ctypes.c_char_p, []),
             "last_calls": (ctypes.c_char_p, []),
@@ -225,9 +225,8 @@ class FakeCuda:
     def calls(self, function: str = "any") -> int:
         return int(self.shared_object.fakecuda_calls(function.encode()))
 
-    def calls_without_gil(self, symbol: str) -> int:
-        """Return how many calls were made by threads without Python's lock, ctypes' among them."""
-        return int(self.shared_object.fakecuda_calls_without_gil(symbol.encode()))
+    def calls_of_this_thread(self, symbol: str) -> int:
+        return int(self.shared_object.fakecuda_calls_of_this_thread(symbol.encode()))
 
     def live(self, kind: str = "any") -> int:
         """Return how many handles of a kind are alive: event, stream, graph, exec, ..."""

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -289,7 +290,7 @@ struct State {
   std::uint64_t total_calls = 0;
   std::uint64_t calls_after_deinit = 0;
   std::uint64_t calls_wrong_context = 0;
-  std::unordered_map<std::string, std::uint64_t> calls_without_gil;
+  std::map<std::pair<std::thread::id, std::string>, std::uint64_t> calls_of_thread;
   int max_relaxed_depth = 0;
   std::deque<const char*> last_calls;
   int blocked_calls = 0;

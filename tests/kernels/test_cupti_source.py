@@ -9,7 +9,9 @@ from pathlib import Path
 import gpuprof
 from tests.fake_cupti import control
 from tests.fake_cupti.control import DRIVER_CALLS, RUNTIME_CALLS, FakeCupti
+from tests.fake_driver.control import FakeCuda
 from tests.support.processes import run_python
+from tests.support.stuck_streams import busy_thread
 
 
 def launch(cupti: FakeCupti, name: str, correlation: int) -> None:
@@ -34,6 +36,29 @@ def test_kernels_are_under_the_scopes_that_launched_them(cupti: FakeCupti) -> No
     assert {row.path: row.count for row in k.rows} == {"step": 6, "step/tail": 3}
     assert {total.name: total.count for total in k.by_kernel()} == {"gemm": 3, "add": 3}
     assert {record.launch for record in k.records} == {"cudaLaunchKernel"}
+
+
+def test_launches_stay_on_their_thread_while_kernels_are_found_by_it(
+    cupti: FakeCupti, fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream) as cap:
+        fake.work(stream, 500)
+
+    def launches_elsewhere() -> int:
+        before = fake.calls_of_this_thread("cuGraphLaunch")
+        for _ in range(100):
+            cap.graph.launch(stream)
+            fake.complete(stream)
+        return 100 - (fake.calls_of_this_thread("cuGraphLaunch") - before)
+
+    with busy_thread():
+        while launches_elsewhere() == 0:
+            pass
+        with gpuprof.kernels():
+            assert launches_elsewhere() == 0
+        while launches_elsewhere() == 0:
+            pass
+    cap.graph.close()
 
 
 def test_the_import_of_torch_ends_the_collection(tmp_path: Path) -> None:

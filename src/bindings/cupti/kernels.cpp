@@ -16,6 +16,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/queueing.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "cupti/session.hpp"
@@ -118,10 +119,12 @@ void start_cupti(std::size_t max_records, const std::vector<std::string>& candid
                         "kernels from it");
   }
   without_gil([&] { cupti::start(max_records, candidates); });
+  queueing::calls_stay = true;
 }
 
 py::dict stop_cupti(bool release, double timeout_s) {
   const bool is_ours = release && !torch_is_profiling();  // one that began since has CUPTI now
+  queueing::calls_stay = false;
   without_gil([&] { cupti::begin_stop(is_ours); });
   const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
   const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);

@@ -188,8 +188,7 @@ class PyGraph {
   LaunchResult launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
     const LaunchRequest request{on.handle, on.ordinal, replay, at};
     LaunchResult done = LaunchResult::kLaunched;
-    // On this thread where somebody looks up launches by their threads.
-    queue_without_gil({on.handle, &graph_->clock(), /*may_move=*/!noted_launches.on}, [&] {
+    queue_without_gil({on.handle, &graph_->clock()}, [&] {
       done = graph_->launch(request);
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
     });

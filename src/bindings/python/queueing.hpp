@@ -9,6 +9,7 @@
 
 #include <Python.h>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 
@@ -24,10 +25,12 @@ namespace gpuprof::bindings {
 struct QueuePlace {
   std::uintptr_t stream = 0;
   timing::EventClock* clock = nullptr;  // of what the call belongs to; its context may be gone
-  bool may_move = true;                 // to another thread
 };
 
 namespace queueing {
+
+// Calls stay on their callers' threads while kernels are collected, which are found by these.
+inline std::atomic<bool> calls_stay{false};
 
 // Whether the lock is to be kept, by what was seen last.
 [[nodiscard]] bool keeps_lock() noexcept;
@@ -42,7 +45,7 @@ void take_back(PyThreadState* saved);
 // Runs `work`, which queues something. Its C++ exceptions come out with the lock held again.
 template <typename Work>
 void queue_without_gil(const QueuePlace& place, Work&& work) {
-  if (place.may_move && queueing::keeps_lock()) {
+  if (queueing::keeps_lock()) {
     std::exception_ptr error;
     auto call = [&]() noexcept {
       try {

@@ -12,6 +12,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
+#include "bindings/python/queueing.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/budget.hpp"
@@ -141,6 +142,7 @@ open_scope_list() {
 
 void note_launches(std::size_t limit) {
   noted_launches.on = true;
+  queueing::calls_stay = true;
   noted_launches.limit = limit;
   noted_launches.all.clear();
 }
@@ -148,6 +150,7 @@ void note_launches(std::size_t limit) {
 py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_, py::int_>> take_noted_launches() {
   py::list result;
   noted_launches.on = false;
+  queueing::calls_stay = false;
   for (const auto& each : std::exchange(noted_launches.all, {})) {
     result.append(py::make_tuple(each.begin, each.end, each.thread, each.exec));
   }
