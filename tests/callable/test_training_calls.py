@@ -157,6 +157,25 @@ def test_a_tensor_that_operators_have_made_outside_is_refused() -> None:
         make(lambda values: values * made, batch(0))
 
 
+@both_ways
+@pytest.mark.parametrize("warmup", [1, 3])
+def test_one_capture_at_most_is_thrown_away(param_grads: str, warmup: int) -> None:
+    weight = torch.ones(networks.WIDTH, requires_grad=True)
+    runs = []
+
+    def counted(values: Any) -> Any:
+        runs.append(values)
+        return values * weight
+
+    fast = make(counted, batch(0), warmup=warmup, verify="off", param_grads=param_grads)
+    assert len(runs) - warmup in {1, 2}
+    at_first = len(runs)
+    for step in range(3):
+        fast(batch(step)).sum().backward()
+    assert len(runs) == at_first
+    assert torch.equal(weight.grad, sum(batch(step).sum(dim=0) for step in range(3)))
+
+
 # Results that got a gradient.
 
 

@@ -163,6 +163,18 @@ def update(driver: Driver) -> Step:
     return step
 
 
+def event(driver: Driver) -> Step:
+    from gpuprof.compat.torch import Event
+
+    event = Event()
+
+    def step() -> None:
+        event.record(driver.stream)
+        event.wait(driver.stream)
+
+    return step
+
+
 # What fills the queue.
 USES: dict[str, Callable[..., Step]] = {
     "named scope": named,
@@ -173,6 +185,7 @@ USES: dict[str, Callable[..., Step]] = {
     "launch": launch,
     "graphed callable": graphed_callable,
     "DeviceScalar.update": update,
+    "compat.torch.Event": event,
 }
 # What the stream waits for.
 WAITS = ("a word that a thread writes", "a thread that must launch", "Python host functions")

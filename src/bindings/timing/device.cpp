@@ -28,6 +28,16 @@ using namespace py::literals;
 
 namespace {
 
+// Destroys without the lock: freeing memory may wait for the GPU, and that for another thread.
+struct WithoutGil {
+  template <typename T>
+  void operator()(T* object) const {
+    without_gil([&] { delete object; });
+  }
+};
+template <typename T>
+using Freed = std::unique_ptr<T, WithoutGil>;
+
 // A span whose place on the host's clock can be asked for.
 class PlacedSpan {
  public:
@@ -115,10 +125,10 @@ void write_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stre
 }
 
 void bind_buffer(py::module_& module) {
-  py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
-                                   "Device memory that can be filled and copied.")
+  py::class_<timing::DeviceBuffer, Freed<timing::DeviceBuffer>>(
+      module, "DeviceBuffer", "Device memory that can be filled and copied.")
       .def(py::init([](std::size_t nbytes) {
-             return without_gil([&] { return std::make_unique<timing::DeviceBuffer>(nbytes); });
+             return without_gil([&] { return new timing::DeviceBuffer(nbytes); });
            }),
            py::arg("nbytes"))
       .def("fill", &write_buffer<&timing::DeviceBuffer::fill>, py::arg("repeats"),
@@ -129,11 +139,12 @@ void bind_buffer(py::module_& module) {
 }
 
 void bind_gate(py::module_& module) {
-  py::class_<timing::Gate>(module, "_Gate",
-                           "Holds back what is queued on a stream, until it is opened or a limit "
-                           "is over.")
+  py::class_<timing::Gate, Freed<timing::Gate>>(
+      module, "_Gate",
+      "Holds back what is queued on a stream, until it is opened or a limit "
+      "is over.")
       .def(py::init([](std::uintptr_t stream, int device) {
-             return without_gil([&] { return std::make_unique<timing::Gate>(stream, device); });
+             return without_gil([&] { return new timing::Gate(stream, device); });
            }),
            py::arg("stream"), py::arg("device") = 0)
       .def(

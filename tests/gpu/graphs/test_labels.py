@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import pytest
@@ -81,6 +82,35 @@ def test_the_backward_pass_is_in_the_scope_around_it(torch: Any) -> None:
     found = kernels(cap.graph)
     assert found.keys() == {"forward", "backward"}
     assert found["backward"] >= 3
+
+
+def test_what_either_of_two_threads_may_have_captured_is_in_what_is_around_both(torch: Any) -> None:
+    x, y = torch.zeros(1024, device="cuda"), torch.zeros(1024, device="cuda")
+    own, other = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    def add(times: int) -> None:
+        with torch.cuda.stream(other):
+            for _ in range(times):
+                y.add_(1)
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        torch.cuda.stream(own),
+        gpuprof.capture(own, mode="relaxed", timers="strip") as cap,
+    ):
+        other.wait_stream(own)
+        theirs = [gpuprof.timer(name, stream=other) for name in ("step", "theirs")]
+        for scope in theirs:
+            pool.submit(scope.__enter__).result()
+        with gpuprof.timer("step"), gpuprof.timer("own"):
+            x.add_(1)
+            pool.submit(add, 2).result()
+            own.wait_stream(other)
+            x.add_(1)
+        for scope in reversed(theirs):
+            pool.submit(scope.__exit__, None, None, None).result()
+    assert kernels(cap.graph) == {"step": 4}
 
 
 def test_a_graphed_callable_has_labels(torch: Any) -> None:
