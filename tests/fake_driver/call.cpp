@@ -2,7 +2,9 @@
 
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 #include <thread>
+#include <unordered_set>
 
 #include "errors.hpp"
 #include "script.hpp"
@@ -13,6 +15,7 @@ namespace {
 
 constexpr std::size_t kLogLines = 100;
 constexpr std::size_t kRing = 65536;
+constexpr int kPollMicroseconds = 20;
 
 void count_call(State& s, const char* symbol) {
   ++s.calls[symbol];
@@ -26,6 +29,17 @@ void wait_until_released(State& s) {
   const std::uint64_t before = s.releases;
   ++s.blocked_calls;
   while (s.releases == before) wait_for_notice();
+  --s.blocked_calls;
+}
+
+// Seen on an H200: these wait while another thread's call waits for room in a stream's queue.
+void wait_for_calls_without_room(State& s, std::string_view symbol) {
+  static const std::unordered_set<std::string_view> waiting{
+      "cuEventCreate",      "cuEventDestroy_v2",  "cuStreamCreate",
+      "cuStreamDestroy_v2", "cuGraphExecDestroy", "cuStreamBeginCapture_v2"};
+  if (s.calls_without_room == 0 || waiting.count(symbol) == 0) return;
+  ++s.blocked_calls;
+  while (s.calls_without_room != 0) pause(kPollMicroseconds);
   --s.blocked_calls;
 }
 
@@ -52,6 +66,7 @@ void Call::enter() {
   }
   if (s.config.automatic && function_.passes_time) s.now += s.config.call_ns;
   pump(s);
+  if (!s.config.spared) wait_for_calls_without_room(s, function_.symbol);
   apply_rule();
   if (!refused_ && function_.needs_init && !s.initialised) refuse(kNotInitialized);
 }

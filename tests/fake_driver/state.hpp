@@ -294,6 +294,7 @@ struct State {
   int max_relaxed_depth = 0;
   std::deque<const char*> last_calls;
   int blocked_calls = 0;
+  int calls_without_room = 0;  // those of them that wait for room in a queue
   std::uint64_t releases = 0;
   std::deque<std::string> log;
   std::uint64_t log_dropped = 0;

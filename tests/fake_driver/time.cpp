@@ -187,9 +187,11 @@ void wait_for_room(State& s, const Stream& stream, bool is_host_function) {
   };
   if (s.config.queue_entries == 0 || !is_full()) return;
   ++s.blocked_calls;
+  ++s.calls_without_room;
   for (; is_full(); pump(s)) {
     if (!step(s)) pause(kGatePollMicroseconds);
   }
+  --s.calls_without_room;
   --s.blocked_calls;
 }
 

@@ -10,6 +10,7 @@ import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
+from tests.support.processes import check_cuda
 from tests.support.stuck_streams import (
     BESIDE_A_BUSY_THREAD,
     ENTRIES,
@@ -122,3 +123,65 @@ def test_beside_a_busy_thread_threads_share_one_for_their_calls(
     fake.complete(stream)
     assert gpuprof.stats()["shared"].gpu.count == 4 * TIMES
     assert len(service_threads()) == 1
+
+
+DEFAULT_STREAM_OF_A_THREAD = """
+from tests.fake_driver.control import PER_THREAD_STREAM
+from tests.support.stuck_streams import busy_thread
+fake.set_current(context)
+scalar = gpuprof.DeviceScalar(0, stream=PER_THREAD_STREAM)
+with gpuprof.capture(stream, keep_alive=[scalar]) as cap:
+    fake.work(stream, 500)
+timer = gpuprof.Timer(backend="cuda", stream=stream)
+times = []
+with busy_thread():
+    for value in range(20):
+        timer.record_start()
+        fake.work(PER_THREAD_STREAM, 5_000_000)
+        scalar.update(value)
+        cap.graph.launch(stream)
+        timer.record_end()
+        fake.complete(stream)
+        times.append(timer.elapsed_ms())
+print(min(times) > 4.0)
+"""
+
+
+def test_beside_a_busy_thread_a_launch_waits_for_its_threads_default_stream(
+    fake_path: Path,
+) -> None:
+    assert check_cuda(fake_path, DEFAULT_STREAM_OF_A_THREAD) == "True\n"
+
+
+BEGIN_BESIDE_A_FULL_QUEUE = """
+import faulthandler
+from tests.support.stuck_streams import Driver
+faulthandler.dump_traceback_later(20, exit=True)
+driver = Driver(os.environ["GPUPROF_CUDA_DRIVER"])
+def fill():
+    driver.call("cuCtxSetCurrent", driver.context)
+    for _ in range(40):
+        with gpuprof.timer("use", stream=driver.stream):
+            pass
+driver.hold(driver.stream)
+threads = [threading.Thread(target=fill)]
+threads[0].start()
+while not fake.report()["blocked_calls"]:
+    time.sleep(0.001)
+def write():
+    while fake.report()["blocked_calls"] < 2:
+        time.sleep(0.001)
+    driver.write()
+threads.append(threading.Thread(target=write))
+threads[1].start()
+with gpuprof.capture(stream) as cap:
+    fake.work(stream, 500)
+for each in threads:
+    each.join()
+print(cap.graph.num_nodes)
+"""
+
+
+def test_a_capture_that_begins_beside_a_full_queue_lets_other_threads_run(fake_path: Path) -> None:
+    code = BEGIN_BESIDE_A_FULL_QUEUE
+    assert check_cuda(fake_path, code, FAKECUDA_CONFIG="queue_entries=20") == "1\n"

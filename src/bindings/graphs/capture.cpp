@@ -14,6 +14,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/graphs/launch.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
@@ -56,8 +57,9 @@ class PyCapture {
   void begin(std::uintptr_t stream, int ordinal, int mode, int timers) {
     prepare();
     try {
-      capture_ = Capture::begin(stream, ordinal, capture_options(mode, timers));
-    } catch (...) {
+      const graphs::CaptureOptions options = capture_options(mode, timers);
+      capture_ = without_gil([&] { return Capture::begin(stream, ordinal, options); });
+    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
       close();
       throw;
     }
