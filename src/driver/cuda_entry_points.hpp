@@ -32,7 +32,6 @@
   X(cuCtxSynchronize, 2000)                   \
   X(cuStreamCreate, 2000)                     \
   X(cuStreamDestroy, 4000)                    \
-  X(cuStreamQuery, 2000)                      \
   X(cuStreamGetCtx, 9020)                     \
   X(cuStreamGetId, 12000)                     \
   X(cuStreamIsCapturing, 10000)               \
