@@ -23,10 +23,9 @@ using timing::HostNanoseconds;
 using timing::captures::is_capturing;
 using timing::contexts::as_stream;
 using timing::contexts::is_default_stream;
+using timing::contexts::kPerThreadStream;
 
 namespace {
-
-constexpr std::uintptr_t kPerThreadStream = 2;
 
 void refuse_capture(const Table& table, std::uintptr_t stream, const char* message) {
   if (is_capturing(table, stream)) refuse(message);
@@ -183,6 +182,7 @@ void DeviceScalar::check_stream(std::uintptr_t stream) const {
 void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
   const Table& table = driver::ready();
   const CUstream on = as_stream(stream);
+  if (stream == kPerThreadStream) any_on_per_thread_stream.store(true, std::memory_order_relaxed);
   if (bytes_ == 1) {
     check(table.cuMemsetD8Async(address_, static_cast<unsigned char>(bits), 1, on),
           "cuMemsetD8Async");
@@ -222,11 +222,10 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
         "writes this value at each replay; update before the replays, or pass record=True "
         "(in C++ WhileCapturing::kRecord) if that is what you want");
   }
-  const std::uint32_t update = updates_.load(std::memory_order_relaxed);
   write(bits, stream);
   if (!captured) {
     last_stream_.store(stream, std::memory_order_relaxed);
-    updates_.store(update + 1, std::memory_order_release);
+    updates_.fetch_add(1, std::memory_order_release);
   }
   return captured;
 }

@@ -84,6 +84,10 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   // Reserves the address as long as it is held. May be dropped on any thread.
   [[nodiscard]] std::shared_ptr<void> memory() const noexcept { return memory_; }
 
+  // Whether one was ever written on a per-thread default stream, which its own thread alone can
+  // name: another one cannot order a launch after it.
+  static inline std::atomic<bool> any_on_per_thread_stream{false};
+
  private:
   const std::size_t bytes_;
   const std::uint32_t generation_;  // of the process
@@ -91,8 +95,8 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   std::shared_ptr<void> memory_;
   std::uint64_t address_ = 0;
   std::atomic<std::uintptr_t> last_stream_{0};
-  std::atomic<std::uint32_t> updates_{0};  // those by several threads at once may count as one
-  std::atomic<bool> in_halves_{false};     // the device has no 64-bit write
+  std::atomic<std::uint32_t> updates_{0};
+  std::atomic<bool> in_halves_{false};  // the device has no 64-bit write
 
   void check_usable() const;
   void check_stream(std::uintptr_t stream) const;

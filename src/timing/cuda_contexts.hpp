@@ -17,8 +17,9 @@ inline CUstream as_stream(std::uintptr_t stream) noexcept {
   return reinterpret_cast<CUstream>(stream);
 }
 
-// Whether the handle stands for a stream of the current context.
 constexpr std::uintptr_t kPerThreadStream = 2;
+
+// Whether the handle stands for a stream of the current context.
 inline bool is_default_stream(std::uintptr_t stream) noexcept { return stream <= 2; }
 
 // The driver's unique number of a stream; a handle may be reused after its stream is destroyed. 0

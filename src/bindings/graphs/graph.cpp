@@ -188,10 +188,15 @@ class PyGraph {
   LaunchResult launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
     const LaunchRequest request{on.handle, on.ordinal, replay, at};
     LaunchResult done = LaunchResult::kLaunched;
-    queue_without_gil({on.handle, &graph_->clock()}, [&] {
+    const auto launch = [&] {
       done = graph_->launch(request);
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
-    });
+    };
+    if (graphs::DeviceScalar::any_on_per_thread_stream.load(std::memory_order_relaxed)) {
+      without_gil(launch);  // what it waits for may be on this thread's stream
+    } else {
+      queue_without_gil({on.handle, &graph_->clock()}, launch);
+    }
     drain_kept_soon();
     return done;
   }

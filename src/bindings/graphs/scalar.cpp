@@ -52,7 +52,8 @@ class PyScalar {
       Py_DECREF(owner);
       throw;
     }
-    if (recorded || owner == last_stream_.ptr()) {
+    // Where another thread's update came later, it keeps that one's stream.
+    if (recorded || owner == last_stream_.ptr() || on != scalar->last_stream()) {
       Py_DECREF(owner);
       return;
     }
@@ -67,7 +68,14 @@ class PyScalar {
     const std::uintptr_t on =
         stream.is_none() ? scalar->last_stream() : stream_handle(stream.ptr());
     std::optional<DeviceScalar::Reading> read;
-    queue_without_gil({on, &scalar->clock()}, [&] { read.emplace(scalar->reading(on)); });
+    PyObject* owner = Py_XNewRef(last_stream_.ptr());  // another thread may update or close this
+    try {
+      queue_without_gil({on, &scalar->clock()}, [&] { read.emplace(scalar->reading(on)); });
+    } catch (const std::exception&) {
+      Py_XDECREF(owner);
+      throw;
+    }
+    Py_XDECREF(owner);
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     DeviceScalar::Reading& reading = *read;
     wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });
