@@ -2,10 +2,10 @@
 //
 // Owns the driver's objects, unless they are borrowed from a framework, and the events of the spans
 // inside. Any thread may call; calls serialise on the graph's lock, which is held over driver
-// calls. A caller that must not wait for another thread (because it holds Python's lock) says so:
-// LaunchRequest::wait, close(false). Streams are handles as integers, kept alive by the caller.
-// Errors are driver::Error. close() and the destructor never throw, do nothing in a forked child,
-// and may be called while a replay runs.
+// calls. A caller that must not wait for another thread (because it holds Python's lock) calls
+// close(false). Streams are handles as integers, kept alive by the caller. Errors are
+// driver::Error. close() and the destructor never throw, do nothing in a forked child, and may be
+// called while a replay runs.
 #pragma once
 
 #include <atomic>

@@ -267,7 +267,7 @@ py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_versio
           "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another "
           "one; make the array before the capture begins");
     };
-    // A record on another stream: of neither is known whether there is room.
+    // A record and a wait on two streams, each of which may wait for room.
     scalar->surely_updated_on(consumer) ? order() : without_gil(order);
   }
   DlTensor tensor{};
