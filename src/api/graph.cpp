@@ -37,6 +37,7 @@ graphs::Payload keep_objects(std::vector<std::shared_ptr<const void>> objects) {
 }
 
 void drain_kept_objects() noexcept {
+  graphs::release_finished();
   released_objects.drain([](Kept& bundle) {
     for (std::shared_ptr<const void>& object : bundle.objects) object.reset();
   });

@@ -11,26 +11,15 @@
 namespace gpuprof::graphs {
 
 LaunchEvent::LaunchEvent(timing::EventClock& of)
-    : clock(of), generation(driver::fork_generation()) {
-  const driver::Table& table = driver::ready();
-  const driver::CurrentContext current(table, clock.context());
-  const CUresult status = table.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-  if (status != CUDA_SUCCESS) {
-    const driver::Error error = driver::error_of(status, "cuEventCreate");
-    if (const auto access = clock.try_access(); access && event != nullptr) {
-      access->destroy(event);
-    }
-    throw error;
-  }
+    : event(of.make_event(CU_EVENT_DISABLE_TIMING)),
+      clock(of),
+      generation(driver::fork_generation()) {
   clock.hold();
 }
 
 LaunchEvent::~LaunchEvent() {
   if (generation != driver::fork_generation()) return;
-  if (const auto access = clock.try_access()) {
-    const driver::RelaxedCapture relaxed(*driver::loaded_or_null());
-    access->destroy(event);
-  }
+  clock.destroy_later(event);
   clock.let_go();
 }
 

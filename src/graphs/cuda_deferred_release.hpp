@@ -22,7 +22,7 @@ struct LaunchEvent {
   LaunchEvent& operator=(const LaunchEvent&) = delete;
   ~LaunchEvent();
 
-  CUevent event = nullptr;
+  const CUevent event;
   timing::EventClock& clock;
   const std::uint32_t generation;
 };

@@ -25,11 +25,10 @@ class ReleasedList {
     return newest_.load(std::memory_order_relaxed) == nullptr;
   }
 
-  // Looks which replays are over, and destroys what was let go of, the earliest first, after
-  // drop(node), which may run destructors of any kind. Cheap where there is nothing.
+  // Destroys what was let go of, the earliest first, after drop(node), which may run destructors of
+  // any kind. Cheap where there is nothing.
   template <typename Drop>
   void drain(Drop&& drop) {
-    release_finished();
     if (empty()) return;
     const RelaxedThread relaxed;  // a capture may be open
     Node* newest = newest_.exchange(nullptr, std::memory_order_acquire);

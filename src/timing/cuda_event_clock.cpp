@@ -71,6 +71,7 @@ bool EventClock::make_pairs() {
   std::size_t missing = kMakeAtOnce;
   try {
     const driver::EventAccess access = this->access();
+    destroy_dead(access);
     const driver::CurrentContext current(table_, context_);
     for (; missing > 0; --missing) give_back(make_pair(access));
   } catch (...) {
@@ -92,11 +93,34 @@ EventPair EventClock::make_pair(const driver::EventAccess& access) const {
   return pair;
 }
 
-CUevent EventClock::make_own() {
-  static_cast<void>(access());
+CUevent EventClock::make_event(unsigned flags) {
+  destroy_dead(access());
   const driver::CurrentContext current(table_, context_);
   CUevent event = nullptr;
-  driver::check(table_.cuEventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
+  driver::check(table_.cuEventCreate(&event, flags), "cuEventCreate");
+  return event;
+}
+
+void EventClock::destroy_later(CUevent event) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (lost()) return;
+  try {
+    dead_.push_back(event);
+  } catch (...) {  // out of memory: it dies with its context
+  }
+}
+
+void EventClock::destroy_dead(const driver::EventAccess& access) noexcept {
+  std::vector<CUevent> dead;
+  {
+    const std::lock_guard lock(mutex_);
+    dead.swap(dead_);
+  }
+  for (const CUevent event : dead) access.destroy(event);
+}
+
+CUevent EventClock::make_own() {
+  const CUevent event = make_event(CU_EVENT_DEFAULT);
   const std::lock_guard lock(mutex_);
   ++own_;
   return event;
@@ -109,11 +133,9 @@ void EventClock::give_back(EventPair pair) noexcept {
 }
 
 void EventClock::destroy_own(CUevent event) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    --own_;
-  }
-  if (const auto access = try_access()) access->destroy(event);
+  destroy_later(event);
+  const std::lock_guard lock(mutex_);
+  --own_;
 }
 
 void EventClock::hold() noexcept {
@@ -317,6 +339,7 @@ void EventClock::fail_pending(const Error& error) noexcept {
     }
     if (lost()) {
       free_.clear();
+      dead_.clear();
       made_ = 0;
     }
     for (Sample* s = failed; s != nullptr; s = s->next) s->start = s->end = nullptr;
@@ -353,6 +376,7 @@ void EventClock::append_counts(std::vector<device::PendingCount>& counts) {
 
 std::size_t EventClock::destroy_idle() noexcept {
   const auto access = try_access();
+  if (access) destroy_dead(*access);
   EventPair pair;
   std::size_t idle = 0;
   for (; pop_free(pair); ++idle) {

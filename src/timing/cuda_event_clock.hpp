@@ -75,7 +75,13 @@ class EventClock {
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
 
-  // An event outside of the pool, see OwnEvent. Throws driver::Error.
+  // Events outside of the pool. Throws driver::Error. While another thread's call waits for room in
+  // a stream's queue, the driver keeps who makes or destroys one waiting. So an event is destroyed
+  // by the next call that makes any, or by destroy_idle().
+  CUevent make_event(unsigned flags);
+  void destroy_later(CUevent event) noexcept;
+
+  // The same for OwnEvent.
   CUevent make_own();
   void destroy_own(CUevent event) noexcept;
 
@@ -103,7 +109,7 @@ class EventClock {
   void append_tails(std::vector<SampleRef>& tails);
   void append_counts(std::vector<device::PendingCount>& counts);
 
-  // Destroys the events in the pool. Returns how many pairs are in use.
+  // Destroys the events that nobody uses. Returns how many pairs are in use.
   std::size_t destroy_idle() noexcept;
 
  private:
@@ -124,6 +130,7 @@ class EventClock {
   [[noreturn]] void throw_loss();
   [[nodiscard]] EventPair make_pair(const driver::EventAccess& access) const;
   bool make_pairs();
+  void destroy_dead(const driver::EventAccess& access) noexcept;
   void drain_all(const driver::EventAccess& access) noexcept;
   void drain_queue(Queue& queue, const driver::EventAccess& access) noexcept;
   bool read_batch(Queue& queue, const driver::EventAccess& access) noexcept;
@@ -144,8 +151,9 @@ class EventClock {
   SpinFlag draining_;  // held by the thread that drains; released by finish_drain()
   SpinFlag mutex_;     // of what follows; never held over a driver call
   std::vector<EventPair> free_;
-  std::size_t made_ = 0;  // pooled pairs, in the pool or in use
-  std::size_t own_ = 0;   // events outside of the pool
+  std::vector<CUevent> dead_;  // to be destroyed
+  std::size_t made_ = 0;       // pooled pairs, in the pool or in use
+  std::size_t own_ = 0;        // events outside of the pool
   std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue

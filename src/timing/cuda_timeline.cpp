@@ -36,13 +36,10 @@ bool wanted() noexcept { return timeline::wanted.load(std::memory_order_relaxed)
 
 }  // namespace
 
-AnchorEvent::AnchorEvent(const driver::Table& table, EventClock& of_clock) : clock(of_clock) {
-  check(table.cuEventCreate(&handle, CU_EVENT_DEFAULT), "cuEventCreate");
-}
+AnchorEvent::AnchorEvent(EventClock& of_clock)
+    : clock(of_clock), handle(of_clock.make_event(CU_EVENT_DEFAULT)) {}
 
-AnchorEvent::~AnchorEvent() {
-  if (const auto access = clock.try_access()) access->destroy(handle);
-}
+AnchorEvent::~AnchorEvent() { clock.destroy_later(handle); }
 
 // An event that completed between two readings of the host's clock.
 struct CudaTimeline::Sighting {
@@ -98,7 +95,7 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
   const HostNanoseconds good_enough = narrowest_ + narrowest_ / 16;
   Sighting best;
   for (int tries = 0; tries < kTries; ++tries) {
-    if (!spare_) spare_ = std::make_shared<AnchorEvent>(table_, clock_);
+    if (!spare_) spare_ = std::make_shared<AnchorEvent>(clock_);
     Sighting found{spare_, host_now(), 0};
     check(clock_.access().record(found.event->handle, stream_), "cuEventRecord");
     const HostNanoseconds until = begun + (best.event ? kBudget : std::max(patience, kBudget));

@@ -24,7 +24,7 @@ namespace gpuprof::timing {
 
 // Destroyed with its last owner, unless the driver or the context is gone.
 struct AnchorEvent {
-  AnchorEvent(const driver::Table& table, EventClock& of_clock);  // driver::Error
+  explicit AnchorEvent(EventClock& of_clock);  // driver::Error
   AnchorEvent(const AnchorEvent&) = delete;
   AnchorEvent& operator=(const AnchorEvent&) = delete;
   ~AnchorEvent();

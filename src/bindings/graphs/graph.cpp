@@ -57,12 +57,7 @@ class PyGraph {
 
   // With the interpreter lock, which is not to be waited with and, here, not to be let go.
   ~PyGraph() {
-    if (graph_->close(false)) {
-      drop_framework();
-    } else {
-      graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
-    }
-    graphs::release_finished();
+    graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
     drain_kept_soon();
   }
 
@@ -171,6 +166,7 @@ class PyGraph {
   }
 
   static graphs::Payload payload_of(py::object object) noexcept {
+    if (object.is_none()) return {};
     try {
       return keep_alive(py::make_tuple(object));
     } catch (const std::exception&) {  // out of memory: kept for good

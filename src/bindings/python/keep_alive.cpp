@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/python/gil.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/released_list.hpp"
 
@@ -37,13 +38,14 @@ graphs::Payload keep_alive(const py::tuple& objects) {
 }
 
 void drain_kept() {
+  if (graphs::any_deferred.load(std::memory_order_acquire)) without_gil(&graphs::release_deferred);
   released.drain([](const KeepAlive& bundle) {
     for (PyObject* object : bundle.objects) Py_DECREF(object);
   });
 }
 
 void drain_kept_soon() noexcept {
-  if (released.empty()) return;
+  if (released.empty() && !graphs::any_deferred.load(std::memory_order_acquire)) return;
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(
       [](void* /*unused*/) {
