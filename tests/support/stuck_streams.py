@@ -48,6 +48,7 @@ class Driver:
         self._word = ctypes.c_uint32.from_address(self.made("cuMemHostAlloc", 4, 2))
         self._word.value = 0
         self._event = self.made("cuEventCreate", 0)
+        self.memory = self.made("cuMemAlloc_v2", 4)
 
     def call(self, function: str, *arguments: Any) -> None:
         values = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
@@ -199,6 +200,125 @@ BESIDE_A_BUSY_THREAD = (
 )
 
 
+BESIDE = "another thread in a full queue"
+
+
+def captured(driver: Driver, stream: int) -> gpuprof.CapturedGraph:
+    with gpuprof.capture(stream, mode="thread_local") as cap, gpuprof.timer("in", stream=stream):
+        driver.call("cuMemsetD32Async", driver.memory, 1, 1, stream)
+    return cap.graph
+
+
+def drop_a_graph(driver: Driver, stream: int) -> Step:
+    graphs = [captured(driver, stream)]
+    graphs[0].launch(stream)
+    return graphs.pop
+
+
+def close_a_graph(driver: Driver, stream: int) -> Step:
+    graph = captured(driver, stream)
+    graph.launch(stream)
+    return lambda: (graph.launch(stream), graph.update(captured(driver, stream)), graph.close())
+
+
+def drop_an_event(driver: Driver, stream: int) -> Step:
+    events = [recorded(stream)]
+    return lambda: (events.clear(), recorded(stream))
+
+
+def recorded(stream: int) -> object:
+    from gpuprof.compat.torch import Event
+
+    event = Event()
+    event.record(stream)
+    return event
+
+
+def time_and_read(driver: Driver, stream: int) -> Step:
+    del driver
+
+    def step() -> None:
+        for _ in range(40):  # more than were made for the first one
+            with gpuprof.timer("other", stream=stream):
+                pass
+        assert gpuprof.timer("other", stream=stream).name == "other"
+        timer = gpuprof.Timer(backend="cuda", stream=stream)
+        timer.record_start()
+        timer.record_end()
+        timer.elapsed_ms()
+        timer.close()
+        gpuprof.stats(wait=False)
+
+    return step
+
+
+def write_and_read_a_scalar(driver: Driver, stream: int) -> Step:
+    del driver
+
+    def step() -> None:
+        scalar = gpuprof.DeviceScalar(1, stream=stream)
+        scalar.update(2)
+        assert scalar.get() == 2
+        scalar.close()
+
+    return step
+
+
+def trace(driver: Driver, stream: int) -> Step:
+    del driver
+
+    def step() -> None:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            gpuprof.trace(Path(folder) / "trace.json"),
+            gpuprof.timer("other", stream=stream),
+        ):
+            pass
+
+    return step
+
+
+# What is done meanwhile on a stream of its own.
+BESIDE_A_FULL_QUEUE: dict[str, Callable[[Driver, int], Step]] = {
+    "capture": lambda driver, stream: lambda: captured(driver, stream),
+    "drop a graph": drop_a_graph,
+    "close a graph": close_a_graph,
+    "drop an event": drop_an_event,
+    "time and read": time_and_read,
+    "DeviceScalar": write_and_read_a_scalar,
+    "trace": trace,
+}
+
+
+def do_beside_a_full_queue(driver: Driver, use: str) -> None:
+    step = BESIDE_A_FULL_QUEUE[use](driver, driver.stream_create())
+    driver.call("cuCtxSynchronize")
+    driver.hold(driver.stream)
+    steps = 0
+
+    def fill() -> None:
+        nonlocal steps
+        driver.call("cuCtxSetCurrent", driver.context)
+        for steps in range(TIMES):  # noqa: B007
+            with gpuprof.timer("use", stream=driver.stream):
+                pass
+
+    def write() -> None:
+        time.sleep(2 * GETS_ON_S)
+        driver.write()
+
+    threads = [threading.Thread(target=each) for each in (fill, write)]
+    threads[0].start()
+    before = -1
+    while before != steps:
+        before = steps
+        time.sleep(GETS_ON_S)
+    threads[1].start()
+    step()
+    for each in threads:
+        each.join()
+
+
 @contextlib.contextmanager
 def busy_thread() -> Iterator[None]:
     """Keep a thread busy in Python, which hands the lock over every 5 ms."""
@@ -310,7 +430,10 @@ def main(use: str, wait: str, busy: str = "") -> None:
             stack.enter_context(gpuprof.trace(Path(folder) / "trace.json"))
         if busy:
             stack.enter_context(busy_thread())
-        entered = fill(driver, use, wait, FEWER if busy else GROUPS)
+        if wait == BESIDE:
+            do_beside_a_full_queue(driver, use)
+        else:
+            entered = fill(driver, use, wait, FEWER if busy else GROUPS)
         if "scope" in use:
             row = gpuprof.stats()["use"]
             assert row.gpu.count + row.dropped == entered, row

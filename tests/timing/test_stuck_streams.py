@@ -12,7 +12,9 @@ import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_cuda
 from tests.support.stuck_streams import (
+    BESIDE,
     BESIDE_A_BUSY_THREAD,
+    BESIDE_A_FULL_QUEUE,
     ENTRIES,
     OTHERS,
     USES,
@@ -153,35 +155,6 @@ def test_beside_a_busy_thread_a_launch_waits_for_its_threads_default_stream(
     assert check_cuda(fake_path, DEFAULT_STREAM_OF_A_THREAD) == "True\n"
 
 
-BEGIN_BESIDE_A_FULL_QUEUE = """
-import faulthandler
-from tests.support.stuck_streams import Driver
-faulthandler.dump_traceback_later(20, exit=True)
-driver = Driver(os.environ["GPUPROF_CUDA_DRIVER"])
-def fill():
-    driver.call("cuCtxSetCurrent", driver.context)
-    for _ in range(40):
-        with gpuprof.timer("use", stream=driver.stream):
-            pass
-driver.hold(driver.stream)
-threads = [threading.Thread(target=fill)]
-threads[0].start()
-while not fake.report()["blocked_calls"]:
-    time.sleep(0.001)
-def write():
-    while fake.report()["blocked_calls"] < 2:
-        time.sleep(0.001)
-    driver.write()
-threads.append(threading.Thread(target=write))
-threads[1].start()
-with gpuprof.capture(stream) as cap:
-    fake.work(stream, 500)
-for each in threads:
-    each.join()
-print(cap.graph.num_nodes)
-"""
-
-
-def test_a_capture_that_begins_beside_a_full_queue_lets_other_threads_run(fake_path: Path) -> None:
-    code = BEGIN_BESIDE_A_FULL_QUEUE
-    assert check_cuda(fake_path, code, FAKECUDA_CONFIG="queue_entries=20") == "1\n"
+@pytest.mark.parametrize("use", BESIDE_A_FULL_QUEUE)
+def test_beside_a_full_queue_nothing_stops_other_threads(fake_path: Path, use: str) -> None:
+    check_stuck(use, BESIDE, fake_path, FAKECUDA_CONFIG=f"queue_entries={ENTRIES}")

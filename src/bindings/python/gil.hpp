@@ -18,6 +18,7 @@
 
 #include "timing/clock.hpp"
 #include "timing/device.hpp"
+#include "timing/timeline.hpp"
 
 namespace gpuprof::bindings {
 
@@ -55,11 +56,26 @@ void keep_polling_without_gil(Poll&& poll) {
   }
 }
 
-// The same for a poll that waits for nothing the first time, when it is called with the lock.
+// Whether reading what the GPU has finished waits for nothing. Where spans are placed on the host's
+// clock, it may make the events for that, or wait for a thread that does.
+[[nodiscard]] inline bool reads_at_once() noexcept {
+  return !timing::timeline::wanted.load(std::memory_order_relaxed);
+}
+
+// The same for a poll that only reads; the first time with the lock where that waits for nothing.
 template <typename Poll>
 void wait_without_gil(Poll&& poll) {
-  if (poll(timing::monotonic_now())) return;
+  if (reads_at_once() && poll(timing::monotonic_now())) return;
   keep_polling_without_gil(poll);
+}
+
+// Reads and delivers what the GPU has finished.
+inline void drain() {
+  if (reads_at_once()) {
+    timing::device::drain();
+  } else {
+    without_gil(&timing::device::drain);
+  }
 }
 
 // Runs a call that initialises CUDA where that is still to be done: then without the lock, because

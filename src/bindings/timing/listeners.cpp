@@ -90,7 +90,7 @@ void wait_for_pending(double seconds) {
 void call_if_due(timing::HostNanoseconds now) {
   using namespace timing::listeners;
   if (inside_listeners || is_paused()) return;
-  if (should_drain(now)) timing::device::drain();
+  if (should_drain(now)) drain();
   const std::uint32_t bits = attention.load(std::memory_order_relaxed);
   if ((bits & kDue) == 0) return;
   if (relaxed_collections() > 0) return;  // a capture is open, which the user's code may break
@@ -136,7 +136,7 @@ void bind_timing_listeners(py::module_& module) {
       .def("close", &SampleQueue::close, "Get no more samples. Idempotent.")
       .def_property_readonly("dropped", &SampleQueue::dropped)
       .def("__len__", &SampleQueue::size);
-  module.def("_drain", [] { timing::device::drain(); }, "Count what is finished; does not wait.");
+  module.def("_drain", &drain, "Count what is finished; does not wait.");
   module.def(
       "_warn",
       [](py::handle text) {

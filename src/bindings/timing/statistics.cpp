@@ -35,7 +35,7 @@ void wait_and_drain() {
     wait_without_gil(
         [&](timing::HostNanoseconds until) { return timing::device::wait(*tail.get(), until); });
   }
-  inside_own_range(OwnRange::kDrain, [] { timing::device::drain(); });
+  inside_own_range(OwnRange::kDrain, &drain);
 }
 
 void flush() {
@@ -86,7 +86,7 @@ py::dict snapshot(bool wait, bool bins) {
   if (wait) {
     flush();
   } else {
-    timing::device::drain();
+    drain();
   }
   call_listeners_after_read();
   budget::hand_over_left_out();

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.stuck_streams import BESIDE_A_BUSY_THREAD, OTHERS, USES, WAITS, check_stuck
+from tests.support.stuck_streams import (
+    BESIDE,
+    BESIDE_A_BUSY_THREAD,
+    BESIDE_A_FULL_QUEUE,
+    OTHERS,
+    USES,
+    WAITS,
+    check_stuck,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -21,3 +29,8 @@ def test_a_full_queue_lets_other_threads_run(use: str, wait: str) -> None:
 @pytest.mark.parametrize("wait", [*WAITS, OTHERS])
 def test_a_full_queue_lets_other_threads_run_beside_a_busy_one(use: str, wait: str) -> None:
     check_stuck(use, wait, driver=None, busy=True)
+
+
+@pytest.mark.parametrize("use", BESIDE_A_FULL_QUEUE)
+def test_beside_a_full_queue_nothing_stops_other_threads(use: str) -> None:
+    check_stuck(use, BESIDE, driver=None)
