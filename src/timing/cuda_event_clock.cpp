@@ -70,8 +70,8 @@ bool EventClock::make_pairs() {
   }
   std::size_t missing = kMakeAtOnce;
   try {
+    destroy_dead();
     const driver::EventAccess access = this->access();
-    destroy_dead(access);
     const driver::CurrentContext current(table_, context_);
     for (; missing > 0; --missing) give_back(make_pair(access));
   } catch (...) {
@@ -94,7 +94,8 @@ EventPair EventClock::make_pair(const driver::EventAccess& access) const {
 }
 
 CUevent EventClock::make_event(unsigned flags) {
-  destroy_dead(access());
+  destroy_dead();
+  static_cast<void>(access());
   const driver::CurrentContext current(table_, context_);
   CUevent event = nullptr;
   driver::check(table_.cuEventCreate(&event, flags), "cuEventCreate");
@@ -110,13 +111,16 @@ void EventClock::destroy_later(CUevent event) noexcept {
   }
 }
 
-void EventClock::destroy_dead(const driver::EventAccess& access) noexcept {
+void EventClock::destroy_dead() noexcept {
   std::vector<CUevent> dead;
   {
     const std::lock_guard lock(mutex_);
     dead.swap(dead_);
   }
-  for (const CUevent event : dead) access.destroy(event);
+  const auto access = dead.empty() ? std::nullopt : try_access();
+  for (const CUevent event : dead) {
+    if (access) access->destroy(event);
+  }
 }
 
 CUevent EventClock::make_own() {
@@ -376,7 +380,7 @@ void EventClock::append_counts(std::vector<device::PendingCount>& counts) {
 
 std::size_t EventClock::destroy_idle() noexcept {
   const auto access = try_access();
-  if (access) destroy_dead(*access);
+  destroy_dead();
   EventPair pair;
   std::size_t idle = 0;
   for (; pop_free(pair); ++idle) {

@@ -77,9 +77,10 @@ class EventClock {
 
   // Events outside of the pool. Throws driver::Error. While another thread's call waits for room in
   // a stream's queue, the driver keeps who makes or destroys one waiting. So an event is destroyed
-  // by the next call that makes any, or by destroy_idle().
+  // by the next call that makes any, by destroy_dead() or destroy_idle().
   CUevent make_event(unsigned flags);
   void destroy_later(CUevent event) noexcept;
+  void destroy_dead() noexcept;
 
   // The same for OwnEvent.
   CUevent make_own();
@@ -130,7 +131,6 @@ class EventClock {
   [[noreturn]] void throw_loss();
   [[nodiscard]] EventPair make_pair(const driver::EventAccess& access) const;
   bool make_pairs();
-  void destroy_dead(const driver::EventAccess& access) noexcept;
   void drain_all(const driver::EventAccess& access) noexcept;
   void drain_queue(Queue& queue, const driver::EventAccess& access) noexcept;
   bool read_batch(Queue& queue, const driver::EventAccess& access) noexcept;

@@ -263,6 +263,7 @@ void CudaTimeline::release() noexcept {
     const driver::RelaxedCapture relaxed(table_);
     events.clear();
     spare_.reset();
+    clock_.destroy_dead();
     if (stream != nullptr) table_.cuStreamDestroy(stream);
   }
   spare_.reset();
