@@ -71,7 +71,7 @@ void sleep_until(Calls& calls, Turn turn, std::atomic<bool>& sleeps) noexcept {
     if (!spin(calls, Turn::kThread, monotonic_now() + kStayAwake)) {
       sleep_until(calls, Turn::kThread, calls.asleep);
     }
-    table.cuCtxSetCurrent(calls.context);
+    if (table.cuCtxSetCurrent(calls.context) != CUDA_SUCCESS) table.cuCtxSetCurrent(nullptr);
     calls.call(calls.data);
     give(calls, Turn::kDone, calls.waiting);
   }

@@ -25,7 +25,7 @@ std::atomic<unsigned> returns{0};
 
 bool keeps_lock() noexcept {
   const HostNanoseconds until = keep_until.load(std::memory_order_relaxed);
-  if (until == 0 || calls_stay.load(std::memory_order_relaxed)) return false;
+  if (until == 0 || calls_stay.load(std::memory_order_relaxed) || listens(kNvtx)) return false;
   if (monotonic_now() < until) return true;
   keep_until.store(0, std::memory_order_relaxed);
   returns.store(kLookAt - 1, std::memory_order_relaxed);  // the next return is looked at

@@ -29,7 +29,8 @@ struct QueuePlace {
 
 namespace queueing {
 
-// Calls stay on their callers' threads while kernels are collected, which are found by these.
+// Calls stay on their callers' threads while kernels are collected, which are found by these. They
+// do so, too, while NVTX is on: tools find the work of a range by its thread.
 inline std::atomic<bool> calls_stay{false};
 
 // Whether the lock is to be kept, by what was seen last.
