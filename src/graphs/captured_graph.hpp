@@ -261,10 +261,10 @@ void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept
 // Closes what close_later() was given, and releases the payloads of closed graphs whose last replay
 // has completed. Any thread. Never waits, breaks no capture, and is cheap where there is nothing to
 // do.
-void release_deferred() noexcept;
+void release_deferred(bool closes) noexcept;  // closing a graph may wait in the driver
 inline std::atomic<bool> any_deferred{false};
 inline void release_finished() noexcept {
-  if (any_deferred.load(std::memory_order_acquire)) release_deferred();
+  if (any_deferred.load(std::memory_order_acquire)) release_deferred(/*closes=*/true);
 }
 
 }  // namespace gpuprof::graphs

@@ -55,9 +55,15 @@ class PyGraph {
         reinterpret_cast<void*>(handle), stream, ordinal, static_cast<graphs::GraphTimers>(timers));
   }
 
-  // With the interpreter lock, which is not to be waited with and, here, not to be let go.
+  // With the interpreter lock. Waits for no launch of another thread.
   ~PyGraph() {
-    graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
+    bool closed = false;
+    without_gil_in_destructor([&] { closed = graph_->close(false); });
+    if (closed) {
+      drop_framework();
+    } else {
+      graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
+    }
     drain_kept_soon();
   }
 
@@ -166,7 +172,6 @@ class PyGraph {
   }
 
   static graphs::Payload payload_of(py::object object) noexcept {
-    if (object.is_none()) return {};
     try {
       return keep_alive(py::make_tuple(object));
     } catch (const std::exception&) {  // out of memory: kept for good

@@ -9,6 +9,7 @@
 
 #include <Python.h>
 #include <pybind11/pybind11.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <exception>
@@ -44,6 +45,28 @@ std::invoke_result_t<Work&> without_gil(Work&& work,
     take_back(saved);
     if (error) std::rethrow_exception(error);
   }
+}
+
+inline bool is_finalizing() noexcept {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// The same in a destructor, which must not be unwound: a daemon thread that comes back at exit
+// stays here, as it does in any call from Python 3.14 on. `work` must not throw.
+template <typename Work>
+void without_gil_in_destructor(Work&& work) {
+  if (is_finalizing()) {  // no other thread runs Python any more
+    work();
+    return;
+  }
+  without_gil(work, [](PyThreadState* saved) {
+    while (is_finalizing()) ::pause();
+    PyEval_RestoreThread(saved);
+  });
 }
 
 // Calls `poll(until)` until it answers true, without the lock, and lets Python handle signals at

@@ -24,6 +24,12 @@ graphs::ReleasedList<KeepAlive> released;
 
 void release_kept(void* bundle) { released.push(static_cast<KeepAlive*>(bundle)); }
 
+void drop_released() {
+  released.drain([](const KeepAlive& bundle) {
+    for (PyObject* object : bundle.objects) Py_DECREF(object);
+  });
+}
+
 }  // namespace
 
 graphs::Payload keep_alive(const py::tuple& objects) {
@@ -38,10 +44,8 @@ graphs::Payload keep_alive(const py::tuple& objects) {
 }
 
 void drain_kept() {
-  if (graphs::any_deferred.load(std::memory_order_acquire)) without_gil(&graphs::release_deferred);
-  released.drain([](const KeepAlive& bundle) {
-    for (PyObject* object : bundle.objects) Py_DECREF(object);
-  });
+  if (graphs::any_deferred.load(std::memory_order_acquire)) without_gil(&graphs::release_finished);
+  drop_released();
 }
 
 void drain_kept_soon() noexcept {
@@ -49,7 +53,8 @@ void drain_kept_soon() noexcept {
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(
       [](void* /*unused*/) {
-        drain_kept();
+        graphs::release_deferred(/*closes=*/false);  // the main thread is not to wait for it
+        drop_released();
         return 0;
       },
       nullptr);

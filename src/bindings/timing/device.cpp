@@ -32,7 +32,7 @@ namespace {
 struct WithoutGil {
   template <typename T>
   void operator()(T* object) const {
-    without_gil([&] { delete object; });
+    without_gil_in_destructor([&] { delete object; });
   }
 };
 template <typename T>
