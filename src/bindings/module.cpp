@@ -108,6 +108,14 @@ void bind_all(py::module_& module) {
 // was cut off, or that another one overtook, comes back to it.
 PyObject* filled_module = nullptr;
 
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
 // No Python code runs in here, so the interpreter lock is held throughout.
 void fill_module(PyObject* name) {
   if (filled_module != nullptr) return;

@@ -90,8 +90,9 @@ struct LaunchRequest {
   // Times the launch itself: a fresh sample with its path, depth and thread set, delivered like any
   // scope's. Without it the spans inside are not collected either.
   timing::Sample* replay = nullptr;
-  IoAddresses* io = nullptr;                            // null: the launch leaves the copies out
-  std::thread::id caller = std::this_thread::get_id();  // for which lock_launch_order() counts
+  IoAddresses* io = nullptr;  // null: the launch leaves the copies out
+  // The thread that launches, also where another one makes the call: see lock_launch_order().
+  std::thread::id caller = std::this_thread::get_id();
 };
 
 enum class LaunchResult : std::uint8_t {
@@ -258,13 +259,16 @@ class CapturedGraph {
 // release_finished(), once no thread is in a call of a graph of the same order.
 void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept;
 
-// Closes what close_later() was given, and releases the payloads of closed graphs whose last replay
-// has completed. Any thread. Never waits, breaks no capture, and is cheap where there is nothing to
-// do.
-void release_deferred(bool closes) noexcept;  // closing a graph may wait in the driver
+// Whether anything waits for release_finished().
 inline std::atomic<bool> any_deferred{false};
+void release_deferred() noexcept;
+
+// Closes what close_later() was given, unless another thread is in a call of such a graph, and
+// releases the payloads of closed graphs whose last replay has completed. Any thread, without
+// Python's lock: the driver may keep who destroys a graph waiting. Breaks no capture; one load
+// where there is nothing to do.
 inline void release_finished() noexcept {
-  if (any_deferred.load(std::memory_order_acquire)) release_deferred(/*closes=*/true);
+  if (any_deferred.load(std::memory_order_acquire)) release_deferred();
 }
 
 }  // namespace gpuprof::graphs

@@ -103,6 +103,6 @@ void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept
   deferred_release::wait_for({std::move(payload), nullptr, false, true, std::move(graph)});
 }
 
-void release_deferred(bool closes) noexcept { deferred_release::release_entries(closes); }
+void release_deferred() noexcept { deferred_release::release_entries(/*closes=*/true); }
 
 }  // namespace gpuprof::graphs

@@ -14,8 +14,9 @@
 namespace gpuprof::graphs {
 
 // An event without timing. Shared by the graph, by its LaunchOrder and by deferred releases. Holds
-// its clock. Construction throws driver::Error; the destructor never throws, does nothing in a
-// forked child or a dead context, and may come before the GPU reaches the event.
+// its clock, which destroys the event later. Construction throws driver::Error; the destructor
+// never throws nor calls the driver, does nothing in a forked child, and may come before the GPU
+// reaches the event.
 struct LaunchEvent {
   explicit LaunchEvent(timing::EventClock& of);
   LaunchEvent(const LaunchEvent&) = delete;

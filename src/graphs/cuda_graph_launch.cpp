@@ -1,5 +1,4 @@
 // Launches of a CapturedGraph, and their order.
-#include <algorithm>
 #include <utility>
 
 #include "driver/cuda_thread_state.hpp"

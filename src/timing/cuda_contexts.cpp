@@ -208,6 +208,7 @@ std::size_t release_idle() noexcept {
         r.retire_from(std::partition(r.clocks.begin(), r.clocks.end(),
                                      [=](const EventClock* other) { return other != clock; }));
       }
+      clock->destroy_dead();  // of who let go of the last one meanwhile
       if (clock->retained() && driver::blocked.load(std::memory_order_relaxed) == 0) {
         table->cuDevicePrimaryCtxRelease(clock->ordinal());
       }

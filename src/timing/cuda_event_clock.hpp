@@ -75,14 +75,15 @@ class EventClock {
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
 
-  // Events outside of the pool. Throws driver::Error. While another thread's call waits for room in
-  // a stream's queue, the driver keeps who makes or destroys one waiting. So an event is destroyed
-  // by the next call that makes any, by destroy_dead() or destroy_idle().
+  // Events outside of the pool. make_event() throws driver::Error. While another thread's call
+  // waits for room in a stream's queue, making or destroying an event waits, too. So
+  // destroy_later() only notes an event, which is destroyed by the next call that makes one, or by
+  // destroy_dead() or destroy_idle(). What calls these lets Python's lock go first.
   CUevent make_event(unsigned flags);
   void destroy_later(CUevent event) noexcept;
   void destroy_dead() noexcept;
 
-  // The same for OwnEvent.
+  // The same, counted, for OwnEvent: a context with such events is not released.
   CUevent make_own();
   void destroy_own(CUevent event) noexcept;
 

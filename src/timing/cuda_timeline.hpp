@@ -22,7 +22,7 @@
 
 namespace gpuprof::timing {
 
-// Destroyed with its last owner, unless the driver or the context is gone.
+// Given to EventClock::destroy_later() with its last owner.
 struct AnchorEvent {
   explicit AnchorEvent(EventClock& of_clock);  // driver::Error
   AnchorEvent(const AnchorEvent&) = delete;

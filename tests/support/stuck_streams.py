@@ -2,8 +2,10 @@
 
 `python -m tests.support.stuck_streams USE WAIT [busy]` is one program, for the fake driver (which
 ``GPUPROF_CUDA_DRIVER`` names) and for a GPU: it queues more than a stream has room for, in one way
-of `USES`, while the stream waits in one way of `WAITS`, alone or beside a busy Python thread. If
-gpuprof keeps Python's lock in a call that waits for room, the program never ends.
+of `USES`, while the stream waits in one way of `WAITS` or `OTHERS`, alone or beside a busy Python
+thread. With `BESIDE` as WAIT, USE is one of `BESIDE_A_FULL_QUEUE`, which is done on a stream of its
+own while another thread waits for room. If gpuprof keeps Python's lock in a call that waits for
+room, the program never ends.
 """
 
 from __future__ import annotations

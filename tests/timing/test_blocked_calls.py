@@ -25,6 +25,7 @@ MAY_WAIT = (
     "cuMemAlloc",
     "cuMemFree",
     "cuMemFreeHost",
+    "cuMemHostAlloc",
     "cuMemcpyDtoDAsync",
     "cuMemcpyDtoHAsync",
     "cuMemsetD16Async",

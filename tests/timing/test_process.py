@@ -8,6 +8,35 @@ import pytest
 
 from tests.support.processes import SETUP_CUDA, check_cuda, check_python, run_python
 
+DROP_AT_EXIT = """
+if WHAT == "graphs":
+    def make():
+        with gpuprof.capture(stream) as cap:
+            fake.work(stream, 500)
+        return cap.graph
+else:
+    def make():
+        return _core.DeviceBuffer(64)
+objects = [make() for _ in range(400)]
+def drop():
+    fake.set_current(context)
+    while objects:
+        objects.pop()
+for _ in range(4):
+    threading.Thread(target=drop, daemon=True).start()
+until = time.monotonic() + DELAY
+while time.monotonic() < until:
+    pass
+"""
+
+
+@pytest.mark.parametrize("what", ["graphs", "buffers"])
+def test_daemon_threads_that_drop_what_is_freed_without_the_lock_do_not_abort(
+    fake_path: Path, what: str
+) -> None:
+    for number in range(8):
+        check_cuda(fake_path, f"WHAT, DELAY = {what!r}, {0.02 + 0.003 * number}\n{DROP_AT_EXIT}")
+
 
 def test_daemon_threads_waiting_at_exit_do_not_abort(fake_path: Path) -> None:
     for _ in range(10):

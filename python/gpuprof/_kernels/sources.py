@@ -82,13 +82,19 @@ class TorchSource:
             raise InvalidStateError(message)
         self._offsets = [wall_clock_offset()]
         collection = torch_profiler.Collection()
-        collection.start()
-        self._collection = collection
         _core._note_graph_launches(self._max_records)
+        try:
+            collection.start()
+        except BaseException:
+            _core._noted_graph_launches()
+            raise
+        self._collection = collection
 
     def stop(self) -> None:
-        self._noted = _core._noted_graph_launches()
-        self._collection.stop()
+        try:
+            self._collection.stop()
+        finally:
+            self._noted = _core._noted_graph_launches()
         self._offsets.append(wall_clock_offset())
 
     def collected(self) -> Collected:

@@ -118,13 +118,17 @@ void start_cupti(std::size_t max_records, const std::vector<std::string>& candid
                         "torch's profiler is running and has CUPTI; end it first, or take the "
                         "kernels from it");
   }
-  without_gil([&] { cupti::start(max_records, candidates); });
   queueing::calls_stay = true;
+  try {
+    without_gil([&] { cupti::start(max_records, candidates); });
+  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    queueing::calls_stay = cupti::is_collecting();
+    throw;
+  }
 }
 
 py::dict stop_cupti(bool release, double timeout_s) {
   const bool is_ours = release && !torch_is_profiling();  // one that began since has CUPTI now
-  queueing::calls_stay = false;
   without_gil([&] { cupti::begin_stop(is_ours); });
   const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
   const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);
@@ -134,9 +138,11 @@ py::dict stop_cupti(bool release, double timeout_s) {
     });
   } catch (...) {  // Ctrl-C
     without_gil(cupti::end_stop);
+    queueing::calls_stay = false;
     throw;
   }
   const Collected collected = without_gil(cupti::end_stop);
+  queueing::calls_stay = false;
   const Collection& records = *collected.records;
   py::dict result = library_facts(*cupti::loaded_or_null());
   result["activities"] = activity_columns(collected);

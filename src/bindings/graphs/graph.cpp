@@ -57,8 +57,8 @@ class PyGraph {
 
   // With the interpreter lock. Waits for no launch of another thread.
   ~PyGraph() {
-    bool closed = false;
-    without_gil_in_destructor([&] { closed = graph_->close(false); });
+    bool closed = graph_->closed();
+    if (!closed) without_gil_in_destructor([&] { closed = graph_->close(false); });
     if (closed) {
       drop_framework();
     } else {

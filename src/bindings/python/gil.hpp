@@ -47,25 +47,17 @@ std::invoke_result_t<Work&> without_gil(Work&& work,
   }
 }
 
-inline bool is_finalizing() noexcept {
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsFinalizing() != 0;
-#else
-  return _Py_IsFinalizing() != 0;
-#endif
-}
-
-// The same in a destructor, which must not be unwound: a daemon thread that comes back at exit
-// stays here, as it does in any call from Python 3.14 on. `work` must not throw.
+// The same in a destructor, which must not be unwound: a daemon thread that CPython ends at exit
+// while it takes the lock back, until 3.13 by unwinding, stays here for good, as any does from 3.14
+// on. `work` must not throw.
 template <typename Work>
 void without_gil_in_destructor(Work&& work) {
-  if (is_finalizing()) {  // no other thread runs Python any more
-    work();
-    return;
-  }
   without_gil(work, [](PyThreadState* saved) {
-    while (is_finalizing()) ::pause();
-    PyEval_RestoreThread(saved);
+    try {
+      PyEval_RestoreThread(saved);
+    } catch (...) {  // to leave this block would end the process
+      for (;;) ::pause();
+    }
   });
 }
 
@@ -92,7 +84,7 @@ void wait_without_gil(Poll&& poll) {
   keep_polling_without_gil(poll);
 }
 
-// Reads and delivers what the GPU has finished.
+// Reads and delivers what the GPU has finished. Lets the lock go where that may wait.
 inline void drain() {
   if (reads_at_once()) {
     timing::device::drain();

@@ -49,11 +49,10 @@ void drain_kept() {
 }
 
 void drain_kept_soon() noexcept {
-  if (released.empty() && !graphs::any_deferred.load(std::memory_order_acquire)) return;
+  if (released.empty()) return;
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(
       [](void* /*unused*/) {
-        graphs::release_deferred(/*closes=*/false);  // the main thread is not to wait for it
         drop_released();
         return 0;
       },

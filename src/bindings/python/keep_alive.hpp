@@ -19,7 +19,8 @@ graphs::Payload keep_alive(const pybind11::tuple& objects);
 // Cheap where there is nothing. Needs the interpreter lock; runs destructors of any kind.
 void drain_kept();
 
-// The same from the main thread, a moment later, for a caller that must not run destructors.
+// Lets go of what was released, from the main thread and a moment later, for a caller that must not
+// run destructors.
 void drain_kept_soon() noexcept;
 
 // Collections of Python's garbage collector while a stream capture is open.

@@ -13,9 +13,9 @@ namespace {
 using driver::HostNanoseconds;
 using driver::monotonic_now;
 
-constexpr HostNanoseconds kKeepLock = 200'000;  // at most
-constexpr HostNanoseconds kLate = 200'000;      // longer than a call takes on another thread
-constexpr HostNanoseconds kTimes = 200;         // so that letting go to see costs half a percent
+constexpr HostNanoseconds kKeepLock = 200'000;  // how long the caller waits with the lock
+constexpr HostNanoseconds kLate = 200'000;      // a later return makes calls go elsewhere
+constexpr HostNanoseconds kTimes = 200;         // for so many times as long: one more costs 0.5 %
 constexpr unsigned kLookAt = 4;                 // one return in so many: the clock takes time
 
 std::atomic<HostNanoseconds> keep_until{0};

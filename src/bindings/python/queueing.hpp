@@ -29,8 +29,8 @@ struct QueuePlace {
 
 namespace queueing {
 
-// Calls stay on their callers' threads while kernels are collected, which are found by these. They
-// do so, too, while NVTX is on: tools find the work of a range by its thread.
+// Set while kernels are collected: they are found by the threads that launched them. NVTX has the
+// same effect, because tools find a range's work by its thread.
 inline std::atomic<bool> calls_stay{false};
 
 // Whether the lock is to be kept, by what was seen last.
