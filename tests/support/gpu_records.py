@@ -24,7 +24,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.starts: list[int] = []
-        self.stops: list[bool] = []
+        self.stops = 0
         self.error: Exception | None = None
         self.on_start: Exception | None = None
         self.extra: dict[str, Any] = {}
@@ -88,8 +88,8 @@ class Recording:
             raise self.on_start
         self.starts.append(max_records)
 
-    def stop(self, release: bool = True) -> dict[str, Any]:
-        self.stops.append(release)
+    def stop(self) -> dict[str, Any]:
+        self.stops += 1
         limit = self.starts[-1]
         totals: dict[tuple[int, str], tuple[int, int]] = {}
         for each in self.activities:

@@ -14,9 +14,9 @@ from gpuprof._common.checks import not_pickled, whole
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._graphs import labels
-from gpuprof._kernels import sources, to_trace
-from gpuprof._kernels.attribution import attribute
-from gpuprof._kernels.graph_labels import GraphLabels
+from gpuprof._kernels import to_trace
+from gpuprof._kernels.attribution import GraphLabels, attribute
+from gpuprof._kernels.collector import Collector
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, idle, scope_names
@@ -38,8 +38,8 @@ _open: Kernels | None = None
 def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
     """Collect every kernel, copy and memset of a block, each under the scope that launched it.
 
-    Where torch is loaded its profiler collects them, else CUPTI, which the wheel
-    ``nvidia-cuda-cupti`` or a CUDA toolkit provides. They are also written to each open `trace`.
+    CUPTI collects them, which torch's wheels bring, the wheel ``nvidia-cuda-cupti``, or a CUDA
+    toolkit. They are also written to each open `trace`.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class Kernels(Shown, Exported):
     def __init__(self, max_records: int) -> None:
         self._max_records = max_records
         self._state = "not entered"
-        self._source: sources.Source | None = None
+        self._collector: Collector | None = None
         self._listener: Listener | None = None
         self._spans: list[Span] = []
         self._lost_spans = 0
-        self._threads: dict[int, int] = {}
+        self._threads: set[int] = set()
         self._watching: AbstractContextManager[None] | None = None
         self._begin_ns = self._end_ns = 0
         self._evaluated: Evaluated | None = None
@@ -119,14 +119,14 @@ class Kernels(Shown, Exported):
                 raise InvalidStateError(message)
             _open = self
         try:
-            self._source = sources.choose(self._max_records)
+            self._collector = Collector(self._max_records)
             self._threads = python_threads()
             self._listener = on_sample(self._add_spans)
             self._watching = labels.watch()
             self._watching.__enter__()
-            self._source.start()
+            self._collector.start()
         except BaseException:
-            self._source = None
+            self._collector = None
             self._release()
             raise
         self._begin_ns = time.monotonic_ns()
@@ -137,12 +137,12 @@ class Kernels(Shown, Exported):
         if self._state != "open":
             return
         self._state = "ended"
-        source = self._source
-        if source is None:
+        collector = self._collector
+        if collector is None:
             return
         self._end_ns = time.monotonic_ns()
         try:
-            self._finish(source)
+            self._finish(collector)
         except Exception as own:
             self._notes.append(f"the collection failed: {own}")
             if exception[1] is None:
@@ -150,14 +150,14 @@ class Kernels(Shown, Exported):
         finally:
             self._release()
 
-    def _finish(self, source: sources.Source) -> None:
+    def _finish(self, collector: Collector) -> None:
         still_open = [
             Span(names, since, 1 << 62, thread)
             for names, since, thread in _core._open_scopes()
             if since
         ]
         self._threads |= python_threads()
-        source.stop()
+        collector.stop()
         with suppress(GpuprofError):  # a driver that is gone; what is finished is handed over
             _core.flush()
         listener = self._listener
@@ -166,7 +166,7 @@ class Kernels(Shown, Exported):
             self._lost_spans += listener.dropped
         spans = Spans([*self._spans, *still_open])
         self._spans = []
-        found = source.collected()
+        found = collector.collected()
         found.sort()
         attribution = attribute(found, spans, GraphLabels(), self._threads)
         evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
@@ -203,8 +203,8 @@ class Kernels(Shown, Exported):
 
     @property
     def source(self) -> str:
-        """What collected: ``"torch.profiler 2.11.0"``, ``"CUPTI 13.0"``, ``""`` for nothing."""
-        return "" if self._source is None else self._source.name
+        """What collected, as ``"CUPTI 13.0"``; ``""`` for nothing."""
+        return "" if self._collector is None else self._collector.name
 
     @property
     def rows(self) -> list[KernelRow]:

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gpuprof._kernels.graph_labels import GraphLabels
+from gpuprof._graphs import labels as graph_labels
 from gpuprof._kernels.records import Collected, Column
-from gpuprof._kernels.sources import is_graph_launch
 from gpuprof._kernels.spans import NO_SCOPE, Spans
+from gpuprof.errors import GpuprofError
 
 NO_LAUNCH = -1
+NO_LABEL = -1
 Path = tuple[str, ...]
+
+
+class GraphLabels:
+    """The scopes of the captures of all graphs, as they are now, by the ids of graph and node."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, str] = {}
+        with suppress(GpuprofError):  # nothing tells the numbers of nodes
+            self._by_id = graph_labels.labels_by_node()
+        self._names: dict[str, Path] = {}
+        for graph in graph_labels.live_graphs():
+            with suppress(GpuprofError):  # it was closed meanwhile
+                nodes = graph.nodes  # type: ignore[attr-defined]
+                self._names |= {each.scope: each.scope_names for each in nodes if each.scope}
+
+    def of_node(self, graph: int, node: int) -> Path:
+        """Return the scopes that were open when the node was captured, () if that is not known."""
+        # Both numbers, or that of the node alone with the graph's in its upper half.
+        text = self._by_id.get(graph << 32 | node & 0xFFFFFFFF if graph else node)
+        return () if text is None else self._names.get(text) or tuple(text.split("/"))
 
 
 @dataclass
@@ -26,15 +48,11 @@ class Attribution:
     paths: list[Path] = field(default_factory=list)  # the keys of `numbers`
     in_graph: int = 0  # work of graph replays
     labelled: int = 0  # what of it has a label of a capture
-    ambiguous: int = 0  # what could have one of several, and has what these have in common
     without_launch: int = 0
 
 
 def attribute(
-    found: Collected,
-    spans: Spans,
-    labels: GraphLabels,
-    threads: Mapping[int, int],
+    found: Collected, spans: Spans, labels: GraphLabels, threads: Collection[int]
 ) -> Attribution:
     """Find the scope of each record; `threads` are those of `spans.python_threads`."""
     count = len(found.work)
@@ -42,23 +60,18 @@ def attribute(
         array("q", [NO_LAUNCH]) * count, array("q", [NO_SCOPE]) * count, array("I", [0]) * count
     )
     launch_span = _spans_of_launches(found, spans, threads)
-    of_ranges = {
-        correlation: spans.of_range(
-            each._replace(thread_id=threads.get(each.thread_id, each.thread_id))
-        )
-        for correlation, each in found.annotations.items()
-    }
-    replays = _attribute_launches(found, spans, launch_span, of_ranges, result)
-    _attribute_replays(found, labels, replays, result)
+    numbers = result.numbers
+    of_span = array("I", [numbers.setdefault(each.names, len(numbers)) for each in spans.all])
+    _attribute_work(found, launch_span, of_span, labels, result)
     result.paths = [*result.numbers]
     return result
 
 
-def _spans_of_launches(found: Collected, spans: Spans, threads: Mapping[int, int]) -> Column:
+def _spans_of_launches(found: Collected, spans: Spans, threads: Collection[int]) -> Column:
     """Return the span in which each call was made, -1 for none."""
     launches = found.launches
     span_of = array("q", [NO_SCOPE]) * len(launches)
-    thread_of = [threads.get(thread, thread) for thread in launches.thread_id]
+    thread_of = launches.thread_id
 
     def find(calls: Iterable[int], of: Iterable[int]) -> None:
         by_thread: dict[int, list[int]] = {}
@@ -71,71 +84,52 @@ def _spans_of_launches(found: Collected, spans: Spans, threads: Mapping[int, int
 
     find(range(len(launches)), thread_of)
     # Autograd's threads work for the one that waits in backward().
-    own = set(threads.values())
     foreign = [
         number
         for number, span in enumerate(span_of)
-        if span == NO_SCOPE and thread_of[number] not in own
+        if span == NO_SCOPE and thread_of[number] not in threads
     ]
     find(foreign, spans.only_thread([launches.begin_ns[number] for number in foreign]))
     return span_of
 
 
-def _attribute_launches(
-    found: Collected,
-    spans: Spans,
-    launch_span: Column,
-    of_ranges: Mapping[int, int],
-    result: Attribution,
-) -> dict[int, list[int]]:
-    """Give each record the path of its launch; return the records of each replay."""
-    work = found.work
+def _attribute_work(
+    found: Collected, launch_span: Column, of_span: Column, labels: GraphLabels, result: Attribution
+) -> None:
+    """Give each record the path of its launch, with the label of a capture below it."""
+    work, numbers = found.work, result.numbers
     launch_of: dict[int, int] = {}
     for number, correlation in enumerate(found.launches.correlation):
         # The first of a correlation: a runtime's call, and not the driver's in it.
         launch_of.setdefault(correlation, number)
-    numbers = result.numbers
-    of_span = array("I", [numbers.setdefault(each.names, len(numbers)) for each in spans.all])
-    replays: dict[int, list[int]] = {}
+    launched_in = [*numbers]
+    with_label: dict[tuple[int, int, int], int] = {}  # by the launch's path, graph and node
     names = found.launches.name
-    launches_graph = [is_graph_launch(text) for text in found.names]
-    for record, (correlation, graph) in enumerate(
-        zip(work.correlation, work.graph_id, strict=True)
+    launches_graph = ["GraphLaunch" in text for text in found.names]
+    for record, (correlation, graph, node) in enumerate(
+        zip(work.correlation, work.graph_id, work.node_id, strict=True)
     ):
         launch = launch_of.get(correlation, NO_LAUNCH)
         result.launch[record] = launch
-        span = NO_SCOPE
-        if launch != NO_LAUNCH:
-            span = launch_span[launch]
-        elif correlation in of_ranges:
-            span = of_ranges[correlation]
-        else:
+        path = 0
+        if launch == NO_LAUNCH:
             result.without_launch += 1
-        if span != NO_SCOPE:
+        elif (span := launch_span[launch]) != NO_SCOPE:
             result.span[record] = span
-            result.path[record] = of_span[span]
+            path = of_span[span]
         if graph or (launch != NO_LAUNCH and launches_graph[names[launch]]):
-            replays.setdefault(correlation, []).append(record)
-    return replays
-
-
-def _attribute_replays(
-    found: Collected, labels: GraphLabels, replays: Mapping[int, list[int]], result: Attribution
-) -> None:
-    """Put the labels of the captures below the paths of the scopes that launched the replays."""
-    numbers = result.numbers
-    launched_in = [*numbers]
-    for records in replays.values():
-        result.in_graph += len(records)
-        for record, label in zip(records, labels.of_replay(found, records), strict=True):
-            if label is None:
-                continue
-            result.ambiguous += label.ambiguous
-            if not label.path:
-                continue
-            result.labelled += 1
-            path = _joined(launched_in[result.path[record]], label.path)
-            result.path[record] = numbers.setdefault(path, len(numbers))
+            result.in_graph += 1
+            key = (path, graph, node)
+            labelled = with_label.get(key)
+            if labelled is None:
+                label = labels.of_node(graph, node)
+                joined = _joined(launched_in[path], label)
+                labelled = numbers.setdefault(joined, len(numbers)) if label else NO_LABEL
+                with_label[key] = labelled
+            if labelled != NO_LABEL:
+                result.labelled += 1
+                path = labelled
+        result.path[record] = path
 
 
 def _joined(launched_in: Path, captured_in: Path) -> Path:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpuprof._kernels.spans import Span
-
 Column: TypeAlias = "array[int]"
 
 KERNEL, COPY, PEER_COPY, MEMSET = range(4)
@@ -50,11 +48,6 @@ class Columns:
     def __len__(self) -> int:
         return len(self.begin_ns)
 
-    def add(self, records: Sequence[tuple[int, ...]]) -> None:
-        """Add records, each a tuple of its fields."""
-        for name, values in zip(self._codes, zip(*records, strict=True), strict=bool(records)):
-            getattr(self, name).extend(values)
-
     def extend(self, columns: Mapping[str, bytes]) -> None:
         """Add records whose columns are the bytes of arrays of the same types."""
         for name in self._codes:
@@ -73,17 +66,13 @@ class Columns:
 
 @dataclass
 class Collected:
-    """All that one source has collected, in the order of time."""
+    """All that was collected, in the order of time."""
 
-    source: str
     names: Sequence[str]
     work: Columns = field(default_factory=partial(Columns, _WORK))
     launches: Columns = field(default_factory=partial(Columns, _LAUNCHES))
     # How often and how many ns, by (kind, index of the name), also of what has no room in `work`.
     totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    # By correlation: the executable graph of a launch, and the range around a call not known.
-    replayed: dict[int, int] = field(default_factory=dict)
-    annotations: dict[int, Span] = field(default_factory=dict)
     dropped: int = 0
     clock_error_ns: int = 0
     notes: list[str] = field(default_factory=list)
@@ -109,10 +98,3 @@ class Collected:
             count, ns = left[kind, name]
             left[kind, name] = count - 1, ns - (end - begin)
         return {key: total for key, total in left.items() if total[0] > 0}
-
-
-class Names(dict[str, int]):
-    """A number for each text met, in the order of the texts."""
-
-    def __missing__(self, text: str) -> int:
-        return self.setdefault(text, len(self))

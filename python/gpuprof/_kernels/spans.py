@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -47,17 +47,6 @@ class Spans:
             found.append(stack[-1] if stack else NO_SCOPE)
         return found
 
-    def of_range(self, around: Span) -> int:
-        """Return the number of the scope that opened torch's range, or is around the program's."""
-        numbers = self._of_thread.get(around.thread_id, ())
-        at = bisect_left(numbers, around.begin_ns, key=lambda number: self.all[number].begin_ns)
-        for number in numbers[at : at + 1]:
-            inner = self.all[number]
-            name = inner.names[-1].replace('"', "'")  # as torch has it
-            if inner.end_ns <= around.end_ns and name == around.names[-1]:
-                return number
-        return self.innermost(around.thread_id, [around.begin_ns])[0]
-
     def parents(self) -> list[int]:
         """Return for each span the one around it with the path of its parent, or -1."""
         found = [NO_SCOPE] * len(self.all)
@@ -92,10 +81,10 @@ class Spans:
         return [states[at - 1] if (at := bisect_right(moments, t)) else 0 for t in times]
 
 
-def python_threads() -> dict[int, int]:
-    """Return the system ids of Python's threads, by pthread ids cut to 32 bits, as profilers do."""
+def python_threads() -> set[int]:
+    """Return the system ids of the threads that Python started."""
     return {
-        (thread.ident or 0) & 0xFFFFFFFF: thread.native_id
+        thread.native_id
         for thread in threading.enumerate()
         if thread.native_id is not None and not isinstance(thread, threading._DummyThread)
     }

@@ -185,7 +185,7 @@ class Evaluated:
         if by.in_graph:
             notes.append(
                 f"{by.in_graph:,} ran in replays of graphs, {by.labelled:,} of them under scopes "
-                "of the capture" + (f", {by.ambiguous:,} ambiguous" if by.ambiguous else "")
+                "of the capture"
             )
         if lost_spans:
             notes.append(

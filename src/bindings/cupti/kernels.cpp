@@ -127,8 +127,8 @@ void start_cupti(std::size_t max_records, const std::vector<std::string>& candid
   }
 }
 
-py::dict stop_cupti(bool release, double timeout_s) {
-  const bool is_ours = release && !torch_is_profiling();  // one that began since has CUPTI now
+py::dict stop_cupti(double timeout_s) {
+  const bool is_ours = !torch_is_profiling();  // one that began since has CUPTI now
   without_gil([&] { cupti::begin_stop(is_ours); });
   const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
   const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);
@@ -174,7 +174,7 @@ void bind_cupti(py::module_& module) {
   module.def("_cupti_start", &start_cupti, py::arg("max_records") = 1'000'000,
              py::arg("candidates") = std::vector<std::string>(),
              "Collect kernels, copies, memsets and launches from now on.");
-  module.def("_cupti_stop", &stop_cupti, py::arg("release") = true, py::arg("timeout_s") = 60.0,
+  module.def("_cupti_stop", &stop_cupti, py::arg("timeout_s") = 60.0,
              "End the collection and return what came, as columns of bytes.");
   module.def("_cupti_is_collecting", &cupti::is_collecting);
 }

@@ -120,14 +120,16 @@ class PyGraph {
 
   // `at` is null for a launch that leaves the copies at the edges out.
   LaunchResult launch(PyObject* self, const CurrentStream& on, IoAddresses* at) {
-    if (!noted_launches.on) return launch_unnoted(self, on, at);
-    const timing::HostNanoseconds begin = timing::host_now();
-    const LaunchResult done = launch_unnoted(self, on, at);
-    const timing::HostNanoseconds end = timing::host_now();
-    if (done == LaunchResult::kLaunched && !graph_->closed()) {
-      noted_launches.add(begin, end, graph_->exec());
+    const bool traced = listens(kTrace) && trace_records();
+    if (notice) {
+      notice = false;
+      py::handle(self).attr("_launched_after_clear")();
     }
-    return done;
+    // A graph that collects, launched while timing is off, does not.
+    const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
+                          timing::scope::enabled.load(std::memory_order_relaxed);
+    if (direct && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
+    return launch_seen(self, on, at, traced, collects);
   }
 
   [[nodiscard]] CurrentStream launch_stream(PyObject* stream) const {
@@ -158,19 +160,6 @@ class PyGraph {
   bool notice = false;  // the next launch has something to say first
 
  private:
-  LaunchResult launch_unnoted(PyObject* self, const CurrentStream& on, IoAddresses* at) {
-    const bool traced = listens(kTrace) && trace_records();
-    if (notice) {
-      notice = false;
-      py::handle(self).attr("_launched_after_clear")();
-    }
-    // A graph that collects, launched while timing is off, does not.
-    const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
-                          timing::scope::enabled.load(std::memory_order_relaxed);
-    if (direct && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
-    return launch_seen(self, on, at, traced, collects);
-  }
-
   static graphs::Payload payload_of(py::object object) noexcept {
     try {
       return keep_alive(py::make_tuple(object));

@@ -6,14 +6,8 @@
 
 #include <Python.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "bindings/interop/streams.hpp"
 #include "graphs/captured_graph.hpp"
-#include "timing/clock.hpp"
-#include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
 
@@ -29,26 +23,6 @@ void give_turn_back(PyObject* graph);
 
 // What the stream was given since the launch uses the graph's own arrays, too.
 void note_graph_use(PyObject* graph, const CurrentStream& on);
-
-// When the host launched which graphs, while somebody wants to know: torch's profiler has no record
-// of the driver's function that launches one. With the interpreter lock.
-struct NotedLaunches {
-  struct Launch {
-    timing::HostNanoseconds begin;
-    timing::HostNanoseconds end;
-    std::uint32_t thread;
-    std::uintptr_t exec;  // the executable graph's handle, for comparing
-  };
-  bool on = false;
-  std::size_t limit = 0;
-  std::vector<Launch> all;
-
-  void add(timing::HostNanoseconds begin, timing::HostNanoseconds end, void* exec) {
-    if (!on || all.size() >= limit) return;
-    all.push_back({begin, end, trace::thread_id(), reinterpret_cast<std::uintptr_t>(exec)});
-  }
-};
-inline NotedLaunches noted_launches;
 
 // Puts back what captures hold that were ended with their thread: their hold on collections, a
 // range. With the interpreter lock.

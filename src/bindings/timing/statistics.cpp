@@ -5,14 +5,12 @@
 #include <pybind11/typing.h>
 
 #include <map>
-#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/launch.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
-#include "bindings/python/queueing.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/budget.hpp"
@@ -140,23 +138,6 @@ open_scope_list() {
   return result;
 }
 
-void note_launches(std::size_t limit) {
-  noted_launches.on = true;
-  queueing::calls_stay = true;
-  noted_launches.limit = limit;
-  noted_launches.all.clear();
-}
-
-py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_, py::int_>> take_noted_launches() {
-  py::list result;
-  noted_launches.on = false;
-  queueing::calls_stay = false;
-  for (const auto& each : std::exchange(noted_launches.all, {})) {
-    result.append(py::make_tuple(each.begin, each.end, each.thread, each.exec));
-  }
-  return result;
-}
-
 }  // namespace
 
 void bind_timing_statistics(py::module_& module) {
@@ -164,10 +145,6 @@ void bind_timing_statistics(py::module_& module) {
              "All rows as plain data. wait: first wait for what is pending now. bins: each summary "
              "also has its bins.");
   module.def("flush", &flush_and_call_listeners, "Wait for what is pending now and count it.");
-  module.def("_note_graph_launches", &note_launches, py::arg("limit"),
-             "Note when graphs are launched, at most `limit` times.");
-  module.def("_noted_graph_launches", &take_noted_launches,
-             "End that, and return (begin_ns, end_ns, thread_id, raw_exec) of each launch.");
   module.def("_open_scopes", &open_scope_list,
              "The named scopes that are open on any thread: (names, host_begin_ns, thread_id).");
   module.def(

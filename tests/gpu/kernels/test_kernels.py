@@ -1,4 +1,4 @@
-"""`gpuprof.kernels` on a GPU, through torch's profiler and through CUPTI.
+"""`gpuprof.kernels` on a GPU, with torch and without it.
 
 Each test is a process of its own: a process has one profiler, and torch is there or not.
 """
@@ -77,7 +77,7 @@ def test_a_torch_step_is_under_its_scopes() -> None:
         print(k)
         """,
     )
-    assert found["source"].startswith("torch.profiler")
+    assert found["source"].startswith("CUPTI")
     # Autograd's thread launches the backward pass, for the scope that waits for it.
     assert found["scopes"] == ["step/backward", "step/forward"]
     assert found["unknown"] == 0
@@ -149,29 +149,39 @@ def test_a_stream_that_waits_for_another_one_has_a_dependency() -> None:
     assert found["dependency_ms"] > 5 * found["host_bound_ms"]
 
 
-def test_totals_are_those_of_torchs_own_table() -> None:
+def test_the_kernels_are_those_of_torchs_own_table() -> None:
     torch_or_skip()
     found = result_of(
         _TORCH,
         """
-        with gpuprof.kernels() as k:
+        def steps():
             for _ in range(5):
                 step()
-        ours = {each.name: [each.count, each.total_ms] for each in k.by_kernel()}
-        own = k._source._collection._profile
+            torch.cuda.synchronize()
+
+        def plain(name):  # demanglers differ in their spaces
+            return name.replace(" ", "")
+
+        with gpuprof.kernels() as k:
+            steps()
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+            steps()
+        ours = {plain(each.name): [each.count, each.total_ms] for each in k.by_kernel()}
         theirs = {
-            each.key: [each.count, each.self_device_time_total / 1000]
-            for each in own.key_averages()
+            plain(each.key): [each.count, each.self_device_time_total / 1000]
+            for each in prof.key_averages()
             if str(each.device_type).endswith("CUDA") and not each.is_user_annotation
         }
         result = {"ours": ours, "theirs": theirs}
         """,
     )
     ours, theirs = found["ours"], found["theirs"]
-    assert set(ours) == set(theirs)
-    for name, (count, total) in ours.items():
-        assert count == theirs[name][0], name
-        assert total == pytest.approx(theirs[name][1], abs=count * 0.001), name
+    assert {name: count for name, (count, _) in ours.items()} == {
+        name: count for name, (count, _) in theirs.items()
+    }
+    assert sum(ms for _, ms in ours.values()) == pytest.approx(
+        sum(ms for _, ms in theirs.values()), rel=0.2
+    )
 
 
 _REPLAYS = """
@@ -186,7 +196,7 @@ torch.cuda.synchronize()
 """
 
 
-def test_replays_through_torch_are_under_the_scopes_of_the_capture() -> None:
+def test_replays_of_torchs_work_are_under_the_scopes_of_the_capture() -> None:
     torch_or_skip()
     found = result_of(
         _TORCH + _REPLAYS,
@@ -259,7 +269,7 @@ def test_a_running_profiler_is_refused_and_keeps_its_kernels() -> None:
     assert found[1] > 0
 
 
-def test_many_kernels_are_all_there_or_it_is_said() -> None:
+def test_many_kernels_are_all_counted() -> None:
     torch_or_skip()
     found = result_of(
         _TORCH,
@@ -269,14 +279,10 @@ def test_many_kernels_are_all_there_or_it_is_said() -> None:
         with gpuprof.kernels(max_records=10_000) as k:
             for _ in range(200_000):
                 x.add_(1)
-        result = [len(k.records), k.dropped, k.notes, sum(e.count for e in k.by_kernel())]
+        result = [len(k.records), k.dropped, sum(e.count for e in k.by_kernel())]
         """,
     )
-    records, dropped, notes, counted = found
-    assert records == 10_000
-    assert counted == records + dropped
-    early = any("stopped collecting before" in note for note in notes)
-    assert early or counted == 200_000, found
+    assert found == [10_000, 190_000, 200_000]
 
 
 def test_cupti_puts_kernels_under_scopes() -> None:

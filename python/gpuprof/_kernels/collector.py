@@ -1,0 +1,125 @@
+"""One collection of GPU work through CUPTI, which torch's profiler may use before and after it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gpuprof._core as _core
+from gpuprof._common.imports import when_imported
+from gpuprof._frameworks import torch_profiler
+from gpuprof._kernels.records import Collected
+from gpuprof.errors import InvalidStateError
+
+_WHEELS = (
+    "nvidia/cu13/lib/libcupti.so.13",
+    "nvidia/cuda_cupti/lib/libcupti.so.13",
+    "nvidia/cuda_cupti/lib/libcupti.so.12",
+)
+
+
+class Collector:
+    """Collects from `start` to `stop`; then `collected` has it all.
+
+    CUPTI has one pair of buffer callbacks, so a torch profiler that starts meanwhile ends the
+    collection first, and then works as it would alone.
+    """
+
+    _collecting: ClassVar[Collector | None] = None
+
+    def __init__(self, max_records: int) -> None:
+        """Load CUPTI; CudaUnavailableError without it, or without a driver with a device."""
+        _core.require_cuda()
+        version = _core._cupti_load(candidates())["version"]
+        self.name = f"CUPTI {cupti_version(version)}"
+        self._max_records = max_records
+        self._found: dict[str, Any] = {}
+        self._notes: list[str] = []
+        self._put_back: Callable[[], None] = lambda: None
+        self._stopping = threading.RLock()
+
+    def start(self) -> None:
+        """Begin to collect; InvalidStateError if one of torch's profilers runs already.
+
+        Other errors are those of `gpuprof._core._cupti_start`.
+        """
+        other = torch_profiler.running()
+        if other is not None:
+            message = (
+                f"kernels(): {other} is running, and CUPTI serves one profiler at a time; "
+                "stop it first, or read the kernels from its trace: gpuprof trace summary FILE"
+            )
+            raise InvalidStateError(message)
+        _core._cupti_start(self._max_records, candidates())
+        Collector._collecting = self
+        when_imported(torch_profiler.MODULE, Collector._follow_import)
+        self._make_way()
+
+    def stop(self) -> None:
+        """Wait for the GPU and end the collection, unless a torch profiler has ended it."""
+        with self._stopping:
+            if Collector._collecting is not self:
+                return
+            Collector._collecting = None
+            self._put_back()
+            self._found = _core._cupti_stop()
+
+    @staticmethod
+    def _follow_import() -> None:
+        if (collecting := Collector._collecting) is not None:
+            collecting._make_way()
+
+    def _make_way(self) -> None:
+        """End the collection before the next start of one of torch's profilers."""
+
+        def end() -> None:
+            if Collector._collecting is not self:
+                return
+            self._notes.append("ended early by a torch profiler that was started inside the block")
+            try:
+                self.stop()
+            except Exception as error:  # that profiler must not fail for it
+                self._notes.append(f"the collection failed: {error}")
+
+        self._put_back()
+        self._put_back = torch_profiler.before_start(end)
+
+    def collected(self) -> Collected:
+        raw = self._found
+        if not raw:
+            return Collected([], notes=self._notes)
+        found = Collected(raw["names"], notes=self._notes)
+        found.work.extend(raw["activities"])
+        found.launches.extend(raw["launches"])
+        names = {text: number for number, text in enumerate(found.names)}
+        found.totals = {(kind, names[name]): sums for (kind, name), sums in raw["totals"].items()}
+        found.dropped = raw["dropped"]
+        found.clock_error_ns = raw["clock_error_ns"]
+        if raw["displaced"]:
+            found.notes.append(
+                "another tool took CUPTI during the block, so records are missing: run one "
+                "profiler at a time"
+            )
+        for key, what in (
+            ("cupti_dropped", "lost by CUPTI, which had no buffer"),
+            ("incomplete", "without times"),
+        ):
+            if raw[key]:
+                found.notes.append(f"{raw[key]:,} records {what}: they are in no figure")
+        return found
+
+
+def candidates() -> list[str]:
+    """Return where wheels of NVIDIA's put CUPTI, as far as they are installed."""
+    places = (Path(folder) / wheel for wheel in _WHEELS for folder in sys.path if folder)
+    return [str(place) for place in dict.fromkeys(places) if place.is_file()]
+
+
+def cupti_version(number: int) -> str:
+    """Write the number that CUPTI has for its version as that of the toolkit it came with."""
+    if number >= 100_000:
+        return f"{number // 10_000}.{number // 100 % 100}"
+    return f"12.{number - 18}" if 18 <= number < 30 else str(number)
