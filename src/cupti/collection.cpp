@@ -26,6 +26,9 @@ constexpr std::uint64_t kFastestClock = 8;
 // Two pairs of one clock may differ by this much beside their errors.
 constexpr std::int64_t kSameClock = 1'000;
 
+// Of activities; twice as many launches, as CUDA's runtime calls the driver for each.
+constexpr std::size_t kMostRecords = std::numeric_limits<std::size_t>::max() / 2;
+
 constexpr std::string_view kOtherNames = "(other names)";
 constexpr std::string_view kNoName = "(unnamed kernel)";
 
@@ -77,7 +80,7 @@ Collection::Collection(std::size_t max_records, const LaunchNames& launches, con
     : launch_names_(launches),
       start_(start),
       activities_(max_records),
-      launches_(max_records),
+      launches_(2 * std::min(max_records, kMostRecords)),
       work_names_(kWorkNames, kUnset) {}
 
 void Collection::add(const std::uint8_t* record, const std::uint8_t* end,

@@ -134,7 +134,7 @@ class LaunchNames {
 
 class Collection {
  public:
-  // At most `max_records` activities and as many launches are kept.
+  // At most `max_records` activities and twice as many launches are kept.
   Collection(std::size_t max_records, const LaunchNames& launches, const ClockPair& start);
 
   // Adds the record that lies at `record` and ends before `end`. Nothing is read behind `end`.

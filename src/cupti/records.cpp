@@ -19,7 +19,6 @@ struct WorkLayout {
   std::size_t begin;
   std::size_t end;
   std::size_t device;
-  std::size_t context;
   std::size_t stream;
   std::size_t correlation;
   std::size_t node_id;
@@ -27,10 +26,10 @@ struct WorkLayout {
   std::size_t size;  // up to here a record is read
 };
 
-constexpr WorkLayout kKernelLayout{0, 16, 24, 40, 44, 48, 92, 144, 156, 160};
-constexpr WorkLayout kMemcpyLayout{8, 16, 24, 32, 36, 40, 44, 64, 72, 76};
-constexpr WorkLayout kPeerCopyLayout{8, 16, 24, 32, 36, 40, 60, 72, 80, 84};
-constexpr WorkLayout kMemsetLayout{8, 16, 24, 32, 36, 40, 44, 64, 72, 76};
+constexpr WorkLayout kKernelLayout{0, 16, 24, 40, 48, 92, 144, 156, 160};
+constexpr WorkLayout kMemcpyLayout{8, 16, 24, 32, 40, 44, 64, 72, 76};
+constexpr WorkLayout kPeerCopyLayout{8, 16, 24, 32, 40, 60, 72, 80, 84};
+constexpr WorkLayout kMemsetLayout{8, 16, 24, 32, 40, 44, 64, 72, 76};
 
 constexpr std::size_t kKernelSymbol = 104;
 constexpr std::size_t kCopyKind = 4;
@@ -115,7 +114,6 @@ Activity activity_of(const std::uint8_t* record) noexcept {
   read.begin = field<std::uint64_t>(record, at.begin);
   read.end = field<std::uint64_t>(record, at.end);
   read.device = field<std::uint32_t>(record, at.device);
-  read.context = field<std::uint32_t>(record, at.context);
   read.stream = field<std::uint32_t>(record, at.stream);
   read.correlation = field<std::uint32_t>(record, at.correlation);
   read.node_id = field<std::uint64_t>(record, at.node_id);

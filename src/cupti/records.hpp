@@ -32,7 +32,6 @@ struct Activity {
   std::uint64_t bytes = 0;    // of copies and memsets
   std::uint32_t name = 0;     // set by who keeps names
   std::uint32_t device = 0;
-  std::uint32_t context = 0;
   std::uint32_t stream = 0;
   std::uint32_t correlation = 0;
   std::uint32_t graph_id = 0;  // 0 outside graphs

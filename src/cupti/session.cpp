@@ -44,7 +44,6 @@ struct State {
   std::vector<int> enabled;  // kinds of records
   int thread_ids = 0;        // CUPTI's setting before
   std::atomic<Phase> phase{Phase::kIdle};
-  bool releases = true;                      // whether CUPTI is ours to disable and flush
   std::string problem;                       // the first refusal while it is stopped
   std::atomic<std::uint32_t> generation{0};  // one more than that of the process; 0: never used
 };
@@ -261,7 +260,7 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
   }
 }
 
-void begin_stop(bool release) {
+void begin_stop() {
   State& state = session();
   refuse_forked(state);
   const std::lock_guard control(state.control);
@@ -269,15 +268,12 @@ void begin_stop(bool release) {
     throw Error(ErrorKind::kInvalidState, "no kernels are being collected");
   }
   state.phase.store(Phase::kStopping);
-  state.releases = release;
   state.problem.clear();
-  if (release) note_problem(state, disable_all(state), "cuptiActivityDisable");
-  state.enabled.clear();
+  note_problem(state, disable_all(state), "cuptiActivityDisable");
 }
 
 bool poll_stop(driver::HostNanoseconds until) {
   State& state = session();
-  if (!state.releases) return true;
   for (std::chrono::microseconds pause{50};; pause = std::min(2 * pause, kLongestPause)) {
     const Result result = state.cupti->table.cuptiActivityFlushAll(0);
     if (result != kSuccess || !state.buffers.is_missing_some()) return true;
@@ -290,12 +286,10 @@ Collected end_stop() {
   State& state = session();
   const std::lock_guard control(state.control);
   const Table& table = state.cupti->table;
-  if (state.releases) {
-    note_problem(state, table.cuptiActivityFlushAll(kForcedFlush), "cuptiActivityFlushAll");
-    table.cuptiSetThreadIdType(state.thread_ids);
-  }
+  note_problem(state, table.cuptiActivityFlushAll(kForcedFlush), "cuptiActivityFlushAll");
+  table.cuptiSetThreadIdType(state.thread_ids);
   Collected result;
-  result.displaced = !state.releases || state.buffers.is_missing_some();
+  result.displaced = state.buffers.is_missing_some();
   result.records = take_collection(state);
   state.buffers.free_idle();
   const ClockPair& first = result.records->start();

@@ -26,20 +26,20 @@ struct Collected {
 };
 
 // Loads CUPTI with `candidates` (see load()) and collects from now on, at most `max_records`
-// activities and as many launches; what comes later is counted and added to the totals. Throws
-// Error: kInvalidState if there is a collection already, kForked in a child of a process that used
-// CUPTI or CUDA, kUnavailable where CUPTI cannot be had. Then nothing has changed.
+// activities and twice as many launches; what comes later is counted and added to the totals.
+// Throws Error: kInvalidState if there is a collection already, kForked in a child of a process
+// that used CUPTI or CUDA, kUnavailable where CUPTI cannot be had. Then nothing has changed.
 //
 // CUPTI of CUDA 13.0 and before cannot tell that another tool of this process collects. Its records
-// would come here then, so the caller must not start while torch's profiler runs.
+// would come here then, so the caller must neither start while torch's profiler runs, nor let that
+// start before the end.
 void start(std::size_t max_records, const std::vector<std::string>& candidates);
 
 // The end of a collection, in three steps, so that the caller decides how long it waits.
 //
-// With `release`, disables what start() enabled; without it, leaves CUPTI alone, for when another
-// tool has taken it over and would lose its records. Throws Error: kInvalidState without a
-// collection, kForked in a child.
-void begin_stop(bool release);
+// Disables what start() enabled. Throws Error: kInvalidState without a collection, kForked in a
+// child.
+void begin_stop();
 
 // Between the two others: whether all records have come, those of work that still runs too. Asks
 // CUPTI until the time `until` of the host's clock. Never synchronises with the GPU: that would

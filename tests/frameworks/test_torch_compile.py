@@ -389,7 +389,11 @@ def test_an_import_that_is_probed_or_fails_is_waited_for_again(tmp_path: Path) -
         import importlib.util, os
         from gpuprof._common.imports import when_imported
         before = list(sys.meta_path)
-        when_imported("late", lambda: print("late is there:", "late" in sys.modules))
+        def tell():
+            print("late is there:", "late" in sys.modules)
+        when_imported("late", tell)
+        when_imported("late", lambda: print("another function is called as well"))
+        when_imported("late", tell)
         print(importlib.util.find_spec("late").name)
         try:
             import late
@@ -397,7 +401,7 @@ def test_an_import_that_is_probed_or_fails_is_waited_for_again(tmp_path: Path) -
             print("failed:", error)
         os.environ["READY"] = "1"
         import late
-        when_imported("late", lambda: print("a second time"))
+        when_imported("late", tell)
         when_imported("early", lambda: print("early was there"))
         print(sys.meta_path == before)
         """,
@@ -407,6 +411,7 @@ def test_an_import_that_is_probed_or_fails_is_waited_for_again(tmp_path: Path) -
         "late",
         "failed: 'READY'",
         "late is there: True",
+        "another function is called as well",
         "early was there",
         "True",
     ]

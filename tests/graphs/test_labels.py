@@ -301,10 +301,10 @@ def test_without_anyone_to_tell_numbers_the_error_says_what_is_missing(
     with captured(fake, stream) as graph, captured(fake, stream, timers="strip") as other:
         with pytest.raises(InvalidStateError, match=r"CUDA 13\.1.*CUPTI.*loaded"):
             graph.scopes_by_node_id()
-        with pytest.raises(InvalidStateError):
-            labels.labels_by_node()
-        with labels.watch():
+        with labels.watch() as found:
             other.close()
+        assert found.by_number == {}
+        assert "CUDA 13.1" in found.problem
     with pytest.raises(InvalidStateError, match="closed"):
         graph.scopes_by_node_id()
 
@@ -335,27 +335,32 @@ assert gpuprof._core.driver_info()["missing"] == []
 # The registry
 
 
-def test_live_graphs_are_known_by_number(cupti: FakeCuda, stream: int) -> None:
-    with captured(cupti, stream, timers="strip") as graph:
-        number = cupti.exec_id(graph.raw_exec)
-        known = labels.labels_by_node()
-        assert known == graph.scopes_by_node_id()
-        assert {node >> 32 for node in known} == {number}
-    assert labels.labels_by_node() == {}
-
-
-def test_while_somebody_watches_graphs_that_are_gone_stay_known(
+def test_graphs_that_live_while_somebody_watches_are_known_by_number(
     cupti: FakeCuda, stream: int
 ) -> None:
     early = captured(cupti, stream, timers="strip")
-    with labels.watch():
+    with labels.watch() as found:
         late = captured(cupti, stream, "late", timers="strip")
         known = early.scopes_by_node_id() | late.scopes_by_node_id()
+        assert {number >> 32 for number in known} == {
+            cupti.exec_id(graph.raw_exec) for graph in (early, late)
+        }
         early.close()
         del late
         gc.collect()
-        assert labels.labels_by_node() == known
-    assert labels.labels_by_node() == {}
+    assert {number: "/".join(names) for number, names in found.by_number.items()} == known
+    assert found.problem == ""
+    with labels.watch() as found:
+        pass
+    assert found.by_number == {}
+
+
+def test_names_with_a_slash_stay_whole_in_a_graph_that_is_gone(
+    cupti: FakeCuda, stream: int
+) -> None:
+    with labels.watch() as found:
+        captured(cupti, stream, "to/head", timers="strip").close()
+    assert set(found.by_number.values()) == {("to/head",), ("to/head", "inner")}
 
 
 @pytest.mark.filterwarnings("ignore:gpuprof. cuEventRecordWithFlags failed:RuntimeWarning")

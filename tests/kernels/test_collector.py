@@ -68,7 +68,7 @@ def test_a_profiler_of_a_torch_that_is_imported_inside_ends_the_collection(
     (folder / "profiler.py").write_text("def _prepare_profiler(): pass\n")
     done = run_python(
         f"""
-        import sys
+        import os, sys
         sys.path.insert(0, {str(tmp_path)!r})
         sys.modules["torch"] = None  # where it is installed, nothing imports it before
         import gpuprof, pytest
@@ -87,6 +87,12 @@ def test_a_profiler_of_a_torch_that_is_imported_inside_ends_the_collection(
         assert recording.stops == 1, recording.stops
         assert [each.name for each in k.records] == ["before", "after"], k.records
         assert any("ended early by a torch profiler" in note for note in k.notes), k.notes
+        with gpuprof.kernels():
+            if (child := os.fork()) == 0:  # it has no collection to end
+                torch.autograd.profiler._prepare_profiler()
+                os._exit(recording.stops)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        recording.stops = 1
         with gpuprof.kernels() as k:
             recording.run("later")
             torch.autograd.profiler._prepare_profiler()

@@ -208,56 +208,6 @@ def test_records_that_are_too_short_are_refused(
     check(elsewhere, text, cached(pytestconfig, "13.5"))
 
 
-_PROFILER = """
-    import types
-    profiler = types.ModuleType("torch.autograd.profiler")
-    profiler._is_profiler_enabled = True
-    sys.modules["torch.autograd.profiler"] = profiler
-"""
-
-
-def test_while_torch_profiles_nothing_is_started(
-    elsewhere: Path, pytestconfig: pytest.Config
-) -> None:
-    text = """
-    cupti = FakeCupti(paths[0])
-    try:
-        _core._cupti_start(10, paths)
-    except gpuprof.CudaUnavailableError as error:
-        assert "torch's profiler is running" in str(error), error
-    else:
-        raise AssertionError("it started")
-    assert cupti.calls("cuptiActivityRegisterCallbacks") == 0
-    profiler._is_profiler_enabled = False
-    with collected(paths=paths) as seen:
-        cupti.kernel("ours")
-    assert len(seen.activities) == 1
-    """
-    check(elsewhere, textwrap.dedent(_PROFILER) + textwrap.dedent(text), cached(pytestconfig))
-
-
-def test_a_torch_profiler_that_began_inside_keeps_cupti(
-    elsewhere: Path, pytestconfig: pytest.Config
-) -> None:
-    text = """
-    profiler._is_profiler_enabled = False
-    cupti = FakeCupti(paths[0])
-    with collected(paths=paths) as seen:
-        cupti.kernel("ours")
-        cupti.flush()
-        cupti.other_tool(True)
-        profiler._is_profiler_enabled = True
-        cupti.kernel("theirs")
-    assert [row.name for row in seen.activities] == ["ours"]
-    assert seen.plain["displaced"]
-    assert cupti.get("kinds") == 6
-    cupti.kernel("theirs")
-    cupti.other_tool(False)
-    assert cupti.get("other_records") == 2
-    """
-    check(elsewhere, textwrap.dedent(_PROFILER) + textwrap.dedent(text), cached(pytestconfig))
-
-
 def test_an_open_collection_does_not_keep_a_process_from_ending(
     elsewhere: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
 import gpuprof
+from gpuprof._graphs import labels
 from tests.fake_driver.control import FakeCuda
 from tests.support.gpu_records import COPY, Recording
 
@@ -24,11 +26,11 @@ def stream(fake: FakeCuda) -> Iterator[int]:
 
 
 @pytest.fixture
-def numbers(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
-    """Let the nodes of graphs have these numbers, with the paths of their scopes."""
-    of_nodes = {FWD: "fwd", BWD: "bwd"}
-    monkeypatch.setattr("gpuprof._graphs.labels.labels_by_node", lambda: of_nodes)
-    return of_nodes
+def numbers(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, ...]]:
+    """Let the nodes of graphs have these numbers, with their scopes."""
+    scopes = labels.NodeScopes({FWD: ("fwd",), BWD: ("bwd",)})
+    monkeypatch.setattr("gpuprof._graphs.labels.watch", lambda: nullcontext(scopes))
+    return scopes.by_number
 
 
 def replay(gpu: Recording, *ids: tuple[int, int], kind: int = 0) -> None:
@@ -46,7 +48,7 @@ def scopes(k: gpuprof.Kernels) -> list[tuple[str, ...]]:
 
 
 def test_nodes_are_under_their_scopes_whatever_their_order(
-    gpu: Recording, numbers: dict[int, str]
+    gpu: Recording, numbers: dict[int, tuple[str, ...]]
 ) -> None:
     with gpuprof.kernels() as k:
         for _ in range(2):
@@ -61,14 +63,14 @@ def test_nodes_are_under_their_scopes_whatever_their_order(
 
 
 def test_scopes_around_capture_and_replay_are_there_once(
-    gpu: Recording, numbers: dict[int, str], fake: FakeCuda, stream: int
+    gpu: Recording, numbers: dict[int, tuple[str, ...]], fake: FakeCuda, stream: int
 ) -> None:
     with gpuprof.timer("step", stream=stream):
         with gpuprof.capture(stream=stream, timers="strip") as cap:
             for name in ("fwd", "to/head"):
                 with gpuprof.timer(name, stream=stream):
                     fake.kernel(stream, "gemm")
-    first, second = (node.scope for node in cap.graph.nodes if node.type == "kernel")
+    first, second = (node.scope_names for node in cap.graph.nodes if node.type == "kernel")
     numbers.update({FWD: first, BWD: second})
     with gpuprof.kernels() as k:
         with gpuprof.timer("step"):
@@ -86,7 +88,7 @@ def test_scopes_around_capture_and_replay_are_there_once(
 
 
 def test_nodes_without_a_label_have_the_replays_scope_alone(
-    gpu: Recording, numbers: dict[int, str]
+    gpu: Recording, numbers: dict[int, tuple[str, ...]]
 ) -> None:
     with gpuprof.kernels() as k, gpuprof.timer("serve"):
         replay(gpu, (GRAPH + 1, FWD + (1 << 32)), (0, 0), kind=COPY)
@@ -97,9 +99,16 @@ def test_nodes_without_a_label_have_the_replays_scope_alone(
     assert any("2 ran in replays of graphs, 0 of them" in note for note in k.notes)
 
 
-def test_where_nothing_tells_numbers_the_replays_scope_counts(gpu: Recording) -> None:
+def test_where_nothing_tells_numbers_a_note_says_why(
+    gpu: Recording, fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream=stream, timers="strip") as cap:
+        with gpuprof.timer("fwd", stream=stream):
+            fake.kernel(stream, "gemm")
     with gpuprof.kernels() as k, gpuprof.timer("serve"):
         replay(gpu, (GRAPH, FWD))
         time.sleep(0.001)
 
     assert scopes(k) == [("serve",)]
+    assert any("scopes of some graphs are not known" in note for note in k.notes)
+    cap.graph.close()

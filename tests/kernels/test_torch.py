@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -90,6 +92,87 @@ def test_a_profiler_works_where_the_collection_cannot_be_ended(
             torch.ones(3)
     assert "aten::ones" in names(prof)
     assert any("the collection failed: CUPTI is gone" in note for note in k.notes)
+
+
+def test_a_profiler_of_another_thread_waits_while_the_block_ends(
+    gpu: Recording, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    ending, seen = threading.Event(), threading.Event()
+    prepare = torch.autograd.profiler._prepare_profiler
+
+    def stop() -> Any:
+        ending.set()
+        assert seen.wait(10)
+        time.sleep(0.05)  # the other thread is in its start, or past it
+        order.append("ended")
+        return gpu.stop()
+
+    def prepare_profiler(*arguments: Any, **options: Any) -> Any:
+        order.append("started")
+        return prepare(*arguments, **options)
+
+    def work() -> None:
+        ending.wait(10)
+        seen.set()
+        with profiler(torch) as prof:
+            torch.ones(3)
+        order.extend(names(prof) & {"aten::ones"})
+
+    monkeypatch.setattr("gpuprof._core._cupti_stop", stop)
+    monkeypatch.setattr(torch.autograd.profiler, "_prepare_profiler", prepare_profiler)
+    thread = threading.Thread(target=work)
+    thread.start()
+    with gpuprof.kernels() as k:
+        gpu.run("gemm")
+    thread.join()
+    assert order == ["ended", "started", "aten::ones"]
+    assert len(k.records) == 1
+    assert torch.autograd.profiler._prepare_profiler is prepare_profiler
+
+
+def test_an_interrupt_leaves_no_collection_behind(
+    gpu: Recording, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_arguments: object) -> Any:
+        raise KeyboardInterrupt
+
+    original = torch.autograd.profiler._prepare_profiler
+    for stops, place in enumerate(
+        ("_frameworks.torch_hooks.before_profiler", "_core._open_scopes")
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"gpuprof.{place}", interrupt)
+            with pytest.raises(KeyboardInterrupt), gpuprof.kernels():
+                pass
+        assert gpu.stops == len(gpu.starts) == 2 * stops + 1
+        with gpuprof.kernels() as k:
+            gpu.run("gemm")
+        assert k.records
+    assert torch.autograd.profiler._prepare_profiler is original
+
+
+def test_a_profiler_that_is_prepared_is_not_disturbed(gpu: Recording, torch: Any) -> None:
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=1)
+    with profiler(torch, schedule=schedule, acc_events=True) as again:
+        for _ in range(2):
+            again.step()  # in the second warm-up there is the result of the first cycle
+        with pytest.raises(gpuprof.InvalidStateError, match="is running"):
+            with gpuprof.kernels():
+                pass
+    del again
+    gc.collect()
+    by_hand = torch.profiler._KinetoProfile()
+    by_hand.prepare_trace()
+    with pytest.raises(gpuprof.InvalidStateError, match="_KinetoProfile is running"):
+        with gpuprof.kernels():
+            pass
+    by_hand.start_trace()
+    by_hand.stop_trace()
+    with gpuprof.kernels() as k:
+        gpu.run("gemm")
+    assert k.records
+    assert len(gpu.starts) == 1
 
 
 def test_a_profiler_left_open_goes_on_after_the_block(gpu: Recording, torch: Any) -> None:

@@ -22,7 +22,6 @@ ACTIVITY_CODES = {
     "begin_ns": "q",
     "end_ns": "q",
     "device": "I",
-    "context": "I",
     "stream": "I",
     "correlation": "I",
     "graph_id": "I",

@@ -62,7 +62,7 @@ class Recording:
 
     def work(self, name: str, correlation: int, begin: int, ns: int, **more: int) -> None:
         """Note work of the GPU."""
-        activity = dict.fromkeys(ACTIVITY_CODES, 0) | {"stream": 7, "context": 1}
+        activity = dict.fromkeys(ACTIVITY_CODES, 0) | {"stream": 7}
         activity |= {
             "name": self.name(name),
             "correlation": correlation,
@@ -100,12 +100,13 @@ class Recording:
             "version": 130001,
             "path": "/lib/libcupti.so.13",
             "activities": _columns(self.activities[:limit], ACTIVITY_CODES),
-            "launches": _columns(self.launches[:limit], LAUNCH_CODES),
+            "launches": _columns(self.launches[: 2 * limit], LAUNCH_CODES),
             "names": self.names,
             "totals": totals,
             "count": len(self.activities),
             "dropped": max(0, len(self.activities) - limit),
-            "launches_dropped": max(0, len(self.launches) - limit),
+            "launches_dropped": max(0, len(self.launches) - 2 * limit),
+            "problem": None,
             "cupti_dropped": 0,
             "incomplete": 0,
             "unknown": 0,

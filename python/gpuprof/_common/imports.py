@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-_waiting: dict[str, Callable[[], None]] = {}
-_served: set[str] = set()
+_waiting: dict[str, list[Callable[[], None]]] = {}
+_served: set[tuple[str, Callable[[], None]]] = set()
 
 
 def need(module: str, what: str, install: str = "") -> Any:
@@ -38,27 +38,28 @@ def need(module: str, what: str, install: str = "") -> Any:
 def when_imported(name: str, call: Callable[[], None]) -> None:
     """Call `call` once: now, if the module `name` is there, else right after it was imported.
 
-    A second call for the same module is ignored. An exception of `call` ends the module's import.
+    The same function is ignored a second time. An exception of `call` ends the module's import.
     """
-    if name in _served:
+    waiting = _waiting.get(name, [])
+    if (name, call) in _served or call in waiting:
         return
     if name in sys.modules:
-        _served.add(name)
+        _served.add((name, call))
         call()
         return
-    _waiting[name] = call
+    _waiting[name] = [*waiting, call]
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def _serve(name: str) -> None:
-    call = _waiting.pop(name, None)
+    calls = _waiting.pop(name, [])
     if not _waiting:
         # A new list, because another thread may be walking through the old one: in a list that
         # gets shorter it would pass over a finder.
         sys.meta_path = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
-    if call is not None:
-        _served.add(name)
+    for call in calls:
+        _served.add((name, call))
         call()
 
 

@@ -45,7 +45,7 @@ class Launches(Record):
         How many memsets.
     source : str
         How they were counted: ``"graph"``, the nodes of a captured graph, or what collected
-        `gpuprof.kernels`, such as ``"torch.profiler"``. Counts of two sources are not compared.
+        `gpuprof.kernels`, such as ``"CUPTI"``. Counts of two sources are not compared.
     varies : str
         How two calls of the same function differ, in words; empty if they do not.
     versions : mapping of str to str

@@ -1,4 +1,4 @@
-"""Hooks into torch: around calls of modules and steps of optimizers, and replaced functions.
+"""Hooks into torch: around modules, optimizers and profilers, and replaced functions.
 
 Each is made by a function that returns what takes it out again. Torch keeps the hooks of one module
 in that module, and so pickles and copies them. While a module has hooks of ours, `copyreg` has a
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
+import gc
 import sys
 import threading
 from collections import Counter
@@ -19,6 +20,8 @@ from typing import Any, TypeAlias
 from gpuprof._frameworks import loaded
 
 Undo: TypeAlias = Callable[[], None]
+
+PROFILERS = "torch.autograd.profiler"  # the module that starts torch's profilers
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 # By the numbers of hooks, which of them have an option.
@@ -295,3 +298,39 @@ def _without(part: Any) -> Any:
     if isinstance(part.get(_COMPILED), Hook):
         del part[_COMPILED]
     return part
+
+
+def before_profiler(call: Callable[[], None]) -> Undo:
+    """Call `call` whenever one of torch's profilers is about to start."""
+    module = loaded.torch_part("autograd.profiler")
+    prepare = getattr(module, "_prepare_profiler", None)
+    if prepare is None:
+        return lambda: None
+
+    def prepare_profiler(*arguments: Any, **options: Any) -> Any:
+        call()
+        return prepare(*arguments, **options)
+
+    return replace(module, "_prepare_profiler", prepare_profiler)
+
+
+def running_profiler() -> str | None:
+    """Name the torch profiler that runs, or that is in the warm-up of its schedule, or None."""
+    base: Any = getattr(loaded.torch_part("profiler"), "_KinetoProfile", None)
+    for each in gc.get_objects() if base is not None else ():
+        if not issubclass(type(each), base):
+            continue
+        inner = getattr(each, "profiler", None)
+        action = getattr(getattr(each, "current_action", None), "name", "RECORD")
+        if inner is None or action == "NONE":
+            continue
+        # One that adds up its cycles keeps the result of the last one while it prepares the next.
+        prepares = getattr(inner, "acc_events", False) and action == "WARMUP"
+        if inner.kineto_results is None or prepares:
+            return f"torch.profiler.{type(each).__name__}"
+    enabled = getattr(loaded.torch_part("autograd"), "_profiler_enabled", None)
+    if enabled is not None and enabled():
+        return PROFILERS
+    if getattr(loaded.torch_part("autograd.profiler"), "_is_profiler_enabled", False):
+        return f"{PROFILERS}, on another thread"
+    return None

@@ -210,7 +210,7 @@ class CapturedGraph(_core.GraphBase):
         """
         self._graph_handle()
         self._check_exec()
-        return dict(self._labelled_ids())
+        return {node: "/".join(names) for node, names in self._labelled_ids()}
 
     def kernel_annotations(self) -> dict[int, list[dict[str, str]]]:
         """Return `scopes_by_node_id` as torch annotates kernels: ``{number: [{"scope": path}]}``.

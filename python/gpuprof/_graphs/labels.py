@@ -9,18 +9,45 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphBase
 
+Path: TypeAlias = tuple[str, ...]
+
 _lock = threading.RLock()
 _graphs: weakref.WeakSet[GraphBase] = weakref.WeakSet()
-_watchers: list[object] = []
-_watched: dict[int, str] = {}  # of all graphs that lived while somebody watched
+_watching: list[NodeScopes] = []
+
+
+@dataclass
+class NodeScopes:
+    """The scopes of labelled nodes by number, with the graph's number in the upper half."""
+
+    by_number: dict[int, Path] = field(default_factory=dict)
+    problem: str = ""  # why those of some graph are not known
+
+    def of_node(self, graph: int, node: int) -> Path:
+        """Return the scopes of a node as a record has it, () if they are not known.
+
+        A record has both numbers, or that of the node alone with the graph's in its upper half.
+        """
+        return self.by_number.get(graph << 32 | node & 0xFFFFFFFF if graph else node, ())
+
+    def note(self, graph: GraphBase) -> None:
+        try:
+            if graph.raw_exec == 0:
+                self.problem = "torch before 2.9 does not tell the executable copy of its graphs"
+            else:
+                self.by_number.update(graph._labelled_ids())
+        except GpuprofError as error:
+            if not graph.closed:  # by another thread, meanwhile
+                self.problem = str(error)
 
 
 def register(graph: GraphBase) -> None:
@@ -29,9 +56,9 @@ def register(graph: GraphBase) -> None:
         return
     with _lock:
         _graphs.add(graph)
-        is_watched = bool(_watchers)
-    if is_watched:
-        _note(graph)
+        watching = list(_watching)
+    for each in watching:  # asks the driver, so not under the lock
+        each.note(graph)
 
 
 def live_graphs() -> list[GraphBase]:
@@ -41,47 +68,19 @@ def live_graphs() -> list[GraphBase]:
     return [graph for graph in graphs if not graph.closed and graph._has_labels]
 
 
-def labels_by_node() -> dict[int, str]:
-    """Return the paths of the labelled nodes by number, with the graph's in the upper half.
-
-    Those of live graphs, and within `watch` also of graphs that are gone. Raises InvalidStateError
-    if nothing tells the numbers.
-    """
-    with _lock:
-        found = dict(_watched)
-    for graph in live_graphs():
-        try:
-            if graph.raw_exec != 0:  # an older torch does not tell its own
-                found |= graph._labelled_ids()
-        except GpuprofError:
-            if not graph.closed:  # by another thread, meanwhile
-                raise
-    return found
-
-
 @contextmanager
-def watch() -> Iterator[None]:
-    """Also remember the labels of graphs that are closed or updated inside the block.
+def watch() -> Iterator[NodeScopes]:
+    """Yield the scopes of all graphs that live in the block, also of those that are gone.
 
-    For a collector, whose records come after the replays; nothing where nothing tells the numbers.
+    For a collector, whose records come after the replays.
     """
-    watcher = object()
+    found = NodeScopes()
     with _lock:
-        _watchers.append(watcher)
+        _watching.append(found)
     try:
         for graph in live_graphs():
-            _note(graph)
-        yield
+            found.note(graph)
+        yield found
     finally:
         with _lock:
-            _watchers.remove(watcher)
-            if not _watchers:
-                _watched.clear()
-
-
-def _note(graph: GraphBase) -> None:
-    with suppress(GpuprofError):
-        found = graph._labelled_ids()  # asks the driver, so not under the lock
-        with _lock:
-            if _watchers:
-                _watched.update(found)
+            _watching.remove(found)

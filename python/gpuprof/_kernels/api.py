@@ -15,7 +15,7 @@ from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._graphs import labels
 from gpuprof._kernels import to_trace
-from gpuprof._kernels.attribution import GraphLabels, attribute
+from gpuprof._kernels.attribution import attribute
 from gpuprof._kernels.collector import Collector
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
@@ -93,7 +93,8 @@ class Kernels(Shown, Exported):
         self._spans: list[Span] = []
         self._lost_spans = 0
         self._threads: set[int] = set()
-        self._watching: AbstractContextManager[None] | None = None
+        self._watching: AbstractContextManager[labels.NodeScopes] | None = None
+        self._labels = labels.NodeScopes()
         self._begin_ns = self._end_ns = 0
         self._evaluated: Evaluated | None = None
         self._rows: list[KernelRow] = []
@@ -123,14 +124,14 @@ class Kernels(Shown, Exported):
             self._threads = python_threads()
             self._listener = on_sample(self._add_spans)
             self._watching = labels.watch()
-            self._watching.__enter__()
+            self._labels = self._watching.__enter__()
             self._collector.start()
+            self._begin_ns = time.monotonic_ns()
+            self._state = "open"
         except BaseException:
-            self._collector = None
             self._release()
+            self._collector = None
             raise
-        self._begin_ns = time.monotonic_ns()
-        self._state = "open"
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -168,11 +169,13 @@ class Kernels(Shown, Exported):
         self._spans = []
         found = collector.collected()
         found.sort()
-        attribution = attribute(found, spans, GraphLabels(), self._threads)
+        attribution = attribute(found, spans, self._labels, self._threads)
         evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
         self._evaluated = evaluated
         self._rows = evaluated.rows()
         self._notes += evaluated.notes(self._max_records, self._lost_spans)
+        if self._labels.problem and attribution.in_graph:
+            self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")
         writers = registry.collecting()
         if writers:
             to_trace.write(evaluated, spans, writers)
@@ -182,6 +185,9 @@ class Kernels(Shown, Exported):
         listener, self._listener = self._listener, None
         watching, self._watching = self._watching, None
         try:
+            if self._collector is not None:
+                with suppress(GpuprofError):  # it has ended
+                    self._collector.stop()
             if watching is not None:
                 watching.__exit__(None, None, None)
             if listener is not None:

@@ -4,37 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gpuprof._graphs import labels as graph_labels
+from gpuprof._graphs.labels import NodeScopes, Path
 from gpuprof._kernels.records import Collected, Column
 from gpuprof._kernels.spans import NO_SCOPE, Spans
-from gpuprof.errors import GpuprofError
 
 NO_LAUNCH = -1
 NO_LABEL = -1
-Path = tuple[str, ...]
-
-
-class GraphLabels:
-    """The scopes of the captures of all graphs, as they are now, by the ids of graph and node."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[int, str] = {}
-        with suppress(GpuprofError):  # nothing tells the numbers of nodes
-            self._by_id = graph_labels.labels_by_node()
-        self._names: dict[str, Path] = {}
-        for graph in graph_labels.live_graphs():
-            with suppress(GpuprofError):  # it was closed meanwhile
-                nodes = graph.nodes  # type: ignore[attr-defined]
-                self._names |= {each.scope: each.scope_names for each in nodes if each.scope}
-
-    def of_node(self, graph: int, node: int) -> Path:
-        """Return the scopes that were open when the node was captured, () if that is not known."""
-        # Both numbers, or that of the node alone with the graph's in its upper half.
-        text = self._by_id.get(graph << 32 | node & 0xFFFFFFFF if graph else node)
-        return () if text is None else self._names.get(text) or tuple(text.split("/"))
 
 
 @dataclass
@@ -52,7 +29,7 @@ class Attribution:
 
 
 def attribute(
-    found: Collected, spans: Spans, labels: GraphLabels, threads: Collection[int]
+    found: Collected, spans: Spans, labels: NodeScopes, threads: Collection[int]
 ) -> Attribution:
     """Find the scope of each record; `threads` are those of `spans.python_threads`."""
     count = len(found.work)
@@ -94,7 +71,7 @@ def _spans_of_launches(found: Collected, spans: Spans, threads: Collection[int])
 
 
 def _attribute_work(
-    found: Collected, launch_span: Column, of_span: Column, labels: GraphLabels, result: Attribution
+    found: Collected, launch_span: Column, of_span: Column, labels: NodeScopes, result: Attribution
 ) -> None:
     """Give each record the path of its launch, with the label of a capture below it."""
     work, numbers = found.work, result.numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 import gpuprof._core as _core
 from gpuprof._common.imports import when_imported
-from gpuprof._frameworks import torch_profiler
+from gpuprof._frameworks import torch_hooks
 from gpuprof._kernels.records import Collected
 from gpuprof.errors import InvalidStateError
 
@@ -22,13 +23,13 @@ _WHEELS = (
 
 
 class Collector:
-    """Collects from `start` to `stop`; then `collected` has it all.
+    """Collects from `start` to `stop`; then `collected` has it all. Any thread.
 
     CUPTI has one pair of buffer callbacks, so a torch profiler that starts meanwhile ends the
     collection first, and then works as it would alone.
     """
 
-    _collecting: ClassVar[Collector | None] = None
+    _current: ClassVar[Collector | None] = None  # the one that collects
 
     def __init__(self, max_records: int) -> None:
         """Load CUPTI; CudaUnavailableError without it, or without a driver with a device."""
@@ -38,45 +39,54 @@ class Collector:
         self._max_records = max_records
         self._found: dict[str, Any] = {}
         self._notes: list[str] = []
+        self._process = os.getpid()
+        self._lock = threading.RLock()  # of the end, for which a torch profiler waits
         self._put_back: Callable[[], None] = lambda: None
-        self._stopping = threading.RLock()
 
     def start(self) -> None:
         """Begin to collect; InvalidStateError if one of torch's profilers runs already.
 
         Other errors are those of `gpuprof._core._cupti_start`.
         """
-        other = torch_profiler.running()
+        other = torch_hooks.running_profiler()
         if other is not None:
             message = (
                 f"kernels(): {other} is running, and CUPTI serves one profiler at a time; "
                 "stop it first, or read the kernels from its trace: gpuprof trace summary FILE"
             )
             raise InvalidStateError(message)
-        _core._cupti_start(self._max_records, candidates())
-        Collector._collecting = self
-        when_imported(torch_profiler.MODULE, Collector._follow_import)
+        Collector._current = self  # first: Ctrl-C may come as soon as it has started
+        try:
+            _core._cupti_start(self._max_records, candidates())
+        except Exception:
+            Collector._current = None
+            raise
+        when_imported(torch_hooks.PROFILERS, _make_way)
         self._make_way()
 
     def stop(self) -> None:
         """Wait for the GPU and end the collection, unless a torch profiler has ended it."""
-        with self._stopping:
-            if Collector._collecting is not self:
+        with self._lock:
+            if Collector._current is not self:
                 return
-            Collector._collecting = None
-            self._put_back()
-            self._found = _core._cupti_stop()
-
-    @staticmethod
-    def _follow_import() -> None:
-        if (collecting := Collector._collecting) is not None:
-            collecting._make_way()
+            try:
+                self._found = _core._cupti_stop()
+            finally:
+                Collector._current = None
+                self._put_back()
 
     def _make_way(self) -> None:
         """End the collection before the next start of one of torch's profilers."""
+        with self._lock:
+            if Collector._current is self:
+                self._put_back()
+                self._put_back = torch_hooks.before_profiler(self._end_early)
 
-        def end() -> None:
-            if Collector._collecting is not self:
+    def _end_early(self) -> None:
+        if os.getpid() != self._process:  # a child of fork has no collection, and maybe a lost lock
+            return
+        with self._lock:
+            if Collector._current is not self:
                 return
             self._notes.append("ended early by a torch profiler that was started inside the block")
             try:
@@ -84,11 +94,9 @@ class Collector:
             except Exception as error:  # that profiler must not fail for it
                 self._notes.append(f"the collection failed: {error}")
 
-        self._put_back()
-        self._put_back = torch_profiler.before_start(end)
-
     def collected(self) -> Collected:
-        raw = self._found
+        """Return what came, once."""
+        raw, self._found = self._found, {}
         if not raw:
             return Collected([], notes=self._notes)
         found = Collected(raw["names"], notes=self._notes)
@@ -109,7 +117,16 @@ class Collector:
         ):
             if raw[key]:
                 found.notes.append(f"{raw[key]:,} records {what}: they are in no figure")
+        if raw["launches_dropped"]:
+            found.notes.append(f"{raw['launches_dropped']:,} calls past the limit were not kept")
+        if raw["problem"]:
+            found.notes.append(f"CUPTI could not be stopped as it should be: {raw['problem']}")
         return found
+
+
+def _make_way() -> None:
+    if (current := Collector._current) is not None:
+        current._make_way()
 
 
 def candidates() -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 Column: TypeAlias = "array[int]"
 
-KERNEL, COPY, PEER_COPY, MEMSET = range(4)
+KERNEL, _COPY, _PEER_COPY, MEMSET = range(4)
 KINDS = ("kernel", "memcpy", "memcpy", "memset")
 
 _WORK = {  # kernels, copies and memsets, on the GPU

@@ -17,8 +17,6 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/queueing.hpp"
-#include "bindings/python/switches.hpp"
-#include "bindings/ranges/torch_profiler.hpp"
 #include "cupti/session.hpp"
 #include "text/kernel_name.hpp"
 
@@ -60,7 +58,6 @@ py::dict activity_columns(const Collected& collected) {
   columns["begin_ns"] = column_of(rows, [&](const Activity& row) { return clock.at(row.begin); });
   columns["end_ns"] = column_of(rows, [&](const Activity& row) { return clock.at(row.end); });
   columns["device"] = column_of(rows, [](const Activity& row) { return row.device; });
-  columns["context"] = column_of(rows, [](const Activity& row) { return row.context; });
   columns["stream"] = column_of(rows, [](const Activity& row) { return row.stream; });
   columns["correlation"] = column_of(rows, [](const Activity& row) { return row.correlation; });
   columns["graph_id"] = column_of(rows, [](const Activity& row) { return row.graph_id; });
@@ -106,18 +103,7 @@ py::dict load_cupti(const std::vector<std::string>& candidates) {
   return library_facts(*without_gil([&] { return &cupti::load(candidates); }));
 }
 
-// CUPTI would give its buffers to the wrong one, which ends the process.
-bool torch_is_profiling() {
-  torch_profiler::look();
-  return listens(kTorchImported) && torch_profiler::is_recording();
-}
-
 void start_cupti(std::size_t max_records, const std::vector<std::string>& candidates) {
-  if (torch_is_profiling()) {
-    throw driver::Error(driver::ErrorKind::kUnavailable,
-                        "torch's profiler is running and has CUPTI; end it first, or take the "
-                        "kernels from it");
-  }
   queueing::calls_stay = true;
   try {
     without_gil([&] { cupti::start(max_records, candidates); });
@@ -128,8 +114,7 @@ void start_cupti(std::size_t max_records, const std::vector<std::string>& candid
 }
 
 py::dict stop_cupti(double timeout_s) {
-  const bool is_ours = !torch_is_profiling();  // one that began since has CUPTI now
-  without_gil([&] { cupti::begin_stop(is_ours); });
+  without_gil(cupti::begin_stop);
   const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
   const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);
   try {

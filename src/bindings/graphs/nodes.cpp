@@ -12,6 +12,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/graphs/nodes.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/timing/sample.hpp"
 #include "gpuprof/nodes.hpp"
 #include "text/graph_nodes.hpp"
 #include "text/graph_text.hpp"
@@ -228,7 +229,7 @@ NodeTuple python_nodes(const std::vector<graphs::Node>& nodes) {
 NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes) {
   NodeIds ids;
   for (const graphs::LabelledNode& node : nodes) {
-    ids.append(py::make_tuple(node.id, from_utf8(node.scope->text)));
+    ids.append(py::make_tuple(node.id, path_names(*node.scope)));
   }
   return ids;
 }
