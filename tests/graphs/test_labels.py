@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import pickle
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from gpuprof._graphs import labels
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver import control
 from tests.fake_driver.control import FakeCuda
+from tests.support.cupti import node_numbers
 from tests.support.processes import check_cuda
 
 TIMERS = pytest.mark.parametrize("timers", ["last", "collect", "strip"])
@@ -42,16 +42,8 @@ def captured(
 
 @pytest.fixture
 def cupti(fake: FakeCuda) -> Iterator[FakeCuda]:
-    """Let the fake driver tell the numbers of nodes, as a loaded CUPTI does."""
-    from gpuprof import _core
-
-    addresses = [
-        ctypes.cast(getattr(fake.shared_object, name), ctypes.c_void_p).value or 0
-        for name in ("fakecuda_node_id", "fakecuda_exec_id")
-    ]
-    _core._set_node_ids(*addresses)
-    yield fake
-    _core._set_node_ids(0, 0)
+    with node_numbers(fake):
+        yield fake
 
 
 # Scopes

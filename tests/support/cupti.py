@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gpuprof import _core
+from tests.fake_driver.control import FakeCuda
 
 KERNEL, MEMCPY, PEER_COPY, MEMSET = range(4)
 
@@ -104,13 +105,6 @@ class Collected:
             key=lambda each: each.begin_ns,
         )
 
-    def by_name(self) -> dict[str, int]:
-        """Return how many activities each name has."""
-        counts: dict[str, int] = defaultdict(int)
-        for row in self.activities:
-            counts[row.name] += 1
-        return dict(counts)
-
 
 @contextmanager
 def loaded(path: str) -> Iterator[None]:
@@ -131,3 +125,17 @@ def collected(max_records: int = 1_000_000, paths: list[str] | None = None) -> I
         yield result
     finally:
         result.take(_core._cupti_stop())
+
+
+@contextmanager
+def node_numbers(fake: FakeCuda) -> Iterator[FakeCuda]:
+    """Let the fake driver tell the numbers of nodes, as a loaded CUPTI does."""
+    addresses = [
+        ctypes.cast(getattr(fake.shared_object, name), ctypes.c_void_p).value or 0
+        for name in ("fakecuda_node_id", "fakecuda_exec_id")
+    ]
+    _core._set_node_ids(*addresses)
+    try:
+        yield fake
+    finally:
+        _core._set_node_ids(0, 0)
