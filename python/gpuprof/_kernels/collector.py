@@ -40,7 +40,9 @@ class Collector:
         self._found: dict[str, Any] = {}
         self._notes: list[str] = []
         self._process = os.getpid()
-        self._lock = threading.RLock()  # of the end, for which a torch profiler waits
+        self._lock = (
+            threading.RLock()
+        )  # a torch profiler waits for what it guards: the start, and the end
         self._put_back: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -48,24 +50,23 @@ class Collector:
 
         Other errors are those of `gpuprof._core._cupti_start`.
         """
-        other = torch_hooks.running_profiler()
-        if other is not None:
-            message = (
-                f"kernels(): {other} is running, and CUPTI serves one profiler at a time; "
-                "stop it first, or read the kernels from its trace: gpuprof trace summary FILE"
-            )
-            raise InvalidStateError(message)
-        Collector._current = self  # first: Ctrl-C may come as soon as it has started
-        try:
-            _core._cupti_start(self._max_records, candidates())
-        except Exception:
-            Collector._current = None
-            raise
-        when_imported(torch_hooks.PROFILERS, _make_way)
-        self._make_way()
+        with self._lock:
+            Collector._current = self  # first, as Ctrl-C may come as soon as it has started
+            try:
+                when_imported(torch_hooks.PROFILERS, _make_way)
+                self._make_way()
+                self._refuse_beside_torch()
+                _core._cupti_start(self._max_records, candidates())
+            except Exception:
+                Collector._current = None
+                self._put_back()
+                raise
 
     def stop(self) -> None:
         """Wait for the GPU and end the collection, unless a torch profiler has ended it."""
+        if os.getpid() != self._process:
+            _core._cupti_stop()  # refuses: a child of fork has no collection, and maybe a lost lock
+            return
         with self._lock:
             if Collector._current is not self:
                 return
@@ -75,6 +76,15 @@ class Collector:
                 Collector._current = None
                 self._put_back()
 
+    def _refuse_beside_torch(self) -> None:
+        other = torch_hooks.running_profiler()
+        if other is not None:
+            message = (
+                f"kernels(): {other} is running, and CUPTI serves one profiler at a time; "
+                "stop it first, or read the kernels from its trace: gpuprof trace summary FILE"
+            )
+            raise InvalidStateError(message)
+
     def _make_way(self) -> None:
         """End the collection before the next start of one of torch's profilers."""
         with self._lock:
@@ -83,7 +93,7 @@ class Collector:
                 self._put_back = torch_hooks.before_profiler(self._end_early)
 
     def _end_early(self) -> None:
-        if os.getpid() != self._process:  # a child of fork has no collection, and maybe a lost lock
+        if os.getpid() != self._process:
             return
         with self._lock:
             if Collector._current is not self:
