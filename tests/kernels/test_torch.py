@@ -137,18 +137,25 @@ def test_an_interrupt_leaves_no_collection_behind(
     def interrupt(*_arguments: object) -> Any:
         raise KeyboardInterrupt
 
+    def start(*arguments: Any) -> None:
+        gpu.start(*arguments)
+        interrupt()
+
     original = torch.autograd.profiler._prepare_profiler
-    for stops, place in enumerate(
-        ("_frameworks.torch_hooks.before_profiler", "_core._open_scopes")
+    for place, instead in (
+        ("_frameworks.torch_hooks.before_profiler", interrupt),
+        ("_core._cupti_start", start),
+        ("_core._open_scopes", interrupt),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"gpuprof.{place}", interrupt)
+            patch.setattr(f"gpuprof.{place}", instead)
             with pytest.raises(KeyboardInterrupt), gpuprof.kernels():
                 pass
-        assert gpu.stops == len(gpu.starts) == 2 * stops + 1
+        assert gpu.stops == len(gpu.starts)
         with gpuprof.kernels() as k:
             gpu.run("gemm")
         assert k.records
+    assert len(gpu.starts) == 5
     assert torch.autograd.profiler._prepare_profiler is original
 
 

@@ -11,6 +11,7 @@ import time
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from gpuprof.errors import InvalidStateError
 from tests.support.cupti import ACTIVITY_CODES, LAUNCH_CODES
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class Recording:
         self.starts.append(max_records)
 
     def stop(self) -> dict[str, Any]:
+        if self.stops == len(self.starts):
+            raise InvalidStateError("no kernels are being collected")
         self.stops += 1
         limit = self.starts[-1]
         totals: dict[tuple[int, str], tuple[int, int]] = {}

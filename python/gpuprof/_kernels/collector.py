@@ -40,9 +40,7 @@ class Collector:
         self._found: dict[str, Any] = {}
         self._notes: list[str] = []
         self._process = os.getpid()
-        self._lock = (
-            threading.RLock()
-        )  # a torch profiler waits for what it guards: the start, and the end
+        self._lock = threading.RLock()  # of start and end: a torch profiler waits for them
         self._put_back: Callable[[], None] = lambda: None
 
     def start(self) -> None:
