@@ -72,8 +72,8 @@ def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
     if cell is not None and rest.strip():
         # The set-up's names must not end up among the user's, as they do not with %%timeit.
         namespace = dict(namespace)
-        exec(compile(_transformed(shell, rest), _FILE, "exec"), namespace)
-    function = _function(_transformed(shell, code), namespace)
+        exec(compile(shell.transform_cell(rest), _FILE, "exec"), namespace)
+    function = _function(shell.transform_cell(code), namespace)
     options["name"] = options["name"] or _name_of(code)
     result = benchmark(function, **options)
     if returns:
@@ -96,12 +96,6 @@ def _options(line: str) -> tuple[dict[str, Any], str]:
     options = {"mode": mode, "name": given.get("-n"), "cold_l2": "-c" in given}
     options |= {"scopes": "-s" in given, "returns": "-o" in given}
     return options, "".join(line.split(None, used)[used:]).strip()
-
-
-def _transformed(shell: Any, code: str) -> str:
-    """Turn IPython's own syntax, such as ``!ls``, into Python."""
-    transform: Callable[[str], str] | None = getattr(shell, "transform_cell", None)
-    return transform(code) if transform else code
 
 
 def _function(code: str, namespace: dict[str, Any]) -> Callable[[], object]:
