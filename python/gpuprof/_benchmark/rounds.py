@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter, thread_time_ns
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -43,16 +43,9 @@ class _HostRounds(samplers.CpuSampler):
     value: Any = None
     tick_ms: float | None = None  # of another clock than the host's
 
-    def _timed(self, calls: int) -> tuple[float, int]:
-        if calls != 1:
-            return super()._timed(calls)
+    def _call(self, calls: int) -> None:
         self.value = None  # else the last value would be there beside the new one
-        now_ns, on_cpu = self._now_ns, thread_time_ns()
-        begin = now_ns()
-        value = self._work.call_times(1, value=True)
-        end = now_ns()
-        self.value = value
-        return end - begin, thread_time_ns() - on_cpu
+        self.value = self._work.call_times(calls, value=calls == 1)
 
     def decide(self, samples: list[float]) -> list[float]:
         return samples

@@ -258,9 +258,12 @@ class CpuSampler(Sampler):
     def _timed(self, calls: int) -> tuple[float, int]:
         now_ns, on_cpu = self._now_ns, thread_time_ns()
         begin = now_ns()
-        self._work.call_times(calls)
+        self._call(calls)
         end = now_ns()
         return end - begin, thread_time_ns() - on_cpu
+
+    def _call(self, calls: int) -> None:
+        self._work.call_times(calls)
 
     def restart(self) -> None:
         self._noise.restart()
