@@ -40,11 +40,6 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return read_as(int, partial(checks.whole, least=least, most=most))
 
 
-def _percentage(text: str) -> float:
-    number = text.strip()
-    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-
-
 def _not_blank(name: str, text: str) -> str:
     return checks.text(name, text.strip() and text, empty=False)
 
@@ -58,7 +53,7 @@ def _variable(name: str, text: str) -> tuple[str, str]:
 
 seed = whole(0, 2**63 - 1)
 seconds = read_as(float, partial(checks.number, least=0, most=checks.MOST_S, above=True))
-threshold = read_as(_percentage, partial(checks.number, least=0, most=1))  # 5% or 0.05
+threshold = read_as(checks.share, partial(checks.number, least=0, most=1))  # 5% or 0.05
 variable = read_as(str, _variable)
 not_blank = read_as(str, _not_blank)
 

@@ -138,6 +138,12 @@ def _kind_of(least: float, most: float, above: bool) -> str:
     return f"a finite number {low}" if most == math.inf else f"a number {low}{high}"
 
 
+def share(text: str) -> float:
+    """Return what a text as 5% or 0.05 says; ValueError of another one."""
+    number = text.strip()
+    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+
+
 def number_or_nan(name: str, value: object) -> float:
     """Return `value` as a float if it is a finite number or NaN."""
     if isinstance(value, float) and math.isnan(value):

@@ -113,11 +113,6 @@ def _small_words(text: str) -> tuple[str, ...]:
     return _words(text.lower())
 
 
-def _percent(text: str) -> float:
-    number = text.strip()
-    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-
-
 def _from_module(text: str) -> Any:
     module, _, name = text.strip().rpartition(".")
     try:
@@ -223,14 +218,14 @@ DECLARED = (
     ),
     Declared(
         "threshold 5%",
-        _percent,
+        checks.share,
         "the smallest change of a time to report; default: 5%, with fewer than 5 stored runs 10%",
         _SHARE_ABOVE_0,
         "threshold",
     ),
     Declared(
         "memory-threshold 5%",
-        _percent,
+        checks.share,
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
         _growth,
         "memory_threshold",
