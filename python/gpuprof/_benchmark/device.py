@@ -146,7 +146,6 @@ def of_calls(
 
 
 def completed(launches: Launches | None, device: int | None) -> Launches | None:
-    """Add what has chosen the kernels."""
     return launches and replace(launches, versions=gpu_libraries.versions(device))
 
 

@@ -70,7 +70,6 @@ class Runs:
         return list(dict.fromkeys(name for each in readings for name in each.times))
 
     def is_done(self) -> bool:
-        """Return whether no further run is needed."""
         pairs = self.pairs
         if self.options.runs is not None:
             return pairs == int(self.options.runs)
@@ -83,7 +82,6 @@ class Runs:
         return pairs >= DEFAULT_PAIRS and self._share_of_time() >= 1.0
 
     def share_done(self) -> float:
-        """Return how much of the work is done, as a fraction."""
         if self.options.runs is not None:
             return self.pairs / int(self.options.runs)
         return min(self.pairs / DEFAULT_PAIRS, self._share_of_time())

@@ -47,7 +47,6 @@ class Command:
 
     @property
     def label(self) -> str:
-        """What is printed of it."""
         return self.text if self.folder is None else f"{self.text} in {self.folder}"
 
     def words(self, out: str) -> list[str]:
@@ -199,7 +198,6 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _children() -> set[int]:
-    """Return the children of this process."""
     found, own = set(), str(os.getpid())
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
@@ -221,7 +219,6 @@ def _end_orphans(others: set[int]) -> None:
 
 
 def _tail(file: IO[bytes]) -> str:
-    """Return the last lines of a file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL_BYTES))
     lines = file.read().decode("utf-8", "replace").splitlines()

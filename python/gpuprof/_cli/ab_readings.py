@@ -40,7 +40,6 @@ class Time:
 
     @property
     def tick_ms(self) -> float:
-        """The smallest step of the time."""
         return self.result.tick_ms if self.result is not None else 0.0
 
     def difference(self, other: Time) -> str | None:

@@ -36,7 +36,6 @@ def read_as(kind: Callable[[str], Any], check: Check) -> Callable[[str], Any]:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` to `most`."""
     return read_as(int, partial(checks.whole, least=least, most=most))
 
 
@@ -68,7 +67,6 @@ def fail_on(text: str) -> frozenset[str]:
 
 
 def add_flag(parser: argparse.ArgumentParser, option: str, text: str) -> None:
-    """Add an option without a value."""
     parser.add_argument(option, action="store_true", help=text)
 
 
@@ -103,7 +101,6 @@ def add_storage(parser: argparse.ArgumentParser, default: str = STORAGE) -> None
 def add_threshold(
     parser: argparse.ArgumentParser, example: str, note: str, default: float | None = None
 ) -> None:
-    """Add the option that says which changes are too small to speak of."""
     text = f"the smallest change to speak of ({note})"
     parser.add_argument("--threshold", type=threshold, default=default, metavar=example, help=text)
 

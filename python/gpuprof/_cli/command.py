@@ -121,5 +121,4 @@ def printed(
 
 
 def complain(*lines: str) -> None:
-    """Write to standard error."""
     write_text(sys.stderr, f"gpuprof: {chr(10).join(map(shown_text, lines))}\n")

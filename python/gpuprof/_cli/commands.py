@@ -31,7 +31,6 @@ _JUDGED = (
 
 
 def declare(commands: Commands) -> None:
-    """Add all commands and their arguments."""
     for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _drop, _history, _sync):
         add(commands)
 

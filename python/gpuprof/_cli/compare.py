@@ -46,7 +46,6 @@ class Source:
 
     @property
     def side(self) -> Side:
-        """What is printed of it."""
         times = [run.created for runs in self.runs.values() for run in runs]
         created = output_text(max(times)) if times else None
         return Side(self.label, len(times), created)
@@ -138,7 +137,6 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
 
 
 def text_of(found: Comparison, form: str) -> str:
-    """Return the text to print."""
     if form == "json":
         return json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
     if form == "csv":

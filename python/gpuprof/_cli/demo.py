@@ -76,7 +76,6 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def do_step(clock: Any, work: Work) -> None:
-    """Do each part of the work under its scope."""
     with timer("step", backend=clock):
         for name, do in work.items():
             with timer(name, backend=clock):
@@ -94,7 +93,6 @@ def _text_work() -> Work:
 
 
 def _gpu_work(driver: dict[str, Any]) -> tuple[str, Work]:
-    """Return what the work is, and its parts."""
     if not driver["override"]:  # torch would still use the system's driver
         try:
             torch = importlib.import_module("torch")
@@ -109,7 +107,6 @@ def _gpu_work(driver: dict[str, Any]) -> tuple[str, Work]:
 
 
 def torch_work(torch: Any) -> Work:
-    """Return a training step of a small perceptron."""
     nn = torch.nn
     model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -56,7 +56,6 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def collect() -> dict[str, Any]:
-    """Gather everything as plain, JSON-serialisable data."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         driver = _or_reason(lambda: dict(_core.driver_info()))

@@ -70,7 +70,6 @@ class Measured:
         }
 
     def records(self) -> Records:
-        """Return a line for each peak."""
         lines = [(name, value, unit, self.how[name]) for name, value, unit in self._rates()]
         return Records(("what", "per_s", "unit", "measured"), lines)
 
@@ -101,7 +100,6 @@ def run(form: str) -> Answer:
 
 
 def measured() -> Measured:
-    """Measure the first visible GPU."""
     _check_driver()
     found = Measured(Peaks(), 0, None, {})
     torch = _torch(found.notes)

@@ -87,7 +87,6 @@ def begin(options: argparse.Namespace, arguments: Sequence[str]) -> tuple[Sessio
 
 
 def run(session: Session, target: Target) -> int:
-    """Run the program, and raise what it raises."""
     from gpuprof._run import script
 
     try:

@@ -144,7 +144,6 @@ def history(options: argparse.Namespace) -> Answer:
 
 
 def sync(options: argparse.Namespace) -> Answer:
-    """Join a store in git with that of a remote."""
     return Answer(f"{shown_text(opened(options.storage).sync(options.remote))}\n")
 
 
@@ -205,7 +204,6 @@ def _shown_run(run: Run) -> str:
 
 @refusing(BaselineError)
 def report(options: argparse.Namespace) -> Answer:
-    """Write the page and say where it is."""
     from gpuprof._report import files
     from gpuprof._report.html import write_report
 

@@ -35,14 +35,12 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def summary(options: argparse.Namespace) -> Answer:
-    """Return the ranges that took the most time."""
     found = tools.summary(options.file, by=options.by, top=options.top)
     return _shown(found, options.json, [f"{found.path}: {found.cut}"] if found.cut else [])
 
 
 @_reading()
 def diff(options: argparse.Namespace) -> Answer:
-    """Return what got slower from one trace to another."""
     found = trace_diff.trace_diff(
         options.a, options.b, by=options.by, per=options.per, top=options.top
     )
@@ -75,14 +73,12 @@ def validate(options: argparse.Namespace) -> Answer:
 
 @_reading()
 def repair(options: argparse.Namespace) -> Answer:
-    """Write a strict copy of a trace."""
     _check(options.output)
     return _written(tools.repair(options.file, options.output))
 
 
 @_reading()
 def merge(options: argparse.Namespace) -> Answer:
-    """Write one trace of several."""
     _check(options.output)
     return _written(tools.merge(options.files, options.output, align=not options.no_align))
 

@@ -261,6 +261,5 @@ class RankTrace:
 
 
 def _has_closed(exchange: Exchange, rank: int) -> bool:
-    """Whether a rank has said that its file is closed."""
     key = exchange.key(rank)
     return exchange.connection.has([key]) and FileState.is_closed_in(exchange.connection.get(key))

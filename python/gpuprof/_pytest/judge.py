@@ -244,6 +244,5 @@ def _fact(heading: str, text: str) -> list[str]:
 
 
 def place(result: BenchResult) -> str:
-    """Name the device that was measured."""
     known = result.machine
     return shown_text(str(known.get("gpu") or known.get("cpu") or "an unknown machine"))
