@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
@@ -114,7 +115,6 @@ class RankTrace:
     _writer: TraceWriter | None = None
     _exchange: Exchange | None = None
     _reference: str = ""
-    _whole: str = ""
     _closed: bool = False
     _result: RankMerge | None = None
 
@@ -153,14 +153,9 @@ class RankTrace:
         world = find(CALL, *self._meeting)
         torch_distributed = distributed()
         if torch_distributed is not None:
-            ranks = torch_distributed.get_rank(), torch_distributed.get_world_size()
-            trace_path.tell_rank(*ranks)
-        each, whole = trace_path.of_ranks(self._pattern)
-        self._whole = whole
-        writer = TraceWriter(
-            self._pattern if world.size == 1 else each, collect=True, **self._options
-        )
-        self._writer = writer.start()
+            trace_path.tell_rank(torch_distributed.get_rank(), torch_distributed.get_world_size())
+        path = self._pattern if world.size == 1 else trace_path.of_ranks(self._pattern)[0]
+        self._writer = TraceWriter(path, collect=True, **self._options).start()
         atexit.register(self.close)
         if world.size > 1:
             self._exchange = Exchange(world, "trace")
@@ -226,17 +221,12 @@ class RankTrace:
     def _measure_clock(self, exchange: Exchange, when: str, deadline: float) -> None:
         if exchange.world.rank == 0:
             found: clock.Offset | None = clock.Offset(time.monotonic_ns(), 0, 0, self._reference)
-
-            def has_left(rank: int) -> bool:
-                return when == "end" and _has_closed(exchange, rank)
-
+            has_left = partial(_has_closed, exchange) if when == "end" else lambda _: False
             clock.serve(exchange, when, deadline, self._reference, has_left)
         else:
-
-            def is_over() -> bool:
-                return _has_closed(exchange, 0) or exchange.is_closed()
-
-            found = clock.measure(exchange, when, deadline, is_over)
+            found = clock.measure(
+                exchange, when, deadline, lambda: _has_closed(exchange, 0) or exchange.is_closed()
+            )
         if found is not None:
             args = anchor_args(found.clock, found.offset, found.error, found.reference)
             self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=args)
@@ -254,7 +244,7 @@ class RankTrace:
         self._result = merge_files(
             {members[rank]: state for rank, state in states.items()},
             exchange.world.members,
-            trace_path.expand(self._whole),
+            trace_path.expand(trace_path.of_ranks(self._pattern)[1]),
         )
         if self._result.problems:
             checks.warn_outside(f"gpuprof: {self._result}")
