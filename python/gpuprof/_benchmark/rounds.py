@@ -106,12 +106,14 @@ class _DeviceRounds(_HostRounds):
 class _Rounds(Measurer):
     """Calls the function in rounds; the warm-up rounds are its preparation."""
 
+    sampler: _HostRounds
+
     def __init__(self, warmup_rounds: int, warm: Callable[[], object], *given: Any) -> None:
         self._warmup_rounds = warmup_rounds
         self._warm = warm
         super().__init__(*given)
 
-    def _prepare(self, where: StreamRef | None) -> samplers.Sampler:
+    def _prepare(self, where: StreamRef | None) -> _HostRounds:
         calls = self._calls or 1
         for _ in range(self._warmup_rounds):
             self.work.set_up()
@@ -120,20 +122,18 @@ class _Rounds(Measurer):
         if where is None and _core.cuda_in_use():
             where = self._enter_stream()
         if where is None or self.options.timer is not None:
-            self.timed: _HostRounds = _HostRounds(self.work, calls, self.options.timer)
-            return self.timed
+            return _HostRounds(self.work, calls, self.options.timer)
         self.device = where.device
         if self.options.mode in {"graph", "batched"}:
             self.work.warn(f"pedantic calls the function itself, not in mode {self.options.mode!r}")
-        self.timed = _DeviceRounds(self.work, calls, where, flush=self.options.cold_l2)
-        return self.timed
+        return _DeviceRounds(self.work, calls, where, flush=self.options.cold_l2)
 
     def memory(self) -> dict[str, int]:
         return {}
 
     def take(self, rounds: int) -> tuple[Any, BenchResult]:
         """Take the rounds; return the value of the last call, and the result."""
-        timed = self.timed
+        timed = self.sampler
         host = [timed.sample() for _ in range(rounds)]
         samples = timed.decide(host)
         if self.device is None and self.options.timer is None and _core.cuda_in_use():
