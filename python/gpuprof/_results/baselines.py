@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gpuprof._common import machine
-from gpuprof._common.checks import mapping, shortened, value_error
+from gpuprof._common.checks import shortened, value_error
 from gpuprof._common.files import TEMPORARY, FileLock, open_regular, replace_file
 from gpuprof._common.records import Document, Record, format_of, head
 from gpuprof._results.result import BenchResult
@@ -137,53 +137,19 @@ class Baselines:
         message = f"{self._root} is a folder: it has no {remote!r} to be joined with"
         raise BaselineError(message)
 
-    def last_runs(self, name: str, most: int) -> dict[str, list[Run]]:  # noqa: ARG002
-        """Do as `runs`, with up to `most` of each benchmark, where more than 20 are kept.
-
-        Results are read when they are used: most of a long history are not. Then they may raise
-        BaselineError.
-        """
-        return {path.stem: _unread(path) for path in self._paths(name)}
-
-    def runs(self, name: str) -> dict[str, list[Run]]:
+    def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:  # noqa: ARG002
         """Return the runs of a baseline by kind of machine, the oldest first.
 
-        A BaselineError says that a file is damaged, or lists the baselines if there is none of this
-        name.
+        There are up to `most` of each benchmark where a store keeps more than 20. A BaselineError
+        says that a file is damaged, or lists the baselines if there is none of this name.
         """
-        return {path.stem: read(path) for path in self._paths(name)}
-
-    def _paths(self, name: str) -> list[Path]:
-        return _files(self._folder / check_name(name)) or self._unknown(name, self.names())
+        paths = _files(self._folder / check_name(name)) or self._unknown(name, self.names())
+        return {path.stem: read(path) for path in paths}
 
     def _unknown(self, name: str, names: Sequence[str]) -> NoReturn:
         there = f"there are {', '.join(names)}" if names else "there are none at all"
         message = f"no baseline is called {name!r} in {self._root}: {there}"
         raise BaselineError(message)
-
-
-class _Unread(dict[str, BenchResult]):
-    """The results of a run by name, of which each is read when it is used."""
-
-    def __init__(self, path: Path, plain: Mapping[str, Any]) -> None:
-        super().__init__(dict.fromkeys(plain))  # type: ignore[arg-type]
-        self._path, self._plain = path, plain
-
-    def __getitem__(self, name: str) -> BenchResult:
-        with _refusing(self._path):
-            return BenchResult._read(f"results[{name!r}]", self._plain[name])
-
-
-def _unread(path: Path) -> list[Run]:
-    """Read a baseline file, but not the results in it."""
-    data = load_data(path)
-    try:
-        plain = [mapping("results", each["results"]) for each in data["runs"]]
-        bare = {**data, "runs": [{**each, "results": {}} for each in data["runs"]]}
-    except (KeyError, TypeError):
-        return read(path)  # which says what is wrong
-    both = zip(_runs(path, bare), plain, strict=True)
-    return [replace(run, results=_Unread(path, each)) for run, each in both]
 
 
 def _kept(runs: Sequence[Run]) -> list[Run]:

@@ -94,12 +94,7 @@ class GitBaselines(Baselines):
             self._add({(name, machine_key): lines}, f"Drop runs of {name}")
         return runs
 
-    def runs(self, name: str) -> dict[str, list[Run]]:
-        """Return the last 20 runs of each benchmark of a baseline, by kind of machine."""
-        return self.last_runs(name, KEPT_RUNS)
-
-    def last_runs(self, name: str, most: int) -> dict[str, list[Run]]:
-        """Return the last runs of a baseline, `most` of each benchmark, by kind of machine."""
+    def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:
         files = self._files(self._tip())
         found = {key: blob for key, blob in files.items() if key[0] == check_name(name)}
         if not found:

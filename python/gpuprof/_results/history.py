@@ -184,7 +184,7 @@ def _stored(stored: Baselines, baseline: str | None) -> dict[tuple[str, str], li
     """Return the runs by baseline and machine; those that were autosaved are taken together."""
     found: dict[tuple[str, str], list[Run]] = {}
     for each in stored.names() if baseline in {None, AUTOSAVED} else [str(baseline)]:
-        for machine, runs in stored.last_runs(each, MOST_POINTS).items():
+        for machine, runs in stored.runs(each, MOST_POINTS).items():
             is_autosaved = baseline in {None, AUTOSAVED} and _is_autosaved(each, runs)
             if is_autosaved or baseline != AUTOSAVED:
                 found.setdefault((AUTOSAVED if is_autosaved else each, machine), []).extend(runs)
