@@ -25,7 +25,8 @@ def how(result: Any) -> str:
     asked = "" if result.requested_mode in {"auto", result.mode} else asked
     l2 = [L2_STATES[result.l2]] if result.l2 in L2_STATES else []
     gate = [result.gate] if result.gate != "n/a" else []
-    return ", ".join([f"{result.mode} mode{asked}", CLOCKS[result.clock], *l2, *gate])
+    clock = CLOCKS.get(result.clock, result.clock)  # the caller's timer has its own name
+    return ", ".join([f"{result.mode} mode{asked}", clock, *l2, *gate])
 
 
 def rate_text(per_second: float | None, unit: str, share: float | None) -> str:
