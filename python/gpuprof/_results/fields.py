@@ -8,9 +8,7 @@ from functools import partial
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.instructions import Instructions
-from gpuprof._common.launches import Launches
-from gpuprof._common.records import Check, by_name, check_of, each_of, or_none
+from gpuprof._common.records import Check, by_name, each_of, or_none
 
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
@@ -71,7 +69,7 @@ def _time_or_nan(name: str, value: Any) -> float:
     return math.nan if value is None else checks.number_or_nan(name, value)
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Check] = {  # of others the type says it
     "name": checks.text,
     "mode": one_of(*MODES),
     "requested_mode": one_of(*REQUESTED_MODES),
@@ -89,8 +87,6 @@ CHECKS: dict[str, Check] = {
     "flops": AMOUNT,
     "memory": _memory,
     "peaks": _peaks,
-    "launches": or_none(check_of(Launches)),
-    "instructions": or_none(check_of(Instructions)),
     "warnings": each_of(checks.text),
     "params": checks.mapping,
     "extra_info": checks.mapping,
