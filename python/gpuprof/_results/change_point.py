@@ -42,7 +42,6 @@ _CLIP = 6.0 * 1.4826  # median absolute deviations: six standard deviations of n
 _ALLOWANCE, _ALLOWANCE_BY_COUNT = 0.3, 2.0
 _MORE, _MORE_BY_COUNT = 0.07, 1.5
 _MOST_STEPS = 4
-_MOST_ENDS = 60  # where a stretch that goes back may begin or end; of longer series, not every run
 
 
 @in_results
@@ -184,12 +183,10 @@ def _criterion(apart: float, count: int, parameters: int) -> float:
 
 def _line(values: Sequence[float]) -> tuple[float, float]:
     """Return the start and the slope of a line through values: the medians (Theil and Sen)."""
-    count = len(values)
-    apart = max(1, count // 200)
     slopes = [
         (values[late] - values[early]) / (late - early)
-        for late in range(0, count, apart)
-        for early in range(0, late, apart)
+        for late in range(len(values))
+        for early in range(late)
     ]
     slope = median(slopes)
     return median([value - slope * place for place, value in enumerate(values)]), slope
@@ -326,18 +323,16 @@ def _bump(values: Sequence[float]) -> tuple[float, list[int]]:
     sums, squares = _sums(values)
     if count < 3 * MIN_SEGMENT or not squares > 0.0:
         return 0.0, []
-    apart = -(-count // _MOST_ENDS)
-    ends = sums[MIN_SEGMENT : count - MIN_SEGMENT + 1 : apart]
+    ends = sums[MIN_SEGMENT : count - MIN_SEGMENT + 1]
     most, found = 0.0, (0, 0)
-    for size in range(-(-MIN_SEGMENT // apart), len(ends)):
+    for size in range(MIN_SEGMENT, len(ends)):
         inside = [*map(sub, ends[size:], ends)]
         high = max(*inside, -min(inside))
-        wide = size * apart
-        gain = high * high / (wide * (count - wide))
+        gain = high * high / (size * (count - size))
         if gain > most:
             most, found = gain, (size, inside.index(high if high in inside else -high))
     size, first = found
     if not size:
         return 0.0, []
-    start = MIN_SEGMENT + apart * first
-    return count * most / squares, [start, start + apart * size]
+    start = MIN_SEGMENT + first
+    return count * most / squares, [start, start + size]

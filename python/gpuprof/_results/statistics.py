@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import linear_regression
 
 from gpuprof._common.quantiles import quantile
 
@@ -54,11 +55,8 @@ def stddev(values: Sequence[float]) -> float:
 
 def beside_line(values: Sequence[float]) -> tuple[float, list[float]]:
     """Return the slope of the line of least squares through values, and the values less it."""
-    count = len(values)
-    mean, middle = math.fsum(values) / count, (count - 1) / 2.0
-    slope = math.fsum((place - middle) * value for place, value in enumerate(values))
-    slope /= (count**3 - count) / 12.0
-    return slope, [value - mean - slope * (place - middle) for place, value in enumerate(values)]
+    slope, start = linear_regression(range(len(values)), values)
+    return slope, [value - start - slope * place for place, value in enumerate(values)]
 
 
 @lru_cache(maxsize=256)
