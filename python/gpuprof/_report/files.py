@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common.records import format_of
-from gpuprof._results.baselines import load_data, load_kind
+from gpuprof._results.baselines import kind_of, load_data
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
 from gpuprof._results.history import History
@@ -55,10 +55,8 @@ def _add(found: Contents, path: Path) -> None:
             found.results.append(CompareResult.from_dict(data))
         elif kind == format_of(Comparison):
             found.results.append(Comparison.from_dict(data))
-        elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
-            found.results += _session(path, data["benchmarks"])
         else:
-            found.results += _results(path)
+            found.results += _results(path, data)
     except _DAMAGE as error:
         what = type(error).__name__
         reason = str(error) if what == "ValueError" else f"it is damaged: {what}: {error}"
@@ -70,21 +68,15 @@ def _name(path: Path, taken: Container[str]) -> str:
     return path.stem if path.stem not in taken else str(path)
 
 
-def _session(path: Path, entries: list[Any]) -> list[Judged]:
-    """Return the results of a test session with the verdicts in it."""
-    results = load_kind(path)[1][0].results  # which also checks them
-    decisions = {}
-    for entry in entries:
-        decision = entry["gpuprof"].get("decision")
-        name = str(entry.get("fullname") or entry["gpuprof"]["result"]["name"])
-        decisions[name] = None if decision is None else Decision.from_dict(decision)
-    return [(result, decisions.get(name)) for name, result in results.items()]
-
-
-def _results(path: Path) -> list[Judged]:
-    """Return the results of the last run in a baseline, or of a file with one result."""
-    _, runs = load_kind(path)
+def _results(path: Path, data: Any) -> list[Judged]:
+    """Return the results of the last run in a file, with the verdicts that a test session has."""
+    _, runs = kind_of(path, data)
     if not runs:
         message = "it holds no run"
         raise ValueError(message)
-    return [(result, None) for result in runs[-1].results.values()]
+    decisions = {}
+    for entry in data.get("benchmarks", ()):
+        decision = entry["gpuprof"].get("decision")
+        name = str(entry.get("fullname") or entry["gpuprof"]["result"]["name"])
+        decisions[name] = None if decision is None else Decision.from_dict(decision)
+    return [(result, decisions.get(name)) for name, result in runs[-1].results.items()]
