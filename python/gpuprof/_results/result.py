@@ -344,17 +344,12 @@ class BenchResult(Shown, Exported, Document):
 def merged(ranks: Sequence[object]) -> BenchResult:
     """Return the slowest rank's time of each sample; `ranks` is what `to_dict` of each returned."""
     results = tuple(map(BenchResult.from_dict, ranks))
-    warnings: dict[str, list[int]] = {}
-    for rank, result in enumerate(results):
-        for text in result.warnings:
-            warnings.setdefault(text, []).append(rank)
-    told = [
-        text if len(of) == len(results) else f"rank {', '.join(map(str, of))}: {text}"
-        for text, of in warnings.items()
-    ]
+    warnings = texts.said_once(
+        [(str(rank), each.warnings) for rank, each in enumerate(results)], "rank "
+    )
     samples = zip(*(result.samples_ms for result in results), strict=True)
     slowest = tuple(map(max, samples))
-    return replace(results[0], samples_ms=slowest, warnings=tuple(told), ranks=results)
+    return replace(results[0], samples_ms=slowest, warnings=tuple(warnings), ranks=results)
 
 
 _SUMMARY = ("count", "median_ms", "interval_ms", "independent_samples", *SPREAD, *RATES)
@@ -433,15 +428,8 @@ def headline(result: BenchResult) -> str:
 
 def warnings_of(results: Sequence[BenchResult], more: Sequence[str] = ()) -> list[str]:
     """Return the warnings of several results; one that all have is said once, without a name."""
-    found: dict[str, list[str]] = {}
-    for result in results:
-        for text in dict.fromkeys(result.warnings):
-            found.setdefault(text, []).append(result.name)
-    texts = [
-        text if len(names) == len(results) else f"{', '.join(names)}: {text}"
-        for text, names in found.items()
-    ]
-    return [f"warning: {text}" for text in [*more, *texts]]
+    found = texts.said_once([(result.name, result.warnings) for result in results])
+    return [f"warning: {text}" for text in [*more, *found]]
 
 
 def bins_of(result: BenchResult, most: int) -> list[Bin]:

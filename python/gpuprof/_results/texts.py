@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuprof._common.units import byte_size, percent, rate
@@ -17,6 +17,25 @@ L2_STATES = {
     "rotated": "L2 cold (arguments rotated)",
     "flushed": "L2 cold (flushed)",
 }
+MOST_NAMES = 20
+
+
+def some(names: Sequence[str]) -> str:
+    """List the first of many names."""
+    rest = len(names) - MOST_NAMES
+    return ", ".join([*names[:MOST_NAMES], *([f"and {rest:,} more"] if rest > 0 else [])])
+
+
+def said_once(told: Sequence[tuple[str, Iterable[str]]], of: str = "") -> list[str]:
+    """Return each text once, with the names that it is about where these are not all."""
+    found: dict[str, list[str]] = {}
+    for name, texts in told:
+        for text in dict.fromkeys(texts):
+            found.setdefault(text, []).append(name)
+    return [
+        text if len(names) == len(told) else f"{of}{some(names)}: {text}"
+        for text, names in found.items()
+    ]
 
 
 def how(result: Any) -> str:

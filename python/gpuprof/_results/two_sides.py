@@ -17,11 +17,11 @@ from gpuprof._common.text import output_text, plain_data, plural
 from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.levels import ENOUGH_RUNS
+from gpuprof._results.texts import said_once, some
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MOST_NAMES = 20
 _TELLING_RUNS = 2 * ENOUGH_RUNS  # of more runs the spread is known
 _NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
 _EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *_NOT_COMPARED)
@@ -120,7 +120,7 @@ class Comparison(Record):
         remarks = remarks_of(self._decisions())
         for side, only in zip(self.names, (self.only_in_base, self.only_in_new), strict=True):
             if only:
-                remarks.append(f"only in {side}: {_some(only)}")
+                remarks.append(f"only in {side}: {some(only)}")
         return [*remarks, *self.notes]
 
     def _decisions(self) -> list[tuple[str, Decision]]:
@@ -162,7 +162,7 @@ def reasons_of(
             if baseline is not None and each is decision and key not in said:
                 said[key] = advice(decision, name, baseline)
     return [
-        f"{verdict} {_some(names)}: {rule}" + (f"; {next_}" if (next_ := said.get(key)) else "")
+        f"{verdict} {some(names)}: {rule}" + (f"; {next_}" if (next_ := said.get(key)) else "")
         for key, names in reasons.items()
         for verdict, rule in [key]
     ]
@@ -170,19 +170,7 @@ def reasons_of(
 
 def remarks_of(decisions: Sequence[tuple[str, Decision]]) -> list[str]:
     """Return each warning once, with the names that it is about where these are not all."""
-    concerned: dict[str, list[str]] = {}
-    for name, decision in decisions:
-        for note in notes_of(decision):
-            concerned.setdefault(note, []).append(name)
-    return [
-        note if len(names) == len(decisions) else f"{_some(names)}: {note}"
-        for note, names in concerned.items()
-    ]
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - MOST_NAMES
-    return ", ".join([*names[:MOST_NAMES], *([f"and {rest:,} more"] if rest > 0 else [])])
+    return said_once([(name, notes_of(decision)) for name, decision in decisions])
 
 
 def advice(decision: Decision, test: str, baseline: str, commit: str | None = None) -> str:
