@@ -15,7 +15,6 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -40,7 +39,6 @@ Key: TypeAlias = "tuple[str, str]"  # a name and a machine
 _OF_USERS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/stash")
 _TRIES = 20
 _LOCAL_S, _NETWORK_S = 60.0, 300.0
-_IDENTITY = ("-c", "user.name=gpuprof", "-c", "user.email=gpuprof@localhost")
 # What git says of a push that came too late.
 _TOO_LATE = ("fetch first", "non-fast-forward", "cannot lock ref", "incorrect old value")
 
@@ -132,13 +130,13 @@ class GitBaselines(Baselines):
     def _join(self, theirs: str) -> None:
         """Take over the lines of another commit."""
 
-        def joined(ours: str) -> str:
+        def joined(ours: str) -> bytes:
             found = self._run(("merge-base", ours, theirs)).stdout if ours else b""
             base = found.decode("ascii", "replace").strip()
             if base == theirs:
-                return ours
+                return b""
             if base == ours:
-                return theirs
+                return f"reset {self._ref}\nfrom {theirs}\n".encode("ascii")
             here, there = self._contents(self._files(ours)), self._contents(self._files(theirs))
             added = {key: data.splitlines() for key, data in there.items()}
             return self._commit(here, added, [ours, theirs], "Join runs")
@@ -146,24 +144,24 @@ class GitBaselines(Baselines):
         self._move(joined)
 
     def _add(self, added: Mapping[Key, list[bytes]], message: str) -> None:
-        def longer(ours: str) -> str:
+        def longer(ours: str) -> bytes:
             files = self._files(ours)
             here = self._contents({key: files[key] for key in added if key in files})
             return self._commit(here, added, [ours] if ours else [], message)
 
         self._move(longer)
 
-    def _move(self, commit: Callable[[str], str]) -> None:
-        """Move the ref to the commit that `commit` makes from it; again where others moved it."""
+    def _move(self, commit: Callable[[str], bytes]) -> None:
+        """Import the commit that `commit` makes from the ref's; again where others moved it.
+
+        Git refuses a commit that is not on top of the ref's.
+        """
         for _ in range(_TRIES):
-            ours = self._tip()
-            made = commit(ours)
-            if self._tried("update-ref", self._ref, made, ours) is None:
+            data = commit(self._tip())
+            failure = self._tried("fast-import", "--quiet", "--date-format=now", data=data)
+            if failure is None:
                 return
-            if self._tip() == ours:  # not another process, but a folder that cannot be written
-                self._git("update-ref", self._ref, made, ours)
-                return
-        message = f"{self._root}: others saved {_TRIES} times meanwhile; try again"
+        message = f"{self._root}: git fast-import failed {_TRIES} times: {failure}"
         raise BaselineError(message)
 
     def _commit(
@@ -172,23 +170,21 @@ class GitBaselines(Baselines):
         added: Mapping[Key, list[bytes]],
         parents: list[str],
         message: str,
-    ) -> str:
-        """Return a commit of the first parent's files, with the lines that are not yet in them."""
-        entries = []
+    ) -> bytes:
+        """Return the first parent's files, with the lines that are not yet in them, as a commit."""
+        head = [
+            f"commit {self._ref}",
+            "committer gpuprof <gpuprof@localhost> now",
+            f"data {len(message)}",
+            message,
+            *(f"{what} {parent}" for what, parent in zip(("from", "merge"), parents, strict=False)),
+        ]
+        parts = ["\n".join(head).encode("ascii")]
         for key, lines in added.items():
-            old = here.get(key, b"").splitlines()
-            every = dict.fromkeys(line for line in [*old, *lines] if line.strip())
-            data = b"".join(line + b"\n" for line in every)
-            blob = self._git("hash-object", "-w", "--stdin", data=data)
-            entries.append(f"100644 {blob}\t{_path(key)}\n")
-        with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
-            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            self._git("read-tree", parents[0] if parents else "--empty", more=index)
-            data = "".join(entries).encode("ascii")
-            self._git("update-index", "--add", "--index-info", data=data, more=index)
-            tree = self._git("write-tree", more=index)
-        of = [word for parent in parents for word in ("-p", parent)]
-        return self._git(*_IDENTITY, "commit-tree", tree, *of, "-m", message)
+            every = dict.fromkeys([*here.get(key, b"").splitlines(), *lines])
+            data = b"".join(line + b"\n" for line in every if line.strip())
+            parts += [f"M 100644 inline {_path(key)}\ndata {len(data)}".encode("ascii"), data]
+        return b"\n".join([*parts, b""])
 
     def _tip(self, ref: str | None = None) -> str:
         """Return the ref's commit, or nothing without one."""
@@ -267,8 +263,7 @@ class GitBaselines(Baselines):
     def _bytes(self, *arguments: str, **options: Any) -> bytes:
         done = self._run(arguments, **options)
         if done.returncode:
-            what = next(each for each in arguments if each not in _IDENTITY)
-            message = f"{self._root}: git {what} failed: {_said(done)}"
+            message = f"{self._root}: git {arguments[0]} failed: {_said(done)}"
             raise BaselineError(message)
         return done.stdout
 
@@ -277,10 +272,9 @@ class GitBaselines(Baselines):
         arguments: tuple[str, ...],
         *,
         data: bytes = b"",
-        more: Mapping[str, str] | None = None,
         seconds: float = _LOCAL_S,
     ) -> subprocess.CompletedProcess[bytes]:
-        environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(more or {})}
+        environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         try:
             return subprocess.run(
                 ["git", *arguments],
