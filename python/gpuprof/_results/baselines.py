@@ -291,7 +291,7 @@ def load_text(raw: bytes) -> Any:
     _check_growth(raw)
     try:
         data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-        _check_plain(data)
+        _check_plain([data])
     except RecursionError:
         message = f"it is nested deeper than {MAX_DEPTH} levels"
         raise ValueError(message) from None
@@ -321,22 +321,16 @@ def _refuse_constant(constant: str) -> float:
     raise ValueError(message)
 
 
-def _check_plain(data: object) -> None:
-    """Raise ValueError if a document is nested too deep or holds an infinite number."""
-    levels: list[Iterator[Any]] = [iter([data])]
-    while levels:
-        for value in levels[-1]:
-            if isinstance(value, float) and not math.isfinite(value):
-                message = "it holds a number that is too large"
-                raise ValueError(message)
-            if isinstance(value, (dict, list)):
-                if len(levels) > MAX_DEPTH:
-                    message = f"it is nested deeper than {MAX_DEPTH} levels"
-                    raise ValueError(message)
-                levels.append(iter(value.values() if isinstance(value, dict) else value))
-                break
-        else:
-            levels.pop()
+def _check_plain(data: Any, depth: int = 0) -> None:
+    """Raise RecursionError for a document that is nested too deep, ValueError for an infinity."""
+    if depth > MAX_DEPTH:
+        raise RecursionError
+    for value in data.values() if isinstance(data, dict) else data:
+        if isinstance(value, float) and not math.isfinite(value):
+            message = "it holds a number that is too large"
+            raise ValueError(message)
+        if isinstance(value, (dict, list)):
+            _check_plain(value, depth + 1)
 
 
 def _session(data: Mapping[str, Any]) -> Run:

@@ -121,7 +121,7 @@ def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> 
             text += f", more than {percent(threshold, 2) if before else byte_size(LEAST_GROWTH)}"
         return Decision(verdict, before, now, floor=threshold, rule=text)
 
-    kind = _Kind("memory", "peak memory was", _peak, {"gpu": "GPU"}, compare)
+    kind = _Kind("memory", "peak memory was", lambda run: run.peak_bytes, {"gpu": "GPU"}, compare)
     return kind.decide(base, new)
 
 
@@ -143,8 +143,7 @@ def beside_time(
     """
     least = fewest = new
     if repeated:
-        peaks = [run for run in new if _peak(run) is not None]
-        least = [min(peaks, key=lambda run: _peak(run) or 0, default=new[-1])]
+        least = [min(reversed(new), key=lambda run: run.memory.get("peak_bytes", math.inf))]
         fewest = [min(reversed(new), key=lambda run: _instructions(run) or math.inf)]
     found = judge_instructions(base, fewest)
     decision = replace(
@@ -181,10 +180,6 @@ def notes_of(decision: Decision) -> list[str]:
     if launches and not launches.grew and decision.verdict is not Verdict.INCOMPARABLE:
         found += [launches.rule] if launches.changes or launches.base is None else []
     return found
-
-
-def _peak(run: BenchResult) -> int | None:
-    return run.peak_bytes
 
 
 def _instructions(run: BenchResult) -> float | None:
