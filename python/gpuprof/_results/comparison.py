@@ -16,7 +16,7 @@ from gpuprof._common.records import Document, Record, head, in_results, now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.records import Cell, Records
-from gpuprof._display.shown import Exported, Shown
+from gpuprof._display.shown import Exported, Plotted, Shown
 from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
@@ -61,7 +61,7 @@ class CompareRow(Record):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
+class CompareResult(Shown, Plotted, Exported, Document, Mapping[str, CompareRow]):
     """What `compare` found: for each name its row, in the order given.
 
     The first function is what the others are compared with.
@@ -158,24 +158,7 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
     def _records(self, samples: bool = False) -> Records:
         return records_of(self.results, samples, [_judged(row) for row in self.rows])
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the median of each function as a bar, with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            The axes to draw into; None makes a figure.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without matplotlib.
-        """
+    def _plot(self, ax: Any) -> Any:
         from gpuprof._display import plot as display_plot
 
         base, *others = self.rows

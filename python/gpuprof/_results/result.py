@@ -22,7 +22,7 @@ from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
 from gpuprof._display.records import Records
-from gpuprof._display.shown import Exported, Shown
+from gpuprof._display.shown import Exported, Plotted, Shown
 from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
 from gpuprof._results.export import RATES, SPREAD, records_of
@@ -32,7 +32,7 @@ LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
 
 @dataclass(frozen=True, repr=False)
-class BenchResult(Shown, Exported, Document):
+class BenchResult(Shown, Plotted, Exported, Document):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -294,24 +294,7 @@ class BenchResult(Shown, Exported, Document):
         """
         return histogram.text(bins_of(self, whole("bins", bins, 1, 1000)))
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw a histogram of the samples, with the median and its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            The axes to draw into; None makes a figure.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without matplotlib.
-        """
+    def _plot(self, ax: Any) -> Any:
         from gpuprof._display import plot as display_plot
 
         found = bins_of(self, display_plot.MAX_BINS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from gpuprof._common.checks import type_error
 from gpuprof._common.records import Document, head, now
-from gpuprof._display.shown import Exported, Shown
+from gpuprof._display.shown import Exported, Plotted, Shown
 from gpuprof._timing.rows import EMPTY, Names, Row, Summary
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Exact: TypeAlias = tuple[Names, str]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Stats(Shown, Exported, Document, Mapping[Key, Row]):
+class Stats(Shown, Plotted, Exported, Document, Mapping[Key, Row]):
     """All rows at one moment, by path.
 
     ``stats["step/fwd"]`` is the row of that path; where several clocks measured it, the GPU's
@@ -241,24 +241,7 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
         """
         return "\n".join(self._table(sort, columns).plain())
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the median of each row as a bar, with a whisker up to its 90th percentile.
-
-        Parameters
-        ----------
-        ax
-            The matplotlib axes to draw into; None makes a figure.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without matplotlib.
-        """
+    def _plot(self, ax: Any) -> Any:
         from gpuprof._timing.stats_table import plot
 
         return plot(list(self.values()), ax)
