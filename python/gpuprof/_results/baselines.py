@@ -86,13 +86,8 @@ class Baselines:
     """The baselines in a folder, which need not exist before something is appended."""
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
-        self._root = Path(root)
-        self._folder = self._root / "baselines"
-
-    @property
-    def root(self) -> Path:
-        """The folder."""
-        return self._root
+        self.root = Path(root)
+        self._folder = self.root / "baselines"
 
     def names(self) -> list[str]:
         """Return the names under which something is saved, sorted."""
@@ -134,7 +129,7 @@ class Baselines:
 
     def sync(self, remote: str) -> str:
         """Join what is saved with that of a remote, which a folder cannot."""
-        message = f"{self._root} is a folder: it has no {remote!r} to be joined with"
+        message = f"{self.root} is a folder: it has no {remote!r} to be joined with"
         raise BaselineError(message)
 
     def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:  # noqa: ARG002
@@ -148,7 +143,7 @@ class Baselines:
 
     def _unknown(self, name: str, names: Sequence[str]) -> NoReturn:
         there = f"there are {', '.join(names)}" if names else "there are none at all"
-        message = f"no baseline is called {name!r} in {self._root}: {there}"
+        message = f"no baseline is called {name!r} in {self.root}: {there}"
         raise BaselineError(message)
 
 

@@ -56,7 +56,7 @@ def records_of(
 
 def figures_of(result: Any) -> dict[str, Cell]:
     low, high = result.interval_ms
-    launches = result.launches
+    launches, params = result.launches, result.params
     return {
         **{name: getattr(result, name) for name in _HOW},
         "median_ms": result.median_ms,
@@ -68,7 +68,7 @@ def figures_of(result: Any) -> dict[str, Cell]:
         "memsets": launches and launches.memsets,
         "instructions": result.instructions and result.instructions.median,
         "machine": machine.key(result.machine) if result.machine else None,
-        "params": _as_json(result.params),
+        "params": json.dumps(dict(params), ensure_ascii=False, default=str) if params else None,
         "warnings": "; ".join(result.warnings),
     }
 
@@ -112,7 +112,3 @@ def _samples_of(result: Any) -> list[list[Cell]]:
     clocks = result.clock_mhz or [None] * result.count
     pairs = zip(result.samples_ms, clocks, strict=True)
     return [[result.name, place, ms, mhz] for place, (ms, mhz) in enumerate(pairs)]
-
-
-def _as_json(params: Mapping[str, Any]) -> str | None:
-    return json.dumps(dict(params), ensure_ascii=False, default=str) if params else None

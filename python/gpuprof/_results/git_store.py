@@ -82,7 +82,7 @@ class GitBaselines(Baselines):
         key = check_name(name), machine.key(run.machine)
         line = json.dumps(run.to_dict(), allow_nan=False).encode("ascii")
         self._add({key: [line]}, f"Save a run of {name}")
-        return Path(f"{self._root}:{_path(key)}")
+        return Path(f"{self.root}:{_path(key)}")
 
     def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
         """Add a line for each run that was made at these times, and return the runs."""
@@ -114,17 +114,17 @@ class GitBaselines(Baselines):
                 self._join(self._tip(there))
             ours = self._tip()
             if not ours:
-                return f"nothing is saved in {self._root}, here and in {remote}"
+                return f"nothing is saved in {self.root}, here and in {remote}"
             if theirs and ours == self._tip(there):
-                return f"{self._root} is as in {remote}"
+                return f"{self.root} is as in {remote}"
             what = f"{self._ref}:{self._ref}"
             failure = self._tried("push", "--quiet", remote, what, seconds=_NETWORK_S)
             if failure is None:
-                return f"{self._root} is joined with that of {remote}, and pushed"
+                return f"{self.root} is joined with that of {remote}, and pushed"
             if not any(each in failure for each in _TOO_LATE):
-                message = f"{self._root}: git push failed: {failure}"
+                message = f"{self.root}: git push failed: {failure}"
                 raise BaselineError(message)
-        message = f"{self._root}: others pushed to {remote} {_TRIES} times meanwhile; try again"
+        message = f"{self.root}: others pushed to {remote} {_TRIES} times meanwhile; try again"
         raise BaselineError(message)
 
     def _join(self, theirs: str) -> None:
@@ -161,7 +161,7 @@ class GitBaselines(Baselines):
             failure = self._tried("fast-import", "--quiet", "--date-format=now", data=data)
             if failure is None:
                 return
-        message = f"{self._root}: git fast-import failed {_TRIES} times: {failure}"
+        message = f"{self.root}: git fast-import failed {_TRIES} times: {failure}"
         raise BaselineError(message)
 
     def _commit(
@@ -213,7 +213,7 @@ class GitBaselines(Baselines):
             line_end = data.index(b"\n", place)
             size = int(data[place:line_end].split()[2])
             if size > MAX_BYTES:
-                message = f"{self._root}:{_path(key)} is larger than {MAX_BYTES >> 20} MiB"
+                message = f"{self.root}:{_path(key)} is larger than {MAX_BYTES >> 20} MiB"
                 raise BaselineError(message)
             found[key] = data[line_end + 1 : line_end + 1 + size]
             place = line_end + size + 2
@@ -249,7 +249,7 @@ class GitBaselines(Baselines):
             raise self._refused(key, number, error) from None
 
     def _refused(self, key: Key, number: int, why: object) -> BaselineError:
-        return BaselineError(f"{self._root}:{_path(key)}, line {number} cannot be used: {why}")
+        return BaselineError(f"{self.root}:{_path(key)}, line {number} cannot be used: {why}")
 
     def _git(self, *arguments: str, **options: Any) -> str:
         """Return what git prints; BaselineError if it fails."""
@@ -263,7 +263,7 @@ class GitBaselines(Baselines):
     def _bytes(self, *arguments: str, **options: Any) -> bytes:
         done = self._run(arguments, **options)
         if done.returncode:
-            message = f"{self._root}: git {arguments[0]} failed: {_said(done)}"
+            message = f"{self.root}: git {arguments[0]} failed: {_said(done)}"
             raise BaselineError(message)
         return done.stdout
 
@@ -285,10 +285,10 @@ class GitBaselines(Baselines):
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            message = f"{self._root}: git {arguments[0]} took longer than {seconds:g} seconds"
+            message = f"{self.root}: git {arguments[0]} took longer than {seconds:g} seconds"
             raise BaselineError(message) from None
         except OSError as error:
-            message = f"{self._root} needs git, which cannot be run: {error.strerror or error}"
+            message = f"{self.root} needs git, which cannot be run: {error.strerror or error}"
             raise BaselineError(message) from error
 
 

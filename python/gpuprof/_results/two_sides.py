@@ -159,8 +159,8 @@ def reasons_of(
         for each in (*told, *decision.grown):
             key = str(each.verdict), each.rule
             reasons.setdefault(key, []).append(name)
-            if baseline is not None and each is decision and key not in said:
-                said[key] = advice(decision, name, baseline)
+            if baseline is not None and each is decision:
+                said.setdefault(key, advice(decision, name, baseline))
     return [
         f"{verdict} {some(names)}: {rule}" + (f"; {next_}" if (next_ := said.get(key)) else "")
         for key, names in reasons.items()
