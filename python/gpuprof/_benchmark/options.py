@@ -11,7 +11,7 @@ from gpuprof._common import checks
 from gpuprof._common.peaks import dtype_name
 from gpuprof._common.records import Check, or_none
 from gpuprof._distributed.lockstep import CHOICES
-from gpuprof._results.fields import AMOUNT, REQUESTED_MODES, one_of
+from gpuprof._results.fields import AMOUNT, REQUESTED_MODES
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Options:
 
 _seconds = partial(checks.number, least=0, most=checks.MOST_S)
 _CHECKS: dict[str, Check] = {
-    "mode": one_of(*REQUESTED_MODES),
-    "ranks": one_of(*CHOICES),
+    "mode": partial(checks.choice, known=REQUESTED_MODES),
+    "ranks": partial(checks.choice, known=CHOICES),
     "setup": or_none(checks.function),
     "timer": or_none(checks.function),
     "scopes": checks.flag,

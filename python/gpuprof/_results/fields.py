@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,10 +22,6 @@ _MOST = 1e12  # of milliseconds: 30 years
 _MOST_A_SECOND = 1e21  # of bytes, or of operations
 _not_negative = partial(checks.number, least=0, most=_MOST)
 AMOUNT = or_none(partial(checks.whole, least=0, most=2**63 - 1))
-
-
-def one_of(*known: str) -> Callable[[str, Any], str]:
-    return lambda name, value: checks.choice(name, value, known)
 
 
 def _samples(name: str, value: Any) -> Any:
@@ -71,15 +66,15 @@ def _time_or_nan(name: str, value: Any) -> float:
 
 CHECKS: dict[str, Check] = {  # of others the type says it
     "name": checks.text,
-    "mode": one_of(*MODES),
-    "requested_mode": one_of(*REQUESTED_MODES),
+    "mode": partial(checks.choice, known=MODES),
+    "requested_mode": partial(checks.choice, known=REQUESTED_MODES),
     "clock": _clock,
-    "l2": one_of(*L2_STATES),
+    "l2": partial(checks.choice, known=L2_STATES),
     "samples_ms": _samples,
     "host_ms": _time_or_nan,  # NaN is a time that was not taken
     "tick_ms": _not_negative,
     "calls_per_sample": checks.whole,
-    "gate": one_of(*GATES),
+    "gate": partial(checks.choice, known=GATES),
     "clock_mhz": each_of(_not_negative),
     "throttle_reasons": each_of(checks.text),
     "noise": by_name(_not_negative),
