@@ -19,14 +19,12 @@ from gpuprof._cli.command import Answer, Refused, refusing
 from gpuprof._common import machine
 from gpuprof._common.records import format_of
 from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, shown_text
-from gpuprof._common.units import NOTHING, duration, percent, ratio_text
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.baselines import Run, load_kind
 from gpuprof._results.decision import Verdict
 from gpuprof._results.git_store import opened
 from gpuprof._results.result import BenchResult
-from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
 from gpuprof.errors import BaselineError
@@ -166,30 +164,14 @@ def _csv(found: Comparison) -> str:
 
 def _table(found: Comparison, longest: int | None) -> Table:
     """Fill in the table; names longer than `longest` lose their beginning, as paths differ late."""
-    several = len({line.machine for line in found.rows}) > 1
-    cells = []
-    for line in found.rows:
-        decision, name = line.decision, shown_text(line.name)
-        memory = decision.memory
+    lines = []
+    for cells in found.lines():
+        line = {column: text for column, (text, _) in cells.items()}
+        name = shown_text(line["benchmark"])
         if longest is not None and len(name) > longest:
             name = f"…{name[1 - longest :]}"
-        cells.append(
-            [
-                name,
-                line.machine if several else "",
-                duration(decision.base),
-                duration(decision.new),
-                ratio_text(decision.ratio),
-                ratio_text(*(decision.interval or [None])),
-                NOTHING if decision.floor is None else percent(decision.floor),
-                *(["", ""] if memory is None else map(peak_text, (memory.base, memory.new))),
-                ", ".join(map(str, line.verdicts)),
-            ]
-        )
-    base, new = found.names
-    columns = ["benchmark", "machine", base, new, "ratio", "95 % interval", "floor"]
-    columns += [f"{base} memory", f"{new} memory", "verdict"]
-    return Table(columns, cells, _LEFT).without_empty()
+        lines.append({**line, "benchmark": name})
+    return Table.of(lines, left=_LEFT)
 
 
 def _summary(found: Comparison) -> str:

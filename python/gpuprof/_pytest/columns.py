@@ -15,7 +15,7 @@ from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, interval_text, percent, rate, ratio_text
 from gpuprof._pytest.options import PARAMETER, UNITS
 from gpuprof._pytest.settings import Settings
-from gpuprof._results.decision import Verdict
+from gpuprof._results.decision import verdicts_of
 from gpuprof._results.export import figures
 from gpuprof._results.result import cells
 from gpuprof._results.statistics import MIN_FOR_INTERVAL
@@ -110,16 +110,8 @@ def line(record: Record, view: Settings, distribution: str) -> dict[str, str]:
     if decision is not None:
         texts["ratio"] = "" if decision.ratio is None else ratio_text(decision.ratio)
         texts["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
-        texts["verdict"] = ", ".join(map(str, verdicts(record)))
+        texts["verdict"] = ", ".join(map(str, verdicts_of(decision)))
     return {_HEADINGS.get(label, label): texts[label] for label in view.columns or _USUAL}
-
-
-def verdicts(record: Record) -> list[Verdict]:
-    """Return the verdict on the time, and those on what there is more of."""
-    decision = record.decision
-    if decision is None:
-        return []
-    return [*dict.fromkeys((decision.verdict, *(each.verdict for each in decision.grown)))]
 
 
 def time_text(ms: float | None, unit: str | None) -> str:

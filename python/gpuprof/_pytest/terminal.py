@@ -12,7 +12,7 @@ from gpuprof._common.text import encodable, plural, shown_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
-from gpuprof._results.decision import Verdict
+from gpuprof._results.decision import Verdict, verdicts_of
 from gpuprof._results.result import bins_of, warnings_of
 from gpuprof._results.two_sides import reasons_of, remarks_of
 
@@ -110,7 +110,7 @@ def _title(records: Sequence[Record]) -> str:
 
 def _counts(records: Sequence[Record]) -> str:
     """Count the verdicts, such as ``1 SLOW, 3 SAME, 1 NODATA``."""
-    found = Counter(verdict for record in records for verdict in columns.verdicts(record))
+    found = Counter(verdict for record in records for verdict in verdicts_of(record.decision))
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
 
 
@@ -126,7 +126,8 @@ def _table(records: Sequence[Record], out: _Lines, view: Settings) -> None:
     out.line(grid[1])
     for text, record in zip(grid[2:], records, strict=True):
         # The verdicts besides the time's are red; the last one wins.
-        markup = [_MARKUP[verdict] for verdict in columns.verdicts(record) if verdict in _MARKUP]
+        found = verdicts_of(record.decision)
+        markup = [_MARKUP[verdict] for verdict in found if verdict in _MARKUP]
         out.line(text, **(markup[-1] if markup else {}))
 
 

@@ -8,15 +8,14 @@ from typing import Any, TypeAlias
 
 from gpuprof._common.instructions import amount
 from gpuprof._common.text import in_html
-from gpuprof._common.units import duration, percent, ratio_text
+from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.table import Table, html_list, tree_lines
 from gpuprof._report.page import details
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.count_verdicts import notes_of
-from gpuprof._results.decision import Decision
+from gpuprof._results.decision import Decision, verdicts_of
 from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult, cells
-from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison
 from gpuprof._timing import stats_table
 from gpuprof._timing.stats import Stats
@@ -81,26 +80,8 @@ def comparison_part(found: CompareResult) -> str:
 
 def sides_part(found: Comparison) -> str:
     """Return a comparison of saved runs or of two commands: a line for each name that both have."""
-    several = len({line.machine for line in found.rows}) > 1
-    lines = []
-    for line in found.rows:
-        decision, memory = line.decision, line.decision.memory
-        cells: _Line = {
-            "benchmark": (line.name, None),
-            "machine": (line.machine if several else "", None),
-        }
-        for name, ms in zip(found.names, (decision.base, decision.new), strict=True):
-            cells[name] = ("" if ms is None else duration(ms), ms)
-        ratio, floor = decision.ratio, decision.floor
-        cells["ratio"] = ("" if ratio is None else ratio_text(ratio), ratio)
-        cells["95 % interval"] = (ratio_text(*(decision.interval or ())), None)
-        cells["floor"] = ("" if floor is None else percent(floor), floor)
-        peaks = (memory.base, memory.new) if memory else (None, None)
-        for name, peak in zip(found.names, peaks, strict=True):
-            cells[f"{name} memory"] = (peak_text(peak), peak)
-        lines.append({**cells, "verdict": _verdict(decision)})
     notes = [*found.reasons(), *found.remarks()]
-    return _grid(lines, title=found.headline(), notes=notes)
+    return _grid(found.lines(), title=found.headline(), notes=notes)
 
 
 def _grid(lines: Sequence[_Line], **options: Any) -> str:
@@ -138,10 +119,7 @@ def _line(result: BenchResult, added: _Line) -> _Line:
 
 
 def _verdict(decision: Decision | None) -> tuple[str, None]:
-    if decision is None:
-        return "", None
-    verdicts = [decision.verdict, *(each.verdict for each in decision.grown)]
-    return ", ".join(map(str, dict.fromkeys(verdicts))), None
+    return ", ".join(map(str, verdicts_of(decision))), None
 
 
 def _histograms(results: Sequence[BenchResult]) -> str:

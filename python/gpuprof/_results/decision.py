@@ -192,6 +192,13 @@ class Decision(Record):
         return "\n".join([f"{self.verdict}: {self.rule}", *map(str, self.grown), *notes])
 
 
+def verdicts_of(decision: Decision | None) -> list[Verdict]:
+    """Return the verdict on the time, and those on what there is more of."""
+    if decision is None:
+        return []
+    return [*dict.fromkeys((decision.verdict, *(each.verdict for each in decision.grown)))]
+
+
 def check_threshold(threshold: object, *, above_0: bool = False) -> None:
     """Raise an error unless it is a fraction up to 1; the text says how to write a percentage."""
     expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"

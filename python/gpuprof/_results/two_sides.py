@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common import checks
 from gpuprof._common.records import Record, head
 from gpuprof._common.text import output_text, plain_data, plural
+from gpuprof._common.units import NOTHING, duration, percent, ratio_text
 from gpuprof._results.count_verdicts import notes_of
-from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.decision import Decision, Verdict, verdicts_of
 from gpuprof._results.levels import ENOUGH_RUNS
-from gpuprof._results.texts import said_once, some
+from gpuprof._results.texts import peak_text, said_once, some
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,11 +50,6 @@ class Line(Record):
     name: str
     machine: str
     decision: Decision
-
-    @property
-    def verdicts(self) -> list[Verdict]:
-        """The verdict on the time, and those on what there is more of."""
-        return [self.decision.verdict, *(each.verdict for each in self.decision.grown)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -92,7 +88,7 @@ class Comparison(Record):
     @property
     def verdicts(self) -> Counter[Verdict]:
         """How often there is each verdict."""
-        return Counter(verdict for line in self.rows for verdict in line.verdicts)
+        return Counter(verdict for line in self.rows for verdict in verdicts_of(line.decision))
 
     @property
     def compared(self) -> bool:
@@ -106,6 +102,29 @@ class Comparison(Record):
         """What is said of the launches, of the lines where they were counted."""
         found = [line.decision.launches for line in self.rows]
         return [each for each in found if each is not None]
+
+    def lines(self) -> list[dict[str, tuple[str, float | None]]]:
+        """Return the cells of each row by column: the text, and the number that sorts it."""
+        several = len({line.machine for line in self.rows}) > 1
+        found = []
+        for line in self.rows:
+            decision, memory = line.decision, line.decision.memory
+            times = (decision.base, decision.new)
+            peaks = (memory.base, memory.new) if memory else (None, None)
+            floor = NOTHING if decision.floor is None else percent(decision.floor)
+            cells: dict[str, tuple[str, float | None]] = {
+                "benchmark": (line.name, None),
+                "machine": (line.machine if several else "", None),
+                **{name: (duration(ms), ms) for name, ms in zip(self.names, times, strict=True)},
+                "ratio": (ratio_text(decision.ratio), decision.ratio),
+                "95 % interval": (ratio_text(*(decision.interval or [None])), None),
+                "floor": (floor, decision.floor),
+            }
+            for name, peak in zip(self.names, peaks, strict=True):
+                cells[f"{name} memory"] = (peak_text(peak), peak)
+            verdicts = ", ".join(map(str, verdicts_of(decision)))
+            found.append({**cells, "verdict": (verdicts, None)})
+        return found
 
     def headline(self) -> list[str]:
         sides = zip(self.names, (self.base, self.new), strict=True)
