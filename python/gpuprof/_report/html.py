@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -71,19 +71,20 @@ def write_report(
         from gpuprof._timing.scope import stats as own_stats
 
         stats = own_stats()
-    found = [
-        (f"Scopes: {name}" if name else "Scopes", sections.stats_part(each))
-        for name, each in _named("stats", stats, (Stats,), "Stats, or a list or dict of them")
-    ]
+    found = _parts("Scopes", _named("stats", stats, (Stats,), "Stats"), sections.stats_part)
     found += [*_of_results(results), *_of_graphs(graphs)]
-    expected = "a History, or a list or dict of them"
-    found += [
-        (f"History: {name}" if name else "History", sections.history_part(each))
-        for name, each in _named("history", history, (History,), expected)
-    ]
+    histories = _named("history", history, (History,), "a History")
+    found += _parts("History", histories, sections.history_part)
     created = datetime.now(timezone.utc).isoformat(" ", "seconds")
     facts = f"written {created} by gpuprof {_core.build_info()['version']}"
     write_whole(path, document(title or TITLE, facts, found))
+
+
+def _parts(
+    heading: str, named: Iterable[tuple[str, Any]], part: Callable[[Any], str]
+) -> list[tuple[str, str]]:
+    """Return a section for each value, with its name in the heading."""
+    return [(f"{heading}: {name}" if name else heading, part(each)) for name, each in named]
 
 
 def _named(what: str, given: Any, kinds: tuple[type, ...], expected: str) -> list[tuple[str, Any]]:
@@ -99,27 +100,26 @@ def _named(what: str, given: Any, kinds: tuple[type, ...], expected: str) -> lis
         pairs = [("", each) for each in given]
     for _, each in pairs:
         if not isinstance(each, kinds):
-            message = f"{what}: expected {expected}, got {type(each).__name__}"
+            message = (
+                f"{what}: expected {expected}, or a list or dict of them, got {type(each).__name__}"
+            )
             raise TypeError(message)
     return pairs
 
 
 def _of_results(given: Any) -> list[tuple[str, str]]:
     """Return a section for all results, and one for each comparison."""
-    expected = "a BenchResult, a CompareResult, a (BenchResult, Decision) pair, or a list or dict"
+    expected = "a BenchResult, a CompareResult, a (BenchResult, Decision) pair"
     alone: list[tuple[BenchResult, Decision | None]] = []
-    compared = []
+    compared: list[tuple[str, Any]] = []
     if isinstance(given, tuple):
         given = [given] if _is_pair(given) else [*given]
     elif not isinstance(given, CompareResult):
         given = getattr(given, "results", given)  # of a sweep
     kinds = (BenchResult, CompareResult, Comparison, tuple)
     for name, each in _named("results", given, kinds, expected):
-        heading = f"Comparison: {name}" if name else "Comparison"
-        if isinstance(each, CompareResult):
-            compared.append((heading, sections.comparison_part(each)))
-        elif isinstance(each, Comparison):  # read from a file
-            compared.append((heading, sections.sides_part(each)))
+        if isinstance(each, (CompareResult, Comparison)):  # the latter was read from a file
+            compared.append((name, each))
         elif isinstance(each, BenchResult):
             alone.append((each, None))
         elif _is_pair(each):
@@ -128,7 +128,7 @@ def _of_results(given: Any) -> list[tuple[str, str]]:
             message = f"results: expected {expected}, got a tuple of {len(each)}"
             raise TypeError(message)
     parts = [("Benchmarks", sections.results_part(alone))] if alone else []
-    return parts + compared
+    return parts + _parts("Comparison", compared, sections.comparison_part)
 
 
 def _is_pair(given: tuple[Any, ...]) -> bool:
@@ -144,7 +144,6 @@ def _of_graphs(given: Any) -> list[tuple[str, str]]:
         return []
     from gpuprof._graphs.graph import CapturedGraph
 
-    expected = "a CapturedGraph, or a list or dict of them"
-    pairs = _named("graphs", given, (CapturedGraph,), expected)
+    pairs = _named("graphs", given, (CapturedGraph,), "a CapturedGraph")
     named = [(name or f"graph {place}", each) for place, (name, each) in enumerate(pairs)]
     return [("Graphs", sections.graphs_part(named))] if named else []

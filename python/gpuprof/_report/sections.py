@@ -64,8 +64,11 @@ def results_part(results: Sequence[tuple[BenchResult, Decision | None]]) -> str:
     return _grid(lines, notes=rules) + _histograms([result for result, _ in results])
 
 
-def comparison_part(found: CompareResult) -> str:
-    """Return a comparison: its table with ratios and verdicts, and the histograms."""
+def comparison_part(found: CompareResult | Comparison) -> str:
+    """Return a comparison: its table with ratios and verdicts, and the histograms of results."""
+    if isinstance(found, Comparison):
+        notes = [*found.reasons(), *found.remarks()]
+        return _grid(found.lines(), title=found.headline(), notes=notes)
     lines = []
     for row in found.values():
         judged = row.decision is not None
@@ -76,12 +79,6 @@ def comparison_part(found: CompareResult) -> str:
         }
         lines.append(_line(row.result, added))
     return _grid(lines, notes=found._notes()) + _histograms(found.results)
-
-
-def sides_part(found: Comparison) -> str:
-    """Return a comparison of saved runs or of two commands: a line for each name that both have."""
-    notes = [*found.reasons(), *found.remarks()]
-    return _grid(found.lines(), title=found.headline(), notes=notes)
 
 
 def _grid(lines: Sequence[_Line], **options: Any) -> str:
