@@ -18,7 +18,7 @@ from pathlib import Path
 from gpuprof._cli.command import Answer, Refused, refusing
 from gpuprof._common import machine
 from gpuprof._common.records import format_of
-from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, shown_text
+from gpuprof._common.text import ending, output_text, shown_text
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.baselines import Run, load_kind
@@ -140,7 +140,7 @@ def text_of(found: Comparison, form: str) -> str:
     if form == "csv":
         return _csv(found)
     is_text = form == "text"
-    table = _table(found, MAX_NAME_COLUMNS if is_text else None)
+    table = _table(found, is_text=is_text)
     grid = (table.plain() if is_text else table.markdown()) if found.rows else []
     remarks = [f"note: {each}" if is_text else each for each in found.remarks()]
     head, *rest = (
@@ -162,15 +162,12 @@ def _csv(found: Comparison) -> str:
     return Records.of_plain(lines).csv(printed=True)
 
 
-def _table(found: Comparison, longest: int | None) -> Table:
-    """Fill in the table; names longer than `longest` lose their beginning, as paths differ late."""
+def _table(found: Comparison, *, is_text: bool) -> Table:
     lines = []
     for cells in found.lines():
         line = {column: text for column, (text, _) in cells.items()}
         name = shown_text(line["benchmark"])
-        if longest is not None and len(name) > longest:
-            name = f"…{name[1 - longest :]}"
-        lines.append({**line, "benchmark": name})
+        lines.append({**line, "benchmark": ending(name) if is_text else name})
     return Table.of(lines, left=_LEFT)
 
 

@@ -53,7 +53,7 @@ def listed(options: argparse.Namespace) -> Answer:
         return Answer(Records.of_plain(plain_data(rows)).csv(printed=True) if rows else "")
     if not rows:
         return Answer(nothing)
-    table = Table([*shown[0]], [[*row.values()] for row in shown], _LEFT).without_empty()
+    table = Table.of(shown, left=_LEFT)
     lines = table.markdown() if options.format == "markdown" else table.plain()
     return Answer("\n".join(lines) + "\n")
 

@@ -59,6 +59,11 @@ def cut(text: str, columns: int = MAX_NAME_COLUMNS, *, middle: bool = False) -> 
     return f"{_fitting(text, columns - 1 - width(end))}…{end}"
 
 
+def ending(text: str) -> str:
+    """Cut the beginning of a long name, as paths differ late."""
+    return text if len(text) <= MAX_NAME_COLUMNS else f"…{text[1 - MAX_NAME_COLUMNS :]}"
+
+
 def _fitting(text: str, columns: int) -> str:
     """Return the longest beginning of `text` that has at most so many columns."""
     room = columns

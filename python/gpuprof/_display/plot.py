@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuprof._common.imports import need
-from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
+from gpuprof._common.text import cut, ending, shown_text
 from gpuprof._common.units import unit_of
 from gpuprof._display.axes import BLUE, GREY, ORANGE, RED
 from gpuprof._display.histogram import Bin
@@ -58,7 +58,9 @@ def bars(
         capsize=2,
     )
     # A dollar sign in a name is not the start of a formula.
-    axes.set_yticks(range(len(names)), [_ending(name) for name in names], parse_math=False)
+    axes.set_yticks(
+        range(len(names)), [ending(shown_text(name)) for name in names], parse_math=False
+    )
     axes.invert_yaxis()
     axes.set_xlabel(x_label.format(unit=unit))
     return axes.figure
@@ -153,11 +155,6 @@ def _png(figure: Any) -> bytes:
 def _label(name: str) -> str:
     # A dollar sign in a name is not the start of a formula.
     return cut(shown_text(name).replace("$", r"\$"))
-
-
-def _ending(name: str) -> str:
-    shown = shown_text(name)
-    return shown if len(shown) <= MAX_NAME_COLUMNS else f"…{shown[1 - MAX_NAME_COLUMNS :]}"
 
 
 def _wide(values: Sequence[float]) -> bool:
