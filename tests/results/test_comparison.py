@@ -116,6 +116,12 @@ def test_the_text_has_a_line_a_function_the_rule_and_each_warning_once() -> None
     assert "warning: measured in batched mode" in text
 
 
+def test_a_warning_that_many_have_names_the_first_of_them() -> None:
+    results = [bench("base", wavering(1.0))]
+    results += [bench(f"f{place}", wavering(1.0), warnings=("odd",)) for place in range(24)]
+    assert "f18, f19, and 4 more: odd" in str(CompareResult.of(results))
+
+
 def test_markdown_and_html_show_the_same_and_no_markup_of_names() -> None:
     assert COMPARED.to_markdown().splitlines()[3].endswith("| 1.050 (1.050 to 1.050) | SLOW |")
     assert "<td" in COMPARED._repr_html_()

@@ -209,11 +209,7 @@ class Table:
 
 
 def write(table: Table, file: TextIO | None, style: str) -> None:
-    """Write a table to `file`, None for standard output.
-
-    The style is ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal. Without rich installed
-    it is plain.
-    """
+    """Write a table to a file and in a style, as `Shown.print` says."""
     choice("style", style, STYLES)
     out = sys.stdout if file is None else file
     if style == "rich" or (style == "auto" and _fits_rich(out)):

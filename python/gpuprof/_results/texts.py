@@ -26,14 +26,14 @@ def some(names: Sequence[str]) -> str:
     return ", ".join([*names[:MOST_NAMES], *([f"and {rest:,} more"] if rest > 0 else [])])
 
 
-def said_once(told: Sequence[tuple[str, Iterable[str]]], of: str = "") -> list[str]:
-    """Return each text once, with the names that it is about where these are not all."""
+def said_once(told: Sequence[tuple[str, Iterable[str]]], before: str = "") -> list[str]:
+    """Return each text once; one that not all tell after `before` and the names of those who do."""
     found: dict[str, list[str]] = {}
     for name, texts in told:
         for text in dict.fromkeys(texts):
             found.setdefault(text, []).append(name)
     return [
-        text if len(names) == len(told) else f"{of}{some(names)}: {text}"
+        text if len(names) == len(told) else f"{before}{some(names)}: {text}"
         for text, names in found.items()
     ]
 
