@@ -61,12 +61,8 @@ def changes(base: list[BenchResult], new: list[BenchResult]) -> list[str]:
     return found
 
 
-def usable_runs(side: str, runs: Sequence[BenchResult], warnings: list[str]) -> list[BenchResult]:
-    usable = [run for run in runs if run.count >= MIN_SAMPLES and run.median_ms > 0.0]
-    if len(usable) < len(runs):
-        left_out = f"{len(runs) - len(usable)} of {len(runs)} {side}s"
-        warnings.append(f"{left_out} left out: fewer than {MIN_SAMPLES} samples, or not above 0")
-    return usable
+def usable_runs(runs: Sequence[BenchResult]) -> list[BenchResult]:
+    return [run for run in runs if run.count >= MIN_SAMPLES and run.median_ms > 0.0]
 
 
 def why_unusable(side: str, runs: Sequence[BenchResult]) -> str:

@@ -14,7 +14,7 @@ from gpuprof._common.units import percent
 from gpuprof._results import stored_rule
 from gpuprof._results.count_verdicts import beside_time
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.eligible import changes, difference, usable_runs, why_unusable
+from gpuprof._results.eligible import MIN_SAMPLES, changes, difference, usable_runs, why_unusable
 from gpuprof._results.paired_verdict import Key, corrected
 from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import P_LIMIT
@@ -49,11 +49,13 @@ def judge(
         reason = next(filter(None, (difference(run, new[-1]) for run in base)))
         left_out = f"{len(base) - len(alike)} of {len(base)} baseline runs"
         warnings.append(f"{left_out} left out: {reason}")
-    old = usable_runs("baseline run", alike, warnings)
-    now = usable_runs("new run", new, warnings)
+    old, now = usable_runs(alike), usable_runs(new)
     for side, runs, usable in (("baseline run", alike, old), ("new run", new, now)):
         if not usable:
             return Decision(Verdict.NODATA, rule=why_unusable(side, runs))
+        if len(usable) < len(runs):
+            left_out = f"{len(runs) - len(usable)} of {len(runs)} {side}s left out"
+            warnings.append(f"{left_out}: fewer than {MIN_SAMPLES} samples, or not above 0")
     found = stored_rule.decide(old, now, threshold, P_LIMIT / comparisons, baseline)
     return replace(found, warnings=(*warnings, *changes(old, now), *found.warnings))
 
@@ -66,7 +68,7 @@ def comparable(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResul
 def compared_runs(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResult]:
     """Return the results of the baseline that `judge` compares with: the last five of a trend."""
     alike = comparable(base, new)
-    return [*stored_rule.recent(usable_runs("baseline run", alike, []))[0]] or alike
+    return [*stored_rule.recent(usable_runs(alike))[0]] or alike
 
 
 def confirm(
@@ -99,7 +101,7 @@ def may_be_slow(
     base: Sequence[BenchResult], new: Sequence[BenchResult], *, threshold: float | None = None
 ) -> bool:
     """Return whether the new runs would be SLOW if a few more were like them."""
-    old, now = usable_runs("", comparable(base, new[-1]), []), usable_runs("", new, [])
+    old, now = usable_runs(comparable(base, new[-1])), usable_runs(new)
     return bool(old and now) and stored_rule.may_be_slow(old, now, threshold)
 
 
