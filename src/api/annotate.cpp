@@ -29,7 +29,6 @@ bool nobody_listens() noexcept {
 ranges::StartedRanges<const api::RangeOfName>& started_ranges() {
   return driver::immortal<ranges::StartedRanges<const api::RangeOfName>>();
 }
-const bool started_ranges_fork_hook = (started_ranges(), true);  // a child may not make it
 
 const bool nvtx_environment_is_read = api::read_environment();
 

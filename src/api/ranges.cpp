@@ -31,7 +31,6 @@ constexpr std::size_t kKnown = 64;
 thread_local std::array<const ByKey::value_type*, kKnown> known_ranges{};
 
 Ranges& all_ranges() { return driver::immortal<Ranges>(); }
-const bool ranges_fork_hook = (all_ranges(), true);  // a child may not make it
 
 nvtx::Domain& domain_of(const RangeOptions& options) {
   const std::lock_guard lock(all_ranges().nvtx);

@@ -18,7 +18,6 @@ struct Handler {
 };
 
 Handler& warning_handler() { return driver::immortal<Handler>(); }
-const bool warning_handler_fork_hook = (warning_handler(), true);  // a child may not make it
 
 // A handler that times something itself must not come back here.
 thread_local bool is_in_handler = false;

@@ -21,11 +21,7 @@ struct Log {
   CUlogIterator position = 0;
 };
 
-Log& log_state() {
-  static Log& storage = *new Log;
-  return storage;
-}
-const bool log_state_fork_hook = (log_state(), true);  // a child may not make it
+Log& log_state() { return immortal<Log>(); }
 
 std::string_view without_spaces(std::string_view line) {
   while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);

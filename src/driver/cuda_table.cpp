@@ -36,11 +36,7 @@ struct State {
   std::atomic<bool> has_table{false};
 };
 
-State& state() {
-  static State& storage = *new State;  // never destroyed: read during exit
-  return storage;
-}
-const bool driver_state_fork_hook = (state(), true);  // a child may not make it
+State& state() { return immortal<State>(); }
 
 class Resolver {
  public:

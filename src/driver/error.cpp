@@ -39,11 +39,7 @@ struct Warnings {
   std::vector<std::string> pending;
 };
 
-Warnings& warnings() {
-  static Warnings& storage = *new Warnings;
-  return storage;
-}
-const bool warnings_fork_hook = (warnings(), true);  // a child may not make it
+Warnings& warnings() { return immortal<Warnings>(); }
 
 std::atomic<bool> any_pending{false};
 

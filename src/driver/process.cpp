@@ -22,10 +22,7 @@ struct ForkHooks {
 };
 
 // Never destroyed: a fork may happen while static destructors run.
-ForkHooks& hooks() noexcept {
-  static ForkHooks& storage = *new ForkHooks;
-  return storage;
-}
+ForkHooks& hooks() noexcept { return immortal<ForkHooks>(); }
 
 // A child's callbacks read such variables, whose memory a thread gets with the first access.
 thread_local volatile bool touched = false;
@@ -100,11 +97,12 @@ std::thread start_service_thread(const char* name, std::function<void()> run) {
   return thread;
 }
 
-void on_fork_child(void (*callback)() noexcept) noexcept {
+bool on_fork_child(void (*callback)() noexcept) noexcept {
   auto& h = hooks();
   if (h.callback_count == h.callbacks.size()) std::abort();
   h.callbacks[h.callback_count++] = callback;
   install_hooks();
+  return true;
 }
 
 }  // namespace gpuprof::driver

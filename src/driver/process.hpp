@@ -33,11 +33,17 @@ inline std::uint32_t fork_generation() noexcept {
 // driver shuts down (exit handlers run last in, first out). Idempotent, any thread.
 void driver_was_initialised() noexcept;
 
-// The one object of a type. Never destroyed: threads, and callbacks of other libraries, may use it
-// while the process exits.
+// The one object of a type. Made while the library is loaded, because a forked child may not make
+// it. Never destroyed: threads, and callbacks of other libraries, may use it while the process
+// exits.
+template <typename T>
+T& immortal();
+template <typename T>
+inline const bool made_at_load = (immortal<T>(), true);
 template <typename T>
 T& immortal() {
   static T& storage = *new T;
+  static_cast<void>(&made_at_load<T>);  // has the compiler make it
   return storage;
 }
 
@@ -74,6 +80,7 @@ class ForkMutex {
 std::thread start_service_thread(const char* name, std::function<void()> run);
 
 // Runs `callback` in the child of every fork, before other code. At most 8; they may not allocate.
-void on_fork_child(void (*callback)() noexcept) noexcept;
+// True, for a static variable.
+bool on_fork_child(void (*callback)() noexcept) noexcept;
 
 }  // namespace gpuprof::driver

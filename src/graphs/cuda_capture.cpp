@@ -28,7 +28,6 @@ struct OpenCaptures {
 };
 
 OpenCaptures& registry() { return driver::immortal<OpenCaptures>(); }
-const bool open_captures_fork_hook = (registry(), true);  // a child may not make it
 
 // Whether the locals of this thread are destroyed; a capture that begins later ends with its
 // object.

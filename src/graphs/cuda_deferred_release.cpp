@@ -32,7 +32,6 @@ struct Waiting {
 };
 
 Waiting& waiting() { return driver::immortal<Waiting>(); }
-const bool deferred_release_fork_hook = (waiting(), true);  // a child may not make it
 
 void leak(Entry& entry) noexcept {
   [[maybe_unused]] const CapturedGraph* const graph = entry.unclosed.release();

@@ -43,7 +43,6 @@ struct Scalars {
 };
 
 Scalars& scalars_alive() { return driver::immortal<Scalars>(); }
-const bool scalars_alive_fork_hook = (scalars_alive(), true);  // a child may not make it
 
 driver::EventAccess access_to(EventClock& clock) {
   if (const auto access = clock.try_access()) return *access;

@@ -20,7 +20,6 @@ struct KnownFunctions {
 };
 
 KnownFunctions& known_functions() { return driver::immortal<KnownFunctions>(); }
-const bool known_functions_fork_hook = (known_functions(), true);  // a child may not make it
 
 // Those of a CUPTI that the process has loaded, such as torch's. Loads nothing.
 NodeIdFunctions look_for_cupti() noexcept {

@@ -32,7 +32,6 @@ struct Memory {
 };
 
 Memory& memory() { return driver::immortal<Memory>(); }
-const bool scalar_memory_fork_hook = (memory(), true);  // a child may not make it
 
 // Held by the registry alone, so no scalar can begin to use it.
 bool is_idle(const SlabRef& slab) noexcept { return slab.use_count() == 1; }

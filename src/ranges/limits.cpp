@@ -41,7 +41,6 @@ struct Limits {
 std::array<std::atomic<float>, timing::kMaxPaths> smallest_limit{};
 
 Limits& limits() { return driver::immortal<Limits>(); }
-const bool limits_fork_hook = (limits(), true);  // a child may not make it
 
 float smallest_of(const timing::Path& path) {
   const bool has_place = path.order < smallest_limit.size();

@@ -34,7 +34,6 @@ struct Categories {
   const Label unnamed{"\"(unnamed)\""};
 };
 const Categories& categories() { return driver::immortal<Categories>(); }
-const bool sample_categories_fork_hook = (categories(), true);  // a child may not make them
 
 // The label of a sample's name; null where it has to be made.
 const Label* label_of(const timing::Path& path) {

@@ -39,10 +39,7 @@ struct Registry {
   }
 };
 
-Registry& registry() {
-  static Registry& storage = *new Registry;
-  return storage;
-}
+Registry& registry() { return driver::immortal<Registry>(); }
 
 struct Cached {
   CUcontext context = nullptr;
@@ -150,11 +147,7 @@ void forget_all_in_child() noexcept {
   r.retire_from(r.clocks.begin());
 }
 
-const bool fork_hook = [] {
-  registry();  // a child may not make it
-  driver::on_fork_child(forget_all_in_child);
-  return true;
-}();
+const bool fork_hook = driver::on_fork_child(forget_all_in_child);
 
 }  // namespace
 

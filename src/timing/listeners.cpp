@@ -14,11 +14,7 @@ struct Queues {
   std::vector<SampleQueue*> open;
 };
 
-Queues& queues() {
-  static Queues& storage = *new Queues;
-  return storage;
-}
-const bool queues_fork_hook = (queues(), true);  // a child may not make it
+Queues& queues() { return driver::immortal<Queues>(); }
 
 std::atomic<HostNanoseconds> heard_at{0};
 std::atomic<HostNanoseconds> drained_at{0};

@@ -32,11 +32,7 @@ struct Paths {
   std::unordered_map<Key, std::unique_ptr<const Path>, KeyHash> by_key;
 };
 
-Paths& paths() {
-  static Paths& storage = *new Paths;  // never destroyed: samples point into it
-  return storage;
-}
-const bool paths_fork_hook = (paths(), true);  // a child may not make it
+Paths& paths() { return driver::immortal<Paths>(); }
 
 }  // namespace
 

@@ -55,11 +55,7 @@ struct Pool {
   }
 };
 
-Pool& pool() {
-  static Pool& storage = *new Pool;
-  return storage;
-}
-const bool sample_pool_fork_hook = (pool(), true);  // a child may not make it
+Pool& pool() { return driver::immortal<Pool>(); }
 
 // The free samples of one thread, so that the usual case takes no lock. Plain, because it is used
 // while the thread's locals are destroyed: full then, so that what is freed goes to the pool.
@@ -82,11 +78,7 @@ struct Clocks {
   std::vector<std::string> names{"cuda", "cpu"};
 };
 
-Clocks& clocks() {
-  static Clocks& storage = *new Clocks;
-  return storage;
-}
-const bool clock_names_fork_hook = (clocks(), true);  // a child may not make it
+Clocks& clocks() { return driver::immortal<Clocks>(); }
 
 std::array<std::atomic<Sink>, 4> sinks{&statistics::add, nullptr, nullptr, nullptr};
 

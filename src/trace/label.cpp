@@ -25,7 +25,6 @@ struct AllLabels {  // events point into it
 };
 
 AllLabels& labels() { return driver::immortal<AllLabels>(); }
-const bool labels_fork_hook = (labels(), true);  // a child may not make it
 
 constexpr bool is_continuation(unsigned char byte) noexcept { return (byte & 0xC0U) == 0x80U; }
 

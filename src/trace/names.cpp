@@ -20,7 +20,6 @@ struct Names {
 };
 
 Names& names() { return driver::immortal<Names>(); }
-const bool trace_names_fork_hook = (names(), true);  // a child may not make it
 
 void set(NameOf what, std::int64_t first, std::uint64_t second, const std::string& name) noexcept {
   try {

@@ -165,11 +165,7 @@ void forget_all_in_child() noexcept {
   own = nullptr;
 }
 
-const bool fork_hook = [] {
-  registry();  // a child may not make it
-  driver::on_fork_child(forget_all_in_child);
-  return true;
-}();
+const bool fork_hook = driver::on_fork_child(forget_all_in_child);
 
 }  // namespace
 

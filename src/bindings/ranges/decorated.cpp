@@ -25,6 +25,7 @@
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/timing/scope.hpp"
+#include "driver/process.hpp"
 
 namespace gpuprof::bindings {
 
@@ -183,10 +184,7 @@ void set_vectorcall(PyObject* function, vectorcallfunc call) {
 
 bool are_subclassed = true;
 
-std::unordered_set<PyObject*>& subclassed() {
-  static auto& storage = *new std::unordered_set<PyObject*>;
-  return storage;
-}
+auto& subclassed() { return driver::immortal<std::unordered_set<PyObject*>>(); }
 
 void dealloc_decorated(PyObject* self) {
   subclassed().erase(self);

@@ -65,10 +65,7 @@ void follow_into_child() noexcept {
   own_stack->named = false;
 }
 
-const bool fork_hook = [] {
-  driver::on_fork_child(follow_into_child);
-  return true;
-}();
+const bool fork_hook = driver::on_fork_child(follow_into_child);
 
 bool has_ended(const Stack& stack) noexcept {
   return stack.thread_gone.load(std::memory_order_acquire) ||

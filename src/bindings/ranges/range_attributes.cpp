@@ -120,7 +120,6 @@ namespace {
 ranges::StartedRanges<RangeAttributes>& all() {
   return driver::immortal<ranges::StartedRanges<RangeAttributes>>();
 }
-const bool started_ranges_fork_hook = (all(), true);  // a child may not make it
 
 }  // namespace
 

@@ -21,7 +21,6 @@ struct AllStacks {
 };
 
 AllStacks& all_stacks() { return driver::immortal<AllStacks>(); }
-const bool all_stacks_fork_hook = (all_stacks(), true);  // a child may not make it
 
 }  // namespace
 
