@@ -57,6 +57,11 @@ const Table& loaded();
 // The table if the library is open, else null. One load.
 const Table* loaded_or_null() noexcept;
 
+// The same, and null while `blocked` is set.
+inline const Table* usable_or_null() noexcept {
+  return blocked.load(std::memory_order_relaxed) == 0 ? loaded_or_null() : nullptr;
+}
+
 // The table, with CUDA initialised and at least one device. Throws Error(kUnavailable), and what
 // throw_if_blocked() throws. make_ready() does what is still to be done.
 const Table& make_ready();

@@ -40,8 +40,12 @@ class CurrentContext {
 // capture. Not to be held while user code runs: a capture begun then would lose its protection.
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(const Table& table) noexcept : table_(table) {
-    table_.cuThreadExchangeStreamCaptureMode(&before_);
+  explicit RelaxedCapture(const Table& table) noexcept : table_(&table) {
+    table_->cuThreadExchangeStreamCaptureMode(&before_);
+  }
+  // Does nothing where the driver cannot be used.
+  RelaxedCapture() noexcept : table_(usable_or_null()) {
+    if (table_ != nullptr) table_->cuThreadExchangeStreamCaptureMode(&before_);
   }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
@@ -50,12 +54,12 @@ class RelaxedCapture {
     if (before_ == CU_STREAM_CAPTURE_MODE_RELAXED) return;  // it was, or the first call failed
     for (int tries = 0; tries < 2; ++tries) {
       CUstreamCaptureMode mode = before_;
-      if (table_.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) return;
+      if (table_->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) return;
     }
   }
 
  private:
-  const Table& table_;
+  const Table* table_;
   CUstreamCaptureMode before_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // taken for the one before it
 };
 

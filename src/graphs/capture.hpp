@@ -158,17 +158,4 @@ void own_captured_scopes() noexcept;
 // Sets this thread's capture mode and returns the one before.
 CaptureMode exchange_thread_mode(CaptureMode mode);
 
-// Puts this thread into relaxed capture mode for a block, so that destroying other people's objects
-// breaks no open capture. On the stack only. Never throws; does nothing without a driver.
-class RelaxedThread {
- public:
-  RelaxedThread() noexcept;
-  RelaxedThread(const RelaxedThread&) = delete;
-  RelaxedThread& operator=(const RelaxedThread&) = delete;
-  ~RelaxedThread();
-
- private:
-  CaptureMode before_ = CaptureMode::kRelaxed;
-};
-
 }  // namespace gpuprof::graphs

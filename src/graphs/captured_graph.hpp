@@ -33,8 +33,6 @@ namespace gpuprof::graphs {
 
 using gpuprof::GraphMemory;
 
-struct LaunchEvent;
-
 // Runs the launches of graphs that share memory one after the other, in the order of the calls.
 //
 // Make it with std::make_shared and give it to each of the graphs; a graph that is given none has
@@ -55,8 +53,8 @@ class LaunchOrder {
   std::mutex mutex_;  // of what follows, and of the graphs in this order
   int exclusive_count_ = 0;
   std::thread::id exclusive_thread_;
-  std::shared_ptr<LaunchEvent>
-      last_;                          // recorded after everything so far; null: nothing to wait for
+  // Recorded after everything so far; null: nothing to wait for.
+  std::shared_ptr<const timing::OwnEvent> last_;
   unsigned long long stream_id_ = 0;  // where it was recorded; 0: not known
   bool after_use_ = false;            // it was recorded by note_use(), else after a launch
   bool record_failed_ = false;
@@ -224,6 +222,7 @@ class CapturedGraph {
                          std::uintptr_t stream);
   int record_completion(const driver::Table& table, const driver::EventAccess& access,
                         std::uintptr_t stream) noexcept;
+  [[nodiscard]] std::shared_ptr<const timing::OwnEvent> make_completed() const;
   void record_completions();
   void release_payload() noexcept;
   void destroy() noexcept;
@@ -250,7 +249,7 @@ class CapturedGraph {
   std::vector<ReadScalar> scalars_;
   bool in_order_ = false;  // has to wait for other graphs, or for work that was noted
   // Recorded after each launch where there is a payload or others wait for this graph.
-  std::shared_ptr<LaunchEvent> completed_;
+  std::shared_ptr<const timing::OwnEvent> completed_;
   bool payload_used_ = false;   // by a launch
   bool record_failed_ = false;  // the last record of `completed_`
 };
@@ -258,6 +257,12 @@ class CapturedGraph {
 // Closes and destroys a graph that nobody uses any more, then releases the payload: in a later
 // release_finished(), once no thread is in a call of a graph of the same order.
 void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept;
+
+// Releases the payload once `completed` is reached: now, or in a later release_finished(). Null is
+// nothing to wait for. `record_failed`: the event says nothing, so the payload is kept until the
+// context is gone. Leaks the payload for lack of memory.
+void release_later(Payload payload, std::shared_ptr<const timing::OwnEvent> completed,
+                   bool record_failed) noexcept;
 
 // Whether anything waits for release_finished().
 inline std::atomic<bool> any_deferred{false};

@@ -402,9 +402,8 @@ void own_captured_scopes() noexcept {
 }
 
 void DiscardGraph::operator()(void* graph) const noexcept {
-  const Table* table = driver::loaded_or_null();
+  const Table* table = driver::usable_or_null();
   if (table == nullptr) return;
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
   const driver::RelaxedCapture relaxed(*table);
   table->cuGraphDestroy(as_graph(graph));
 }
@@ -459,24 +458,6 @@ CaptureMode exchange_thread_mode(CaptureMode mode) {
     throw error;
   }
   return static_cast<CaptureMode>(exchanged);
-}
-
-RelaxedThread::RelaxedThread() noexcept {
-  const Table* table = driver::loaded_or_null();
-  if (table == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0) return;
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  table->cuThreadExchangeStreamCaptureMode(&mode);
-  before_ = static_cast<CaptureMode>(mode);
-}
-
-// Tried again, because a thread that is left in relaxed mode has no protection.
-RelaxedThread::~RelaxedThread() {
-  if (before_ == CaptureMode::kRelaxed) return;
-  for (int tries = 0; tries < 2; ++tries) {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
-    CUstreamCaptureMode mode = driver_mode(before_);
-    if (driver::loaded_or_null()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) return;
-  }
 }
 
 }  // namespace gpuprof::graphs

@@ -3,7 +3,6 @@
 
 #include "driver/cuda_thread_state.hpp"
 #include "graphs/captured_graph.hpp"
-#include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_contexts.hpp"
 
@@ -131,9 +130,13 @@ void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> order) {
   order_ = std::move(order);
 }
 
+std::shared_ptr<const timing::OwnEvent> CapturedGraph::make_completed() const {
+  return std::make_shared<const timing::OwnEvent>(*clock_, CU_EVENT_DISABLE_TIMING);
+}
+
 // With the lock held.
 void CapturedGraph::record_completions() {
-  if (!completed_) completed_ = std::make_shared<LaunchEvent>(*clock_);
+  if (!completed_) completed_ = make_completed();
 }
 
 void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<IoCopy>& out) {
@@ -147,7 +150,7 @@ void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<
 
 void CapturedGraph::release_payload() noexcept {
   if (!payload_) return;
-  deferred_release::add({std::move(payload_), completed_, record_failed_, !payload_used_, nullptr});
+  release_later(std::move(payload_), payload_used_ ? completed_ : nullptr, record_failed_);
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {
@@ -259,8 +262,8 @@ bool CapturedGraph::update(CapturedGraph& other, Payload payload, UpdateRefusal&
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
-  std::shared_ptr<LaunchEvent> completed;  // the old payload waits for the old event
-  if (payload || in_order_) completed = std::make_shared<LaunchEvent>(*clock_);
+  std::shared_ptr<const timing::OwnEvent> completed;  // the old payload waits for the old event
+  if (payload || in_order_) completed = make_completed();
   std::vector<ReadScalar> scalars;
   scalars.reserve(other.scalars_.size());
   for (const ReadScalar& each : other.scalars_) scalars.push_back({each.scalar});

@@ -1,30 +1,27 @@
-#include "graphs/cuda_deferred_release.hpp"
-
+// What closed graphs keep until their last launch is over, and graphs that wait to be closed.
+//
+// Launches of one executable graph run one after the other on whatever streams, so the event after
+// the last one says that all are done. A CUDA user object would also signal completion, but adds
+// 2 us to every launch (H200) and serialises it with the next.
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
+#include "graphs/captured_graph.hpp"
+#include "timing/cuda_event_clock.hpp"
 
 namespace gpuprof::graphs {
-
-LaunchEvent::LaunchEvent(timing::EventClock& of)
-    : event(of.make_event(CU_EVENT_DISABLE_TIMING)),
-      clock(of),
-      generation(driver::fork_generation()) {
-  clock.hold();
-}
-
-LaunchEvent::~LaunchEvent() {
-  if (generation != driver::fork_generation()) return;
-  clock.destroy_later(event);
-  clock.let_go();
-}
-
-namespace deferred_release {
 namespace {
+
+struct Entry {
+  Payload payload;
+  std::shared_ptr<const timing::OwnEvent> completed;  // null: nothing to wait for
+  bool record_failed;  // the event says nothing: kept until the context is gone
+  std::unique_ptr<CapturedGraph> unclosed;  // to be closed and destroyed first
+  std::uint32_t generation = driver::fork_generation();
+};
 
 struct Waiting {
   driver::ForkMutex mutex;
@@ -51,11 +48,11 @@ void wait_for(Entry&& entry) noexcept {
 
 // With the driver usable.
 bool is_complete(const Entry& entry) noexcept {
-  if (entry.never_launched) return true;
-  const auto access = entry.completed->clock.try_access();
+  if (entry.completed == nullptr) return true;
+  const auto access = entry.completed->clock().try_access();
   if (!access) return true;
   if (entry.record_failed) return false;
-  return access->query(entry.completed->event) == CUDA_SUCCESS;
+  return access->query(entry.completed->handle()) == CUDA_SUCCESS;
 }
 
 // Releases what can be released now. `closes`: also closes graphs.
@@ -67,18 +64,15 @@ void release_entries(bool closes) noexcept {
     entries.swap(all.entries);
     any_deferred.store(false, std::memory_order_relaxed);
   }
-  const driver::Table* table = driver::loaded_or_null();
-  std::optional<driver::RelaxedCapture> relaxed;  // none: the driver is not usable
-  if (table != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
-    relaxed.emplace(*table);
-  }
+  const driver::RelaxedCapture relaxed;
+  const bool is_usable = driver::usable_or_null() != nullptr;
   for (Entry& entry : entries) {
     if (entry.generation != driver::fork_generation()) {
       leak(entry);  // in a forked child, the parent's must not be touched
       continue;
     }
     const bool is_over =
-        entry.unclosed ? closes && entry.unclosed->close(false) : relaxed && is_complete(entry);
+        entry.unclosed ? closes && entry.unclosed->close(false) : is_usable && is_complete(entry);
     if (!is_over) {
       wait_for(std::move(entry));
       continue;
@@ -91,17 +85,16 @@ void release_entries(bool closes) noexcept {
 
 }  // namespace
 
-void add(Entry entry) noexcept {
-  wait_for(std::move(entry));
+void release_later(Payload payload, std::shared_ptr<const timing::OwnEvent> completed,
+                   bool record_failed) noexcept {
+  wait_for({std::move(payload), std::move(completed), record_failed, nullptr});
   release_entries(/*closes=*/false);  // the caller is closing a graph
 }
 
-}  // namespace deferred_release
-
 void close_later(std::unique_ptr<CapturedGraph> graph, Payload payload) noexcept {
-  deferred_release::wait_for({std::move(payload), nullptr, false, true, std::move(graph)});
+  wait_for({std::move(payload), nullptr, false, std::move(graph)});
 }
 
-void release_deferred() noexcept { deferred_release::release_entries(/*closes=*/true); }
+void release_deferred() noexcept { release_entries(/*closes=*/true); }
 
 }  // namespace gpuprof::graphs

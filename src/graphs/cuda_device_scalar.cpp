@@ -4,7 +4,6 @@
 
 #include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
-#include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "graphs/cuda_scalar_memory.hpp"
 #include "graphs/device_scalar.hpp"
@@ -57,18 +56,18 @@ driver::EventAccess access_to(EventClock& clock) {
 class Mark {
  public:
   explicit Mark(EventClock& clock) : clock_(clock) {
-    if (!clock.take(pair_)) own_.emplace(clock);
+    if (!clock.take(pair_)) own_.emplace(clock, CU_EVENT_DISABLE_TIMING);
   }
   ~Mark() {
     if (!own_) clock_.give_back(pair_);
   }
 
-  [[nodiscard]] CUevent event() const noexcept { return own_ ? own_->event : pair_.end; }
+  [[nodiscard]] CUevent event() const noexcept { return own_ ? own_->handle() : pair_.end; }
 
  private:
   EventClock& clock_;
   EventPair pair_;
-  std::optional<LaunchEvent> own_;
+  std::optional<timing::OwnEvent> own_;
 };
 
 // A stream of our own: what was queued on the user's meanwhile is not waited for, and a capture

@@ -3,7 +3,6 @@
 
 #include "driver/cuda_thread_state.hpp"
 #include "graphs/captured_graph.hpp"
-#include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
@@ -54,7 +53,7 @@ void CapturedGraph::wait_for_previous(const Table& table, const EventAccess& acc
                                       std::uintptr_t stream) {
   LaunchOrder& order = *order_;
   if (order.last_ == completed_ && !order.after_use_) return;
-  timing::EventClock& clock = order.last_->clock;
+  timing::EventClock& clock = order.last_->clock();
   const auto access_to_last = &clock != clock_ ? clock.try_access() : access;
   if (!access_to_last) {
     order.last_.reset();
@@ -68,7 +67,7 @@ void CapturedGraph::wait_for_previous(const Table& table, const EventAccess& acc
     return;
   }
   if (order.stream_id_ != 0 && order.stream_id_ == id_of(table, stream)) return;
-  check(access_to_last->let_wait(as_stream(stream), order.last_->event), "cuStreamWaitEvent");
+  check(access_to_last->let_wait(as_stream(stream), order.last_->handle()), "cuStreamWaitEvent");
 }
 
 // With the lock held.
@@ -88,7 +87,7 @@ void CapturedGraph::wait_for_scalars(std::uintptr_t stream) {
 int CapturedGraph::record_completion(const Table& table, const EventAccess& access,
                                      std::uintptr_t stream) noexcept {
   LaunchOrder& order = *order_;
-  const CUresult status = access.record(completed_->event, as_stream(stream));
+  const CUresult status = access.record(completed_->handle(), as_stream(stream));
   record_failed_ = status != CUDA_SUCCESS;
   if (order.last_ != completed_) order.last_ = completed_;
   order.stream_id_ = in_order_ ? id_of(table, stream) : 0;

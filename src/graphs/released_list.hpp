@@ -7,7 +7,7 @@
 #include <atomic>
 #include <utility>
 
-#include "graphs/captured_graph.hpp"
+#include "driver/cuda_thread_state.hpp"
 
 namespace gpuprof::graphs {
 
@@ -30,7 +30,7 @@ class ReleasedList {
   template <typename Drop>
   void drain(Drop&& drop) {
     if (empty()) return;
-    const RelaxedThread relaxed;  // a capture may be open
+    const driver::RelaxedCapture relaxed;  // a capture may be open
     Node* newest = newest_.exchange(nullptr, std::memory_order_acquire);
     Node* oldest = nullptr;
     while (newest != nullptr) {

@@ -123,23 +123,10 @@ void EventClock::destroy_dead() noexcept {
   }
 }
 
-CUevent EventClock::make_own() {
-  const CUevent event = make_event(CU_EVENT_DEFAULT);
-  const std::lock_guard lock(mutex_);
-  ++own_;
-  return event;
-}
-
 void EventClock::give_back(EventPair pair) noexcept {
   if (lost()) return;
   const std::lock_guard lock(mutex_);
   free_.push_back(pair);
-}
-
-void EventClock::destroy_own(CUevent event) noexcept {
-  destroy_later(event);
-  const std::lock_guard lock(mutex_);
-  --own_;
 }
 
 void EventClock::hold() noexcept {
@@ -390,14 +377,18 @@ std::size_t EventClock::destroy_idle() noexcept {
   }
   const std::lock_guard lock(mutex_);
   made_ -= std::min(made_, idle);
-  return made_ + own_ + holders_;
+  return made_ + holders_;
 }
 
-OwnEvent::OwnEvent(EventClock& clock)
-    : clock_(clock), handle_(clock.make_own()), generation_(driver::fork_generation()) {}
+OwnEvent::OwnEvent(EventClock& clock, unsigned flags)
+    : clock_(clock), handle_(clock.make_event(flags)), generation_(driver::fork_generation()) {
+  clock.hold();
+}
 
 OwnEvent::~OwnEvent() {
-  if (generation_ == driver::fork_generation()) clock_.destroy_own(handle_);
+  if (generation_ != driver::fork_generation()) return;
+  clock_.destroy_later(handle_);
+  clock_.let_go();
 }
 
 }  // namespace gpuprof::timing

@@ -83,10 +83,6 @@ class EventClock {
   void destroy_later(CUevent event) noexcept;
   void destroy_dead() noexcept;
 
-  // The same, counted, for OwnEvent: a context with such events is not released.
-  CUevent make_own();
-  void destroy_own(CUevent event) noexcept;
-
   // While something other than an event pair holds the context, release_idle() does not release it.
   void hold() noexcept;
   void let_go() noexcept;
@@ -154,7 +150,6 @@ class EventClock {
   std::vector<EventPair> free_;
   std::vector<CUevent> dead_;  // to be destroyed
   std::size_t made_ = 0;       // pooled pairs, in the pool or in use
-  std::size_t own_ = 0;        // events outside of the pool
   std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
@@ -163,8 +158,9 @@ class EventClock {
   Queue* last_queue_ = nullptr;
 };
 
-// An event outside of the pool: of a node of a graph, or of a caller that records it by hand. One
-// of the pool would read its old time until the graph runs.
+// An event outside of the pool: of a node of a graph, after a graph's launches, or of a caller that
+// records it by hand. One of the pool would read its old time until the graph runs. Holds its
+// clock.
 //
 // A launch of a graph whose event was destroyed may crash, so an event has several owners: who
 // reads it and, from its record on, the graph being captured. The last owner destroys it, on any
@@ -172,7 +168,7 @@ class EventClock {
 class OwnEvent {
  public:
   // Throws driver::Error.
-  explicit OwnEvent(EventClock& clock);
+  explicit OwnEvent(EventClock& clock, unsigned flags = CU_EVENT_DEFAULT);
   OwnEvent(const OwnEvent&) = delete;
   OwnEvent& operator=(const OwnEvent&) = delete;
   ~OwnEvent();

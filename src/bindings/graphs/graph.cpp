@@ -26,6 +26,7 @@
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/listeners.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
 #include "timing/scope.hpp"
@@ -171,7 +172,7 @@ class PyGraph {
 
   void drop_framework() {
     if (framework_.is_none()) return;
-    const graphs::RelaxedThread relaxed;
+    const driver::RelaxedCapture relaxed;
     framework_ = py::none();
   }
 

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "bindings/python/gil.hpp"
-#include "graphs/capture.hpp"
+#include "driver/cuda_thread_state.hpp"
+#include "driver/process.hpp"
 #include "graphs/released_list.hpp"
 
 namespace gpuprof::bindings {
@@ -64,7 +65,7 @@ namespace {
 unsigned current_round = 0;
 bool installed = false;
 bool collecting = false;
-std::optional<graphs::RelaxedThread> relaxed;  // of the thread that collects
+std::optional<driver::RelaxedCapture> relaxed;  // of the thread that collects
 
 void on_collection(std::string_view phase, const py::object& /*info*/) {
   collecting = phase == "start";
