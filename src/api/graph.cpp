@@ -127,7 +127,7 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
                  " is launched after the buffers of its pool were dropped with clear_buffers(): if "
                  "it used one of them, it now reads and writes memory that may be somebody else's");
   }
-  if (is_traced) ranges::note_thread(*replay.get());
+  if (is_traced) replay->thread = trace::thread_id();
   graph.launch({on, /*ordinal=*/0, replay.get(), /*io=*/nullptr});
   if (is_traced) ranges::trace_host_span(*replay.get(), kDepthOfLaunch);
   api::drain_kept_objects();

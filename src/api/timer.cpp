@@ -87,7 +87,7 @@ void timer::close() noexcept {
   nesting_->leave(this);
   sample.body_raised = std::uncaught_exceptions() > exceptions_;
   const bool is_traced = trace::is_recording();
-  if (is_traced) ranges::note_thread(sample);
+  if (is_traced) sample.thread = trace::thread_id();
   if (sample.clock == timing::kCudaClock) {
     timing::scope::close_cuda(sample);
   } else {

@@ -162,11 +162,6 @@ std::uint64_t count_in_flight() noexcept {
 
 }  // namespace
 
-void note_thread(Sample& sample) noexcept {
-  const trace::Queue* queue = trace::queue_of_this_thread();
-  if (queue != nullptr) sample.thread = queue->tid;
-}
-
 void trace_host_span(const Sample& sample, std::uint16_t depth, const char* file,
                      std::uint32_t line) noexcept {
   try {

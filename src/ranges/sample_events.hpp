@@ -15,9 +15,6 @@ namespace gpuprof::ranges {
 // std::length_error.
 void connect_samples_to_traces();
 
-// Notes on an open sample which thread it belongs to. Before it is closed.
-void note_thread(timing::Sample& sample) noexcept;
-
 // Notes the host's span of a closed sample. `depth`: how many slices of this thread are open around
 // it. Never throws.
 void trace_host_span(const timing::Sample& sample, std::uint16_t depth, const char* file = nullptr,

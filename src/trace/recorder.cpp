@@ -223,14 +223,19 @@ void set_buffer_limit(std::size_t bytes) {
 }
 
 std::uint32_t thread_id() noexcept {
-  if (own != nullptr) return own->tid;  // without a system call
+  static thread_local std::uint32_t known = 0;
+  static thread_local std::uint32_t known_in = 0;  // of a forked child's thread it is another one
+  if (const std::uint32_t now = driver::fork_generation(); known == 0 || known_in != now) {
 #ifdef __linux__
-  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+    known = static_cast<std::uint32_t>(::syscall(SYS_gettid));
 #else
-  std::uint64_t id = 0;
-  ::pthread_threadid_np(nullptr, &id);
-  return static_cast<std::uint32_t>(id);
+    std::uint64_t id = 0;
+    ::pthread_threadid_np(nullptr, &id);
+    known = static_cast<std::uint32_t>(id);
 #endif
+    known_in = now;
+  }
+  return known;
 }
 
 std::uint64_t dropped() noexcept { return dropped_count.load(std::memory_order_relaxed); }

@@ -29,6 +29,7 @@
 #include "driver/cuda_thread_state.hpp"
 #include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
+#include "trace/recorder.hpp"
 #include "timing/scope.hpp"
 
 namespace gpuprof::bindings {
@@ -223,11 +224,8 @@ class PyGraph {
       replay->path = &path_.below(stack.path());
       replay->depth =
           static_cast<std::uint16_t>(std::min<std::size_t>(stack.size(), UINT16_MAX - 1));
-      if (traced) {
-        name_this_thread();
-        note_thread(*replay.get());
-      }
-      if (is_heard()) note_thread_for_listeners(*replay.get());
+      if (traced) name_this_thread();
+      if (traced || is_heard()) replay->thread = trace::thread_id();
     }
     LaunchResult done = LaunchResult::kLaunched;
     inside_own_range(OwnRange::kReplay, [&] {

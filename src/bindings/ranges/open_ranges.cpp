@@ -39,7 +39,6 @@ struct Stack {
   std::vector<Late> late;
   std::uint32_t tid = trace::thread_id();
   std::uint32_t process = driver::fork_generation();  // that its thread is in
-  bool named = false;                                 // traces of that process know the name
   std::atomic<bool> thread_gone{false};
 };
 
@@ -62,7 +61,6 @@ void follow_into_child() noexcept {
   if (own_stack == nullptr) return;
   own_stack->process = driver::fork_generation();
   own_stack->tid = trace::thread_id();
-  own_stack->named = false;
 }
 
 const bool fork_hook = driver::on_fork_child(follow_into_child);
@@ -167,10 +165,7 @@ void open(const void* owner, const NamedRange& shown, std::uint32_t told, FrameM
   if (!stack.late.empty()) pop_closed(stack);
   const bool to_nvtx = (told & kNvtx) != 0;
   if (to_nvtx) shown.range.prepare();
-  if ((told & kTrace) != 0 && !stack.named) {
-    stack.named = true;
-    name_this_thread();
-  }
+  if ((told & kTrace) != 0) name_this_thread();
   PyObject* torch = (told & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
   stack.open.push_back(
       {owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame, frame.may_suspend});

@@ -15,7 +15,6 @@ bool trace_records();
 // it runs Python code, with the interpreter lock.
 void name_this_thread();
 
-using ranges::note_thread;
 using ranges::trace_host_span;
 
 }  // namespace gpuprof::bindings

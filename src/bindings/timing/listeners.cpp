@@ -17,9 +17,7 @@
 #include "bindings/python/objects.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/sample.hpp"
-#include "driver/process.hpp"
 #include "timing/device.hpp"
-#include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
 
@@ -100,16 +98,6 @@ void call_if_due(timing::HostNanoseconds now) {
 }
 
 }  // namespace
-
-void note_thread_for_listeners(timing::Sample& sample) noexcept {
-  static thread_local std::uint32_t known_in = ~std::uint32_t{0};
-  static thread_local std::uint32_t known = 0;
-  if (const std::uint32_t now = driver::fork_generation(); known_in != now) {
-    known = trace::thread_id();
-    known_in = now;
-  }
-  sample.thread = known;
-}
 
 void call_listeners() {
   if (inside_listeners || is_paused()) return;

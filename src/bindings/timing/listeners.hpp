@@ -18,9 +18,6 @@ namespace gpuprof::bindings {
   return timing::listeners::attention.load(std::memory_order_relaxed) != 0;
 }
 
-// Notes on a sample that is about to be closed which thread it belongs to.
-void note_thread_for_listeners(timing::Sample& sample) noexcept;
-
 // Calls the listeners if a batch is due. For the end of a scope's exit or a graph's launch, where
 // is_heard().
 void call_listeners_after_exit(const timing::Sample& sample);

@@ -15,6 +15,7 @@
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
+#include "trace/recorder.hpp"
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
@@ -203,8 +204,7 @@ void Scope::exit_measured(bool body_raised) {
   --measured_;
   sample->body_raised = body_raised;
   const bool traced = listens(kTrace);
-  if (traced) note_thread(*sample.get());
-  if (is_heard()) note_thread_for_listeners(*sample.get());
+  if (traced || is_heard()) sample->thread = trace::thread_id();
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && (!is_cuda || sample->enter_ns != 0)) now = timing::host_now();
   try {
