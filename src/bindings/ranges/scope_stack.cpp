@@ -8,6 +8,7 @@
 
 #include "bindings/python/thread_end.hpp"
 #include "driver/process.hpp"
+#include "timing/sample.hpp"
 #include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
@@ -107,10 +108,18 @@ ScopeStack::~ScopeStack() {
   all.stacks.erase(this);
 }
 
-void see_scope_stacks(void (*see)(void* context, const ScopeStack& stack), void* context) {
+std::vector<OpenScope> open_scopes() {
+  std::vector<OpenScope> found;
   AllStacks& all = all_stacks();
   const std::lock_guard lock(all.mutex);
-  for (const ScopeStack* stack : all.stacks) see(context, *stack);
+  for (const ScopeStack* stack : all.stacks) {
+    for (const timing::NestingEntry& entry : stack->entries()) {
+      const timing::Sample* sample = entry.sample;
+      if (sample == nullptr || !sample->counted) continue;
+      found.push_back({sample->path, sample->host_begin, stack->thread()});
+    }
+  }
+  return found;
 }
 
 PyObject* current_context() {

@@ -9,9 +9,9 @@
 
 #include <Python.h>
 
-#include <cstdint>
-
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "timing/path.hpp"
 
@@ -63,8 +63,13 @@ ScopeStack& current_scope_stack();
 // The same after another task or thread.
 ScopeStack& find_scope_stack();
 
-// Calls `see(context, stack)` for the stacks of all threads and tasks, with their open scopes. It
-// may not open or close scopes, nor give up the interpreter lock.
-void see_scope_stacks(void (*see)(void* context, const ScopeStack& stack), void* context);
+// An open scope of the statistics.
+struct OpenScope {
+  const timing::Path* path;
+  timing::HostNanoseconds since;
+  std::uint32_t thread;
+};
+// Those of all threads and tasks.
+std::vector<OpenScope> open_scopes();
 
 }  // namespace gpuprof::bindings

@@ -108,27 +108,6 @@ py::dict snapshot(bool wait, bool bins) {
   return py::dict("rows"_a = rows, "dropped"_a = dropped);
 }
 
-struct OpenScope {
-  const timing::Path* path;
-  timing::HostNanoseconds since;
-  std::uint32_t thread;
-};
-
-std::vector<OpenScope> open_scopes() {
-  std::vector<OpenScope> found;
-  see_scope_stacks(
-      [](void* into, const ScopeStack& stack) {
-        for (const timing::NestingEntry& entry : stack.entries()) {
-          const timing::Sample* sample = entry.sample;
-          if (sample == nullptr || !sample->counted) continue;
-          static_cast<std::vector<OpenScope>*>(into)->push_back(
-              {sample->path, sample->host_begin, stack.thread()});
-        }
-      },
-      &found);
-  return found;
-}
-
 py::typing::List<py::typing::Tuple<py::typing::Tuple<py::str, py::ellipsis>, py::int_, py::int_>>
 open_scope_list() {
   py::list result;
