@@ -43,30 +43,26 @@ Warnings& warnings() { return immortal<Warnings>(); }
 
 std::atomic<bool> any_pending{false};
 
+// Unless it was said before; null is never.
+void keep(const std::string& message, bool* said) noexcept {
+  try {
+    auto& w = warnings();
+    const std::lock_guard lock(w.mutex);
+    if (said != nullptr && *said) return;
+    w.pending.push_back(message);
+    if (said != nullptr) *said = true;
+    any_pending.store(true, std::memory_order_relaxed);
+  } catch (...) {  // out of memory: the warning is lost, the program is not
+  }
+}
+
 }  // namespace
 
 void warn_once(Warning kind, const std::string& message) noexcept {
-  try {
-    auto& w = warnings();
-    const std::lock_guard lock(w.mutex);
-    auto& said = w.said[static_cast<std::size_t>(kind)];
-    if (said) return;
-    w.pending.push_back(message);
-    said = true;
-    any_pending.store(true, std::memory_order_relaxed);
-  } catch (...) {  // out of memory: the warning is lost, the program is not
-  }
+  keep(message, &warnings().said[static_cast<std::size_t>(kind)]);
 }
 
-void warn(const std::string& message) noexcept {
-  try {
-    auto& w = warnings();
-    const std::lock_guard lock(w.mutex);
-    w.pending.push_back(message);
-    any_pending.store(true, std::memory_order_relaxed);
-  } catch (...) {  // out of memory: the warning is lost, the program is not
-  }
-}
+void warn(const std::string& message) noexcept { keep(message, nullptr); }
 
 bool warnings_pending() noexcept { return any_pending.load(std::memory_order_relaxed); }
 

@@ -241,23 +241,18 @@ void CudaTimeline::close() noexcept {
   stopped_.store(true, std::memory_order_relaxed);
 }
 
-void CudaTimeline::lose() noexcept {
-  std::deque<std::shared_ptr<const AnchorEvent>> events;
-  const std::lock_guard lock(mutex_);
+CudaTimeline::Events CudaTimeline::lose() noexcept {
+  Events events;
+  const std::lock_guard lock(mutex_);  // the caller destroys them without it
   events.swap(events_);
   map_.clear();
   newest_.store(0, std::memory_order_release);
+  return events;
 }
 
 // With `busy_` held.
 void CudaTimeline::release() noexcept {
-  std::deque<std::shared_ptr<const AnchorEvent>> events;
-  {
-    const std::lock_guard lock(mutex_);
-    events.swap(events_);
-    map_.clear();
-    newest_.store(0, std::memory_order_release);
-  }
+  Events events = lose();
   const CUstream stream = std::exchange(stream_, nullptr);
   if ((stream != nullptr || !events.empty()) && clock_.check_alive()) {
     const driver::RelaxedCapture relaxed(table_);

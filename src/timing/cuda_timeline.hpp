@@ -36,6 +36,8 @@ struct AnchorEvent {
 
 class CudaTimeline {
  public:
+  using Events = std::deque<std::shared_ptr<const AnchorEvent>>;
+
   // The anchor that a caller measured from last, kept alive by the caller.
   struct Held {
     std::shared_ptr<const AnchorEvent> event;
@@ -66,8 +68,8 @@ class CudaTimeline {
   void forget() noexcept;
   // Forgets all anchors and takes no more.
   void close() noexcept;
-  // For a lost context: forgets all anchors without a driver call.
-  void lose() noexcept;
+  // For a lost context: forgets all anchors without a driver call. Gives their events.
+  Events lose() noexcept;
 
  private:
   struct Sighting;
@@ -98,7 +100,7 @@ class CudaTimeline {
 
   std::mutex mutex_;  // of what follows
   ClockMap map_;
-  std::deque<std::shared_ptr<const AnchorEvent>> events_;  // of the map's newest anchors
+  Events events_;  // of the map's newest anchors
 };
 
 }  // namespace gpuprof::timing

@@ -277,11 +277,25 @@ class OwnShard {
   ~OwnShard() {
     if (own != &shard_) shard_.taken.store(false, std::memory_order_release);
   }
-  Shard* operator->() const noexcept { return &shard_; }
+  [[nodiscard]] Shard& get() const noexcept { return shard_; }
 
  private:
   Shard& shard_;
 };
+
+// Calls `count(shard, epoch)` with this thread's shard, locked.
+template <typename Count>
+void count_on_this_thread(Count&& count) noexcept {
+  try {
+    const OwnShard own_shard;
+    Shard& shard = own_shard.get();
+    const std::lock_guard lock(shard.mutex);
+    const std::uint64_t now = epoch();
+    shard.forget_before(now);
+    count(shard, now);
+  } catch (...) {  // out of memory: what was to be counted is lost, the program is not
+  }
+}
 
 // A child has no other threads.
 void free_shards_in_child() noexcept {
@@ -327,44 +341,30 @@ void count_one(Counts& counts, const Sample& sample) {
 std::uint64_t epoch() noexcept { return registry().epoch.load(std::memory_order_relaxed); }
 
 void add(const Sample* const* samples, std::size_t count) noexcept {
-  try {
-    const OwnShard shard;
-    const std::lock_guard lock(shard->mutex);
-    const std::uint64_t now = epoch();
-    shard->forget_before(now);
+  count_on_this_thread([&](Shard& shard, std::uint64_t now) {
     for (std::size_t i = 0; i < count; ++i) {
       const Sample& sample = *samples[i];
       if (sample.counted && sample.epoch == now)
-        count_one(shard->of({sample.path, sample.clock}), sample);
+        count_one(shard.of({sample.path, sample.clock}), sample);
     }
-  } catch (...) {  // out of memory: the sample is lost, the program is not
-  }
+  });
 }
 
 void add_left_out(const Path& path, ClockId clock, std::uint64_t count,
                   std::uint64_t raised) noexcept {
-  try {
-    const OwnShard shard;
-    const std::lock_guard lock(shard->mutex);
-    shard->forget_before(epoch());
-    Counts& counts = shard->of({&path, clock});
+  count_on_this_thread([&](Shard& shard, std::uint64_t /*now*/) {
+    Counts& counts = shard.of({&path, clock});
     counts.left_out += count;
     counts.failed += raised;
-  } catch (...) {  // out of memory: the visits are lost, the program is not
-  }
+  });
 }
 
 void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
-  try {
-    const OwnShard shard;
-    const std::lock_guard lock(shard->mutex);
-    const std::uint64_t now = epoch();
-    shard->forget_before(now);
+  count_on_this_thread([&](Shard& shard, std::uint64_t now) {
     if (sample.counted && sample.epoch == now) {
-      shard->of({sample.path, sample.clock}).memory.add(use);
+      shard.of({sample.path, sample.clock}).memory.add(use);
     }
-  } catch (...) {  // out of memory: the figures are lost, the program is not
-  }
+  });
 }
 
 namespace {
