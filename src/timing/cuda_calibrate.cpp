@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "driver/cuda_events.hpp"
@@ -32,7 +32,7 @@ class Bench {
       check(told, "cuCtxGetId");
     }
     try {
-      current_.emplace_back(std::make_unique<driver::CurrentContext>(table, context_));
+      current_.emplace(table, context_);
       check(table.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
       events_.resize(std::size_t{kPairs} * 2);
       for (CUevent& event : events_) {
@@ -88,7 +88,7 @@ class Bench {
       if (event != nullptr) access->destroy(event);
     }
     if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
-    current_.clear();
+    current_.reset();
     table_.cuDevicePrimaryCtxRelease(device_);
   }
 
@@ -98,18 +98,7 @@ class Bench {
   unsigned long long id_ = 0;
   CUstream stream_ = nullptr;
   std::vector<CUevent> events_;
-  std::vector<std::unique_ptr<driver::CurrentContext>> current_;
-};
-
-class OpenAtExit {
- public:
-  explicit OpenAtExit(CudaGateWord& word) noexcept : word_(word) {}
-  OpenAtExit(const OpenAtExit&) = delete;
-  OpenAtExit& operator=(const OpenAtExit&) = delete;
-  ~OpenAtExit() { word_.reach(1); }
-
- private:
-  CudaGateWord& word_;
+  std::optional<driver::CurrentContext> current_;
 };
 
 std::vector<double> idle_pairs(Bench& bench) {
@@ -123,11 +112,14 @@ std::vector<double> idle_pairs(Bench& bench) {
 }
 
 std::vector<double> queued_pairs(Bench& bench, CudaGateWord& gate) {
-  {
-    const OpenAtExit opens(gate);
+  try {
     gate.hold(bench.stream(), 1);
     for (int i = 0; i < kPairs; ++i) bench.record_pair(i);
+  } catch (...) {
+    gate.reach(1);
+    throw;
   }
+  gate.reach(1);
   bench.wait(kPairs - 1);
   std::vector<double> readings;
   readings.reserve(kPairs);

@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "driver/process.hpp"
+
 namespace gpuprof::timing {
 
 namespace {
@@ -13,20 +15,15 @@ thread_local bool ended = false;
 
 }  // namespace
 
-struct EndOfThread {
-  EndOfThread() = default;
-  EndOfThread(const EndOfThread&) = delete;
-  EndOfThread& operator=(const EndOfThread&) = delete;
-  ~EndOfThread() {
-    ended = true;
-    std::exchange(own, nullptr)->let_go();
-  }
-};
+void ThreadNesting::end_thread() noexcept {
+  ended = true;
+  std::exchange(own, nullptr)->let_go();
+}
 
 ThreadNesting* ThreadNesting::of_this_thread() {
   if (own != nullptr || ended) return own;
   own = new ThreadNesting;
-  thread_local const EndOfThread end;
+  thread_local const driver::AtThreadEnd<end_thread> end;
   return own;
 }
 

@@ -41,7 +41,7 @@ class ThreadNesting {
  private:
   ThreadNesting() = default;
   ~ThreadNesting() = default;
-  friend struct EndOfThread;
+  static void end_thread() noexcept;
   void let_go() noexcept {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -26,11 +25,11 @@
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/listeners.hpp"
-#include "driver/cuda_thread_state.hpp"
 #include "bindings/timing/sample.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "graphs/captured_graph.hpp"
-#include "trace/recorder.hpp"
 #include "timing/scope.hpp"
+#include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
 
@@ -144,14 +143,10 @@ class PyGraph {
     std::vector<graphs::SpanTime> times;
     // Not even once with the lock: another thread may be in a launch that takes long.
     keep_polling_without_gil([&](timing::HostNanoseconds until) {
-      for (;;) {
+      return timing::poll_until(until, [&] {
         times = graph_->times();
-        if (std::all_of(times.begin(), times.end(), [](const auto& t) { return t.known; })) {
-          return true;
-        }
-        if (timing::monotonic_now() >= until) return false;
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
+        return std::all_of(times.begin(), times.end(), [](const auto& t) { return t.known; });
+      });
     });
     return times;
   }

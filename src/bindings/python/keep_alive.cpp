@@ -62,7 +62,6 @@ void drain_kept_soon() noexcept {
 
 namespace {
 
-unsigned current_round = 0;
 bool installed = false;
 bool collecting = false;
 std::optional<driver::RelaxedCapture> relaxed;  // of the thread that collects
@@ -109,20 +108,20 @@ void RelaxedCollections::begin() {
   if (asked_) return;
   install();
   asked_ = true;
-  round_ = current_round;
+  generation_ = driver::fork_generation();
   ++relaxed_collections_wanted;
 }
 
 void RelaxedCollections::end() noexcept {
   if (!asked_) return;
   asked_ = false;
-  if (round_ == current_round && --relaxed_collections_wanted == 0) uninstall();
+  if (generation_ != driver::fork_generation()) return;
+  if (--relaxed_collections_wanted == 0) uninstall();
 }
 
 void end_relaxed_collections() noexcept {
   if (relaxed_collections_wanted == 0) return;
   relaxed_collections_wanted = 0;
-  ++current_round;
   uninstall();
 }
 

@@ -8,6 +8,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+
 #include "graphs/captured_graph.hpp"
 
 namespace gpuprof::bindings {
@@ -42,7 +44,7 @@ class RelaxedCollections {
 
  private:
   bool asked_ = false;
-  unsigned round_ = 0;  // end_relaxed_collections() begins a new one
+  std::uint32_t generation_ = 0;  // of the process that asked
 };
 
 // Nobody asks any more, in a forked child: its captures are the parent's.

@@ -399,11 +399,7 @@ double sample_milliseconds(Sample& sample) {
   if (sample.load_status() == SampleStatus::kCaptured) {
     double ms = 0.0;
     wait_without_gil([&](timing::HostNanoseconds until) {
-      while (!timing::device::read_captured(sample, ms)) {
-        if (timing::monotonic_now() >= until) return false;
-        timing::pause_briefly();
-      }
-      return true;
+      return timing::poll_until(until, [&] { return timing::device::read_captured(sample, ms); });
     });
     return ms;
   }
@@ -421,8 +417,7 @@ void bind_timing_sample(py::module_& module) {
     SampleRef off(timing::make_sample());
     off->path = &timing::root_path();
     off->finish(status);
-    *object = wrap_sample(off);
-    if (*object == nullptr) throw py::error_already_set();
+    *object = checked(wrap_sample(off));
   }
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"),
