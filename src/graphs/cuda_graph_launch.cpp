@@ -164,7 +164,7 @@ void CapturedGraph::launched(const EventAccess& access, const LaunchRequest& req
 
 void CapturedGraph::launch_failed(Sample* replay) noexcept {
   spans_.cancel();
-  if (replay != nullptr) timing::scope::abandon(*replay, timing::SampleStatus::kFailed);
+  if (replay != nullptr) timing::scope::abandon(*replay);
 }
 
 LaunchResult CapturedGraph::launch(const LaunchRequest& request) {

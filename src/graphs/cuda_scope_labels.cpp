@@ -30,11 +30,11 @@ void* Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
                                         nodes_count) == CUDA_SUCCESS;
   };
   // The driver refuses to list programmatic dependencies without their kind.
-  at.has_frontier = ask(&frontier, &count);
-  if (!at.has_frontier && !ask(nullptr, nullptr)) return nullptr;
+  const bool has_frontier = ask(&frontier, &count);
+  if (!has_frontier && !ask(nullptr, nullptr)) return nullptr;
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) return nullptr;
   at.stream = stream;
-  if (at.has_frontier) at.frontier.assign(frontier, frontier + count);
+  if (has_frontier) at.frontier.assign(frontier, frontier + count);
   return table.cuGraphGetNodes(graph, nullptr, &at.nodes) == CUDA_SUCCESS ? graph : nullptr;
 }
 

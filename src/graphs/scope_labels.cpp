@@ -30,7 +30,7 @@ const timing::Path& common(const timing::Path& one, const timing::Path& other) {
 }  // namespace
 
 void ScopeLabels::begin(const timing::Path& open, std::uintptr_t stream) {
-  const CapturePosition start{0, stream, true, {}};
+  const CapturePosition start{0, stream, {}};
   note(start);
   for (const timing::Path* path : timing::lineage(open)) add_open(nullptr, *path, start);
 }

@@ -30,7 +30,6 @@ namespace gpuprof::graphs {
 struct CapturePosition {
   std::size_t nodes = 0;  // how many there are in the capture
   std::uintptr_t stream = 0;
-  bool has_frontier = false;
   std::vector<void*> frontier;  // what the stream's next node will come after
 };
 

@@ -185,17 +185,21 @@ void forget_lost() noexcept {
   r.retire_from(lost);
 }
 
+}  // namespace gpuprof::timing::contexts
+
+namespace gpuprof::timing::device {
+
 std::size_t release_idle() noexcept {
   std::size_t out = 0;
   try {
-    const Table* table = driver::loaded_or_null();
-    for (EventClock* clock : all()) {
+    const driver::Table* table = driver::loaded_or_null();
+    for (EventClock* clock : contexts::all()) {
       const std::size_t of_clock = clock->destroy_idle();
       if (clock->lost()) continue;  // nothing to release
       out += of_clock;
       if (of_clock != 0) continue;
       clock->timeline().close();
-      auto& r = registry();
+      auto& r = contexts::registry();
       {
         const std::lock_guard lock(r.mutex);
         r.retire_from(std::partition(r.clocks.begin(), r.clocks.end(),
@@ -206,15 +210,11 @@ std::size_t release_idle() noexcept {
         table->cuDevicePrimaryCtxRelease(clock->ordinal());
       }
     }
-    forget_lost();
+    contexts::forget_lost();
   } catch (...) {  // out of memory: nothing more is released
   }
   return out;
 }
-
-}  // namespace gpuprof::timing::contexts
-
-namespace gpuprof::timing::device {
 
 std::uint64_t stream_id(std::uintptr_t stream) {
   if (contexts::is_default_stream(stream)) return 0;

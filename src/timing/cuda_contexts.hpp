@@ -48,7 +48,4 @@ std::vector<EventClock*> all();
 // Removes lost clocks from the registry. Call it after note_failure().
 void forget_lost() noexcept;
 
-// Releases clocks without pairs in use. Returns how many pairs are in use.
-std::size_t release_idle() noexcept;
-
 }  // namespace gpuprof::timing::contexts

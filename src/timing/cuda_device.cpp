@@ -385,8 +385,6 @@ std::vector<PendingCount> pending_counts() {
 
 void forget_events(Sample& sample) noexcept { return_pair(sample); }
 
-std::size_t release_idle() noexcept { return contexts::release_idle(); }
-
 void synchronize(std::uintptr_t stream, int ordinal) {
   const Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);

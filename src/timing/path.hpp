@@ -56,7 +56,6 @@ class PathCache {
     }
     return *path_;
   }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
   std::string name_;

@@ -58,9 +58,9 @@ void close_host(Sample& sample, HostNanoseconds now, bool watch_cuda) noexcept {
   deliver(&sample);
 }
 
-void abandon(Sample& sample, SampleStatus status) noexcept {
+void abandon(Sample& sample) noexcept {
   sample.host_end = host_now();
-  sample.finish(status);
+  sample.finish(SampleStatus::kFailed);
   deliver(&sample);
 }
 

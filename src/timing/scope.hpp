@@ -26,7 +26,7 @@ void open_host(Sample& sample, HostNanoseconds now) noexcept;
 void close_cuda(Sample& sample) noexcept;
 void close_host(Sample& sample, HostNanoseconds now, bool watch_cuda) noexcept;
 
-// Makes an open sample final without a measurement (kSkipped, kFailed, ...) and delivers it.
-void abandon(Sample& sample, SampleStatus status) noexcept;
+// Makes an open sample final without a measurement, as failed, and delivers it.
+void abandon(Sample& sample) noexcept;
 
 }  // namespace gpuprof::timing::scope

@@ -72,10 +72,8 @@ class CacheEntry::Run {
     for (const std::size_t index : entry_.back_) {
       Py_DECREF(checked(PyObject_CallOneArg(callback(Callback::kWrote), arrays_[index].object)));
     }
-    if (!entry_.spec_.after.is_none()) {
-      PyObject* done = checked(PyObject_CallNoArgs(entry_.spec_.after.ptr()));
-      Py_DECREF(done);
-    }
+    if (!entry_.spec_.after.is_none())
+      Py_DECREF(checked(PyObject_CallNoArgs(entry_.spec_.after.ptr())));
     return true;
   }
 

@@ -111,15 +111,15 @@ std::string repr_of_node(const py::object& self) {
   return result + ">";
 }
 
-py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis> edge_pairs(
-    std::uintptr_t graph) {
+using EdgePairs = py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis>;
+
+EdgePairs edge_pairs(std::uintptr_t graph) {
   const std::vector<Edge> edges = graphs::edges(reinterpret_cast<void*>(graph));
   py::tuple result(edges.size());
   for (std::size_t i = 0; i < edges.size(); ++i) {
     result[i] = py::make_tuple(edges[i].from, edges[i].to);
   }
-  return typed<py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis>>(
-      std::move(result));
+  return typed<EdgePairs>(std::move(result));
 }
 
 auto text(std::string GraphNode::* member) {

@@ -37,10 +37,8 @@ py::object make_annotation(RangeArguments arguments) {
 
 bool is_function(const py::object& value) {
   return PyCallable_Check(value.ptr()) != 0 ||
-         py::isinstance(value, py::reinterpret_borrow<py::object>(
-                                   reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) ||
-         py::isinstance(value, py::reinterpret_borrow<py::object>(
-                                   reinterpret_cast<PyObject*>(&PyClassMethod_Type)));
+         PyObject_TypeCheck(value.ptr(), &PyStaticMethod_Type) != 0 ||
+         PyObject_TypeCheck(value.ptr(), &PyClassMethod_Type) != 0;
 }
 
 PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {

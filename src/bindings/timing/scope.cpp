@@ -6,6 +6,7 @@
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/python/queueing.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/scope_events.hpp"
@@ -14,8 +15,8 @@
 #include "bindings/timing/sample.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
-
 #include "trace/recorder.hpp"
+
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
@@ -82,8 +83,7 @@ PyObject* Scope::enter() {
 
 PyObject* Scope::open_sample(SampleRef sample, const Visit& visit) {
   Sample* raw = sample.get();
-  PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
-  if (object == nullptr) throw py::error_already_set();
+  PyObject* object = checked(wrap_sample(std::move(sample)));  // before the clock starts
   try {
     if (const std::uint32_t told = listeners(); told != 0) open_range(*raw, told);
     open_entry(*raw, visit);
@@ -247,12 +247,12 @@ void Scope::close_clock(Sample& sample, HostNanoseconds now) {
     try {
       synchronized = synchronize_backend();
     } catch (const py::error_already_set&) {
-      timing::scope::abandon(sample, SampleStatus::kFailed);
+      timing::scope::abandon(sample);
       throw;
     }
     now = timing::host_now();
     if (!synchronized || sample.load_status() == SampleStatus::kFailed) {
-      timing::scope::abandon(sample, SampleStatus::kFailed);
+      timing::scope::abandon(sample);
       return;
     }
   }

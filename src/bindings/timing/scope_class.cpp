@@ -108,8 +108,7 @@ py::object make_usual(const TimerArguments& given) {
   ScopeOptions options;
   py::object name = py::none();
   if (given.name != Py_None) {
-    name = py::reinterpret_steal<py::object>(PyUnicode_FromObject(given.name));  // of str itself
-    if (!name) throw py::error_already_set();
+    name = owned(PyUnicode_FromObject(given.name));  // of str itself
     options.name = without_nul(utf8(name.ptr()));
   }
   options.stream = py::reinterpret_borrow<py::object>(given.stream);
@@ -128,9 +127,8 @@ py::object make_usual(const TimerArguments& given) {
                         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
   py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
   if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxScopes) return scope;
-  PyObject* kept = PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr());
-  if (kept == nullptr) throw py::error_already_set();
-  return py::reinterpret_borrow<py::object>(kept);
+  return py::reinterpret_borrow<py::object>(
+      checked(PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr())));
 }
 
 // The usual call, timer("name") for a name met before, costs a look into a dictionary. Functions,
@@ -237,10 +235,7 @@ double last_milliseconds(const Scope& scope) {
 }
 
 py::object last_sample(const Scope& scope) {
-  if (!scope.last()) return py::none();
-  PyObject* object = wrap_sample(scope.last());
-  if (object == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(object);
+  return scope.last() ? owned(wrap_sample(scope.last())) : py::none();
 }
 
 py::dict options_of(const Scope& scope) {
@@ -332,8 +327,7 @@ void bind_timing_scope(py::module_& module) {
       .def("__repr__", &describe_scope);
   add_context_manager(scope, &scope_enter, &scope_exit);
 
-  scopes_by_name = PyDict_New();
-  if (scopes_by_name == nullptr) throw py::error_already_set();
+  scopes_by_name = checked(PyDict_New());
   module.add_object("_scopes", py::reinterpret_borrow<py::object>(scopes_by_name));
   add_function(module, timer_method);
 

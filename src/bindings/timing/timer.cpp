@@ -123,10 +123,7 @@ class PyTimer {
   }
 
   void synchronize() const {
-    if (synchronize_.is_none()) return;
-    PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
-    if (result == nullptr) throw py::error_already_set();
-    Py_DECREF(result);
+    if (!synchronize_.is_none()) Py_DECREF(checked(PyObject_CallNoArgs(synchronize_.ptr())));
   }
 
   timing::Timer timer_;

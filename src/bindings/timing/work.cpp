@@ -7,6 +7,7 @@
 
 #include "bindings/python/callbacks.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/scope.hpp"
 
@@ -133,10 +134,8 @@ PyObject* memory_of(const Sample& sample) {
     Py_RETURN_NONE;
   }
   const MemoryUse& use = details->memory;
-  PyObject* result = PyObject_CallFunction(callback(Callback::kMemoryUse), "dddi", use.peak,
-                                           use.absolute, use.change, static_cast<int>(use.note));
-  if (result == nullptr) throw py::error_already_set();
-  return result;
+  return checked(PyObject_CallFunction(callback(Callback::kMemoryUse), "dddi", use.peak,
+                                       use.absolute, use.change, static_cast<int>(use.note)));
 }
 
 PyObject* begin_memory(py::handle stream) {
