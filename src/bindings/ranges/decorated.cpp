@@ -184,7 +184,8 @@ void set_vectorcall(PyObject* function, vectorcallfunc call) {
 
 bool are_subclassed = true;
 
-auto& subclassed() { return driver::immortal<std::unordered_set<PyObject*>>(); }
+using Wrappers = std::unordered_set<PyObject*>;
+Wrappers& subclassed() { return driver::immortal<Wrappers>(); }
 
 void dealloc_decorated(PyObject* self) {
   subclassed().erase(self);
