@@ -49,19 +49,13 @@ class Spans:
 
     def parents(self) -> list[int]:
         """Return for each span the one around it with the path of its parent, or -1."""
-        found = [NO_SCOPE] * len(self.all)
-        for numbers in self._of_thread.values():
-            stack: list[int] = []
-            for number in numbers:
-                each = self.all[number]
-                while stack and self.all[stack[-1]].end_ns <= each.begin_ns:
-                    stack.pop()
-                for outer in reversed(stack):
-                    around = self.all[outer]
-                    if around.names == each.names[:-1] and around.end_ns >= each.end_ns:
-                        found[number] = outer
-                        break
-                stack.append(number)
+        found = []
+        latest: dict[tuple[int, tuple[str, ...]], int] = {}
+        for number, each in enumerate(self.all):
+            outer = latest.get((each.thread_id, each.names[:-1]), NO_SCOPE)
+            is_around = outer != NO_SCOPE and self.all[outer].end_ns >= each.end_ns
+            found.append(outer if is_around else NO_SCOPE)
+            latest[each.thread_id, each.names] = number
         return found
 
     def only_thread(self, times: Sequence[int]) -> list[int]:
