@@ -239,7 +239,7 @@ def test_launch_delays_are_percentiles_of_first_kernels(tmp_path: Path) -> None:
         trace.kernel("k", number * 1000, number * 1000 + number + 1, 1)
     path = saved(tmp_path / "t.json", trace)
     a, b = gpuprof.trace_diff(path, path).launch_delays
-    assert (a.p50_ms, a.p99_ms, a.max_ms) == pytest.approx((0.050, 0.099, 0.100))
+    assert (a.p50_ms, a.p99_ms, a.max_ms) == pytest.approx((0.0505, 0.09901, 0.100))
     assert (b.trace, b.p99_ms) == ("B", a.p99_ms)
 
 

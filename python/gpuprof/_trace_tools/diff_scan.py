@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gpuprof._common.quantiles import quantile
 from gpuprof._trace_tools import idle
 from gpuprof._trace_tools.diff_paths import NONE, Nested, Numbers, Spans
 from gpuprof._trace_tools.diff_results import LaunchDelay
@@ -336,16 +337,15 @@ class DiffScan(Scan):
         for place, link in enumerate(self._work.link):
             if calls[place] and begin[place] < begin[first.setdefault(link, place)]:
                 first[link] = place
-        delays = sorted(
+        delays = [
             max(0.0, begin[place] - self._launches[link].begin)  # clocks differ
             for link, place in first.items()
-        )
+        ]
         if not delays:
             return None
-        count = len(delays)
-        middle, late = delays[(count - 1) // 2], delays[-(-99 * count // 100) - 1]
-        times = (each / 1e6 for each in (sum(delays) / count, middle, late, delays[-1]))
-        return LaunchDelay(self._which, count, *times)
+        mean = sum(delays) / len(delays)
+        times = (mean, quantile(delays, 0.5), quantile(delays, 0.99), max(delays))
+        return LaunchDelay(self._which, len(delays), *(each / 1e6 for each in times))
 
     def _notes(self) -> list[str]:
         notes = self.notes()
