@@ -69,20 +69,20 @@ FlightRecorder::~FlightRecorder() {
   for (const int signal : options_.signals) unwatch_signal(signal);  // its thread did not start
 }
 
-DumpResult FlightRecorder::dump(DumpRequest request) {
+std::string FlightRecorder::dump(DumpRequest request) {
   const auto call = std::make_shared<Call>();
   call->request = std::move(request);
   call->asked = driver::monotonic_now();
   {
     const std::lock_guard lock(mutex_);
-    if (closed_calls_) return {{}, {}, true};
+    if (closed_calls_) return {};
     calls_.push_back(call);
     has_new_calls_.store(true);
   }
   wake_writer();
   std::unique_lock lock(mutex_);
   answered_calls_.wait(lock, [&] { return call->done; });
-  return call->result;
+  return call->path;
 }
 
 void FlightRecorder::dump_for_limit(const std::string& reason) noexcept {
@@ -192,7 +192,6 @@ void FlightRecorder::begin_file() {
       driver::warn("gpuprof: the flight recorder has written its " + std::to_string(dumps_) +
                    " dumps and writes no more; max_dumps= allows more");
     }
-    if (job_->call) job_->call->result.refused = true;
     end_job({});
     return;
   }
@@ -272,10 +271,8 @@ void FlightRecorder::end_job(const std::string& error) noexcept {
   if (!job->call) return;
   const std::lock_guard lock(mutex_);
   try {
-    DumpResult& result = job->call->result;
-    result.error = error;
     if (error.empty() && job->output) {
-      result.path = job->file ? job->file->path() : job->call->request.path;
+      job->call->path = job->file ? job->file->path() : job->call->request.path;
     }
   } catch (...) {  // out of memory: no words
   }

@@ -42,12 +42,6 @@ struct DumpRequest {
   std::string path;     // of that file
 };
 
-struct DumpResult {
-  std::string path;
-  std::string error;     // why there is no file
-  bool refused = false;  // there were enough dumps, or the recorder is closed
-};
-
 class FlightRecorder final : public EventSink {
  public:
   // Throws std::bad_alloc, std::system_error for a signal that cannot be handled.
@@ -56,8 +50,9 @@ class FlightRecorder final : public EventSink {
 
   // Any thread, without any lock.
 
-  // Waits until the dump is there.
-  DumpResult dump(DumpRequest request);
+  // Waits until the dump is there, and returns its path: empty if there is none, which is a warning
+  // if the recorder is open.
+  std::string dump(DumpRequest request);
   // Has a dump made because of a limit. One after another they are as far apart as the ring reaches
   // back: what comes earlier makes its dump then, or at the end.
   void dump_for_limit(const std::string& reason) noexcept;
@@ -79,7 +74,7 @@ class FlightRecorder final : public EventSink {
   struct Call {  // somebody waits for it
     DumpRequest request;
     HostNanoseconds asked = 0;
-    DumpResult result;
+    std::string path;
     bool done = false;
   };
   struct Job;  // the dump that is being made

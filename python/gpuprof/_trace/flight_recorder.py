@@ -188,15 +188,15 @@ class FlightRecorder(TraceWriter):
     def _dump(self, number: int, reason: str, path: str | None) -> str | None:
         registry.name_threads()
         if path is None:
-            made: bytes | None = _core._trace_dump(number, reason, -1, b"")["path"]
-            return None if made is None else os.fsdecode(made)
+            made = _core._trace_dump(number, reason, -1, b"")
+            return os.fsdecode(made) if made else None
         part = None
         with held_back():  # else a part of a file would stay
             try:
                 part = trace_path.claim(path)
                 path = part.path
-                done = _core._trace_dump(number, reason, part.descriptor, os.fsencode(path))
-                if done["path"] is not None:  # else the warning came with the failure
+                # Without a file the warning came with the failure.
+                if _core._trace_dump(number, reason, part.descriptor, os.fsencode(path)):
                     part.complete()
                     return path
             except OSError as error:

@@ -39,11 +39,10 @@ std::uint32_t open_recorder(bool from_start, py::handle process, std::int64_t ra
   return without_gil([&] { return trace::open(std::move(options)); });
 }
 
-py::typing::Dict<py::str, py::object> dump(std::uint32_t number, py::handle reason, int descriptor,
-                                           const py::bytes& path) {
+py::bytes dump(std::uint32_t number, py::handle reason, int descriptor, const py::bytes& path) {
   const std::shared_ptr<trace::FlightRecorder> recorder = trace::find_recorder(number);
   trace::DumpRequest request{utf8(reason.ptr()), descriptor, std::string(path)};
-  trace::DumpResult done{{}, {}, true};
+  std::string done;
   if (recorder) {
     without_gil([&] {
       done = recorder->dump(std::move(request));
@@ -51,11 +50,7 @@ py::typing::Dict<py::str, py::object> dump(std::uint32_t number, py::handle reas
     });
   }
   emit_pending_warnings();
-  py::typing::Dict<py::str, py::object> result;
-  result["path"] = done.path.empty() ? py::object(py::none()) : py::bytes(done.path);
-  result["error"] = done.error.empty() ? py::object(py::none()) : py::object(from_utf8(done.error));
-  result["refused"] = done.refused;
-  return result;
+  return done;
 }
 
 void set_limits_of(std::uint32_t number, const py::typing::Dict<py::str, py::float_>& limits) {
@@ -74,8 +69,10 @@ void bind_trace_recorder(py::module_& module) {
              py::arg("after") = py::bytes(), py::arg("max_dumps") = 0,
              py::arg("signals") = py::tuple(),
              "Start a trace that is kept in memory; return its number.");
-  module.def("_trace_dump", &dump, py::arg("number"), py::arg("reason"), py::arg("descriptor"),
-             py::arg("path"), "Write what a recorder holds; wait for it.");
+  module.def(
+      "_trace_dump", &dump, py::arg("number"), py::arg("reason"), py::arg("descriptor"),
+      py::arg("path"),
+      "Write what a recorder holds; wait for it and return its path, empty if there is none.");
   module.def("_trace_set_limits", &set_limits_of, py::arg("number"), py::arg("limits"));
   module.def("_trace_can_watch_signal", &trace::can_watch_signal, py::arg("number"));
   module.def("_trace_end", &trace::end, py::arg("number"),
