@@ -47,14 +47,19 @@ class Spans:
             found.append(stack[-1] if stack else NO_SCOPE)
         return found
 
-    def parents(self) -> list[int]:
-        """Return for each span the one around it with the path of its parent, or -1."""
-        found = []
+    def chains(self) -> list[tuple[int, ...]]:
+        """Return the spans at each depth of a span's path: those around it, and last itself.
+
+        It also stands for those that are not known, which are of this one alone then.
+        """
+        found: list[tuple[int, ...]] = []
         latest: dict[tuple[int, tuple[str, ...]], int] = {}
         for number, each in enumerate(self.all):
             outer = latest.get((each.thread_id, each.names[:-1]), NO_SCOPE)
-            is_around = outer != NO_SCOPE and self.all[outer].end_ns >= each.end_ns
-            found.append(outer if is_around else NO_SCOPE)
+            if outer != NO_SCOPE and self.all[outer].end_ns >= each.end_ns:
+                found.append((*found[outer], number))
+            else:
+                found.append((number,) * len(each.names))
             latest[each.thread_id, each.names] = number
         return found
 

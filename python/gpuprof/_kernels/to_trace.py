@@ -30,7 +30,7 @@ _EVENTS_AT_ONCE = 20_000  # that certainly find room in a trace's buffer
 _tids: dict[tuple[object, ...], int] = {}
 _flows = itertools.count(1)
 
-Key = tuple[object, ...]
+Path = tuple[str, ...]
 
 
 class Slice(NamedTuple):
@@ -120,7 +120,7 @@ def _write_launches(evaluated: Evaluated, out: _Counting) -> dict[int, tuple[int
 
 def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, list[Slice]]]:
     """Yield each stream's track, with its slices in the order of their begins, outer ones first."""
-    chains = _Chains(evaluated, spans)
+    chains = spans.chains()
     for (device, stream), records in sorted(evaluated.found.streams().items()):
         for number, lane in enumerate(_lanes(evaluated, records)):
             name = f"GPU {device}, kernels of stream {stream}"
@@ -152,69 +152,39 @@ def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
     return lanes
 
 
-class _Chains:
-    """The scopes around each record, outermost first: a key for each entry, and its name."""
-
-    def __init__(self, evaluated: Evaluated, spans: Spans) -> None:
-        self._by = evaluated.attribution
-        self._correlation = evaluated.found.work.correlation
-        self._spans = spans
-        self._parents = spans.parents()
-        self._of_span: dict[int, list[tuple[Key, str]]] = {}
-
-    def of(self, record: int) -> list[tuple[Key, str]]:
-        span = self._by.span[record]
-        path = self._by.paths[self._by.path[record]]
-        chain = self._chain(span)
-        if len(path) > len(chain):  # scopes of the graph's capture
-            replay = self._correlation[record]
-            inner = [
-                (("replay", replay, path[: depth + 1]), path[depth])
-                for depth in range(len(chain), len(path))
-            ]
-            return chain + inner
-        return chain
-
-    def _chain(self, span: int) -> list[tuple[Key, str]]:
-        if span == NO_SCOPE:
-            return []
-        found = self._of_span.get(span)
-        if found is None:
-            names = self._spans.all[span].names
-            parent = self._parents[span]
-            if parent != NO_SCOPE:
-                outer = self._chain(parent)
-            else:  # entries that are not known are those of this one alone
-                outer = [(("around", span, depth), names[depth]) for depth in range(len(names) - 1)]
-            found = self._of_span[span] = [*outer, (("span", span), names[-1])]
-        return found
-
-
-def _slices(evaluated: Evaluated, records: Sequence[int], chains: _Chains) -> list[Slice]:
+def _slices(
+    evaluated: Evaluated, records: Sequence[int], chains: Sequence[tuple[int, ...]]
+) -> list[Slice]:
     """Return the slices of one track: the work, and the scopes around runs of it."""
     found, by = evaluated.found, evaluated.attribution
     work = found.work
     slices: list[Slice] = []
-    is_open: list[tuple[Key, str, int]] = []  # with the place of its slice
+    is_open: list[tuple[int, Path]] = []  # entries of scopes, outermost first
+    places: list[int] = []  # of their slices
     last_end = 0
 
     def close(depth: int) -> None:
-        for _, name, place in is_open[depth:]:
-            slices[place] = slices[place]._replace(name=name, end_ns=last_end)
-        del is_open[depth:]
+        for place in places[depth:]:
+            slices[place] = slices[place]._replace(end_ns=last_end)
+        del is_open[depth:], places[depth:]
 
     for record in records:
-        chain = chains.of(record)
+        span, path = by.span[record], by.paths[by.path[record]]
+        entries = () if span == NO_SCOPE else chains[span]
+        # The scopes of a graph's capture are entered by each replay.
+        entries += (-1 - work.correlation[record],) * (len(path) - len(entries))
+        chain = [(entry, path[: depth + 1]) for depth, entry in enumerate(entries)]
         same = 0
-        for (key, _, _), (wanted, _) in zip(is_open, chain, strict=False):
-            if key != wanted:
+        for ours, theirs in zip(is_open, chain, strict=False):
+            if ours != theirs:
                 break
             same += 1
         close(same)
         begin, end = work.begin_ns[record], work.end_ns[record]
-        for key, name in chain[same:]:
-            is_open.append((key, name, len(slices)))
-            slices.append(Slice(name, begin, begin, SCOPE_CATEGORY, None, -1))
+        for entry, names in chain[same:]:
+            is_open.append((entry, names))
+            places.append(len(slices))
+            slices.append(Slice(names[-1], begin, begin, SCOPE_CATEGORY, None, -1))
         kind = work.kind[record]
         category = "kernel" if kind == KERNEL else "gpu_memset" if kind == MEMSET else "gpu_memcpy"
         args: dict[str, Any] = {
@@ -228,7 +198,7 @@ def _slices(evaluated: Evaluated, records: Sequence[int], chains: _Chains) -> li
             args["graph node id"] = work.node_id[record]
         if work.nbytes[record]:
             args["bytes"] = work.nbytes[record]
-        if path := by.paths[by.path[record]]:
+        if path:
             args["scope"] = "/".join(path)
         slices.append(Slice(found.names[work.name[record]], begin, end, category, args, record))
         last_end = max(last_end, end)
