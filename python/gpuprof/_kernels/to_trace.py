@@ -87,17 +87,13 @@ class _Counting:
 
 def _write(evaluated: Evaluated, spans: Spans, out: _Counting) -> None:
     calls = _write_launches(evaluated, out)
-    pointed: set[int] = set()
     launch = evaluated.attribution.launch
     for tid, slices in _stream_tracks(evaluated, spans):
         for each in slices:
             out.slice(each, tid)
-            if each.record < 0:
-                continue
-            call = launch[each.record]
-            if call in calls and call not in pointed:
-                pointed.add(call)
-                out.arrow(calls[call], (each.begin_ns, tid))
+            # To the first work of the call alone.
+            if each.record >= 0 and (call := calls.pop(launch[each.record], None)):
+                out.arrow(call, (each.begin_ns, tid))
 
 
 def _write_launches(evaluated: Evaluated, out: _Counting) -> dict[int, tuple[int, int]]:
