@@ -156,3 +156,18 @@ def test_many_kernels_are_all_written(gpu: Recording, tmp_path: Path) -> None:
     assert writer.stats()["dropped"] == 0
     assert len(of_category(path, "kernel")) == 12_000
     assert_tracks_nest(events(path))
+
+
+def test_a_step_that_warms_up_has_its_kernels_in_no_window(gpu: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with gpuprof.trace_windows(path, schedule=(0, 1, 1, 1)) as windows:
+        for name in ("warm", "active"):
+            with gpuprof.kernels() as k:
+                gpu.run(name)
+            assert [each.name for each in k.records] == [name]
+            gpu.activities.clear()
+            gpu.launches.clear()
+            windows.step()
+
+    (kernel,) = of_category(tmp_path / "run.1.json", "kernel")
+    assert kernel["name"] == "active"

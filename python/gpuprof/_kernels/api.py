@@ -21,7 +21,6 @@ from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_o
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, idle, scope_names
 from gpuprof._timing.listeners import Listener, on_sample
-from gpuprof._trace import registry
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -176,9 +175,7 @@ class Kernels(Shown, Exported):
         self._notes += evaluated.notes(self._max_records, self._lost_spans)
         if self._labels.problem and attribution.in_graph:
             self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")
-        writers = registry.collecting()
-        if writers:
-            to_trace.write(evaluated, spans, writers)
+        to_trace.write(evaluated, spans)
 
     def _release(self) -> None:
         global _open  # noqa: PLW0603

@@ -9,17 +9,16 @@ because the two clocks may differ by microseconds and viewers drop slices that c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._kernels.records import KERNEL, MEMSET
 from gpuprof._kernels.spans import NO_SCOPE, Spans
-from gpuprof.errors import GpuprofError
+from gpuprof._trace import registry
 
 if TYPE_CHECKING:
     from gpuprof._kernels.summary import Evaluated
-    from gpuprof._trace.registry import OpenTrace
 
 SCOPE_CATEGORY = "gpu_user_annotation"  # what torch has for its own annotations on the GPU
 DEFAULT_STREAM = 7  # CUPTI's number of the legacy default stream
@@ -44,48 +43,42 @@ class Slice(NamedTuple):
     record: int  # of the work, -1 for a scope
 
 
-def write(evaluated: Evaluated, spans: Spans, writers: Iterable[OpenTrace]) -> None:
-    """Write all records to the traces; one that fails gets no more."""
-    for writer in writers:
-        try:
-            _write(evaluated, spans, _Counting(writer))
-        except GpuprofError:  # it was closed meanwhile
-            continue
+def write(evaluated: Evaluated, spans: Spans) -> None:
+    """Write all records to the traces that are open."""
+    if _core._trace_records():
+        for number in registry.collecting():
+            _write(evaluated, spans, _Trace(number))
 
 
-class _Counting:
+class _Trace:
     """A trace that is waited for now and then, so that no event is dropped."""
 
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
+    def __init__(self, number: int) -> None:
+        self._number = number
         self._count = 0
 
     def slice(self, each: Slice, tid: int) -> None:
-        self._writer.span(
-            each.name,
-            max(0, each.end_ns - each.begin_ns) / 1e6,
-            begin_ns=each.begin_ns,
-            cat=each.category,
-            tid=tid,
-            args=each.args,
+        end = max(each.begin_ns, each.end_ns)
+        _core._trace_slice(
+            self._number, each.name, each.category, each.begin_ns, end, tid, each.args
         )
         self._note()
 
     def arrow(self, begin: tuple[int, int], end: tuple[int, int]) -> None:
         """Draw an arrow between two places, each a time and a track."""
-        number = next(_flows)
+        flow = next(_flows)
         for phase, (at, tid) in (("start", begin), ("end", end)):
-            self._writer.flow(phase, number, "ac2g", cat="ac2g", tid=tid, at_ns=at)
+            _core._trace_moment(phase, self._number, "ac2g", "ac2g", at, tid, None, flow)
             self._note()
 
     def _note(self) -> None:
         self._count += 1
         if self._count >= _EVENTS_AT_ONCE:
             self._count = 0
-            self._writer.flush()
+            _core._trace_flush(self._number)
 
 
-def _write(evaluated: Evaluated, spans: Spans, out: _Counting) -> None:
+def _write(evaluated: Evaluated, spans: Spans, out: _Trace) -> None:
     calls = _write_launches(evaluated, out)
     launch = evaluated.attribution.launch
     for tid, slices in _stream_tracks(evaluated, spans):
@@ -96,7 +89,7 @@ def _write(evaluated: Evaluated, spans: Spans, out: _Counting) -> None:
                 out.arrow(call, (each.begin_ns, tid))
 
 
-def _write_launches(evaluated: Evaluated, out: _Counting) -> dict[int, tuple[int, int]]:
+def _write_launches(evaluated: Evaluated, out: _Trace) -> dict[int, tuple[int, int]]:
     """Write the calls that launched something; return when each began, and its track."""
     found = evaluated.found
     launches = found.launches

@@ -55,9 +55,9 @@ def reopen_in_child() -> bool:
     return True
 
 
-def collecting() -> list[OpenTrace]:
-    """Return the open traces that take what the program does."""
-    return [writer for writer in list(_writers.values()) if writer._collect]
+def collecting() -> list[int]:
+    """Return the numbers of the open traces that take what the program does."""
+    return [number for number, writer in list(_writers.items()) if writer._collect]
 
 
 def close_at_exit() -> None:
