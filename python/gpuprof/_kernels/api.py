@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,11 @@ MAX_RECORDS = 1_000_000
 
 _lock = threading.Lock()
 _open: Kernels | None = None
+
+
+def _end(collector: Collector) -> None:
+    with suppress(GpuprofError):  # it has ended, or not begun
+        collector.stop()
 
 
 def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
@@ -92,7 +97,7 @@ class Kernels(Shown, Exported):
         self._spans: list[Span] = []
         self._lost_spans = 0
         self._threads: set[int] = set()
-        self._watching: AbstractContextManager[labels.NodeScopes] | None = None
+        self._undo = ExitStack()
         self._labels = labels.NodeScopes()
         self._begin_ns = self._end_ns = 0
         self._evaluated: Evaluated | None = None
@@ -118,19 +123,19 @@ class Kernels(Shown, Exported):
                 )
                 raise InvalidStateError(message)
             _open = self
-        try:
-            self._collector = Collector(self._max_records)
+        with ExitStack() as undo:
+            undo.callback(self._let_others_open)
+            collector = Collector(self._max_records)
             self._threads = python_threads()
             self._listener = on_sample(self._add_spans)
-            self._watching = labels.watch()
-            self._labels = self._watching.__enter__()
-            self._collector.start()
+            undo.callback(self._listener.close)
+            self._labels = undo.enter_context(labels.watch())
+            undo.callback(_end, collector)
+            collector.start()
             self._begin_ns = time.monotonic_ns()
+            self._collector = collector
             self._state = "open"
-        except BaseException:
-            self._release()
-            self._collector = None
-            raise
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -148,7 +153,8 @@ class Kernels(Shown, Exported):
             if exception[1] is None:
                 raise
         finally:
-            self._release()
+            self._undo.close()
+            self._listener = None  # which knows this
 
     def _finish(self, collector: Collector) -> None:
         still_open = [
@@ -177,22 +183,11 @@ class Kernels(Shown, Exported):
             self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")
         to_trace.write(evaluated, spans)
 
-    def _release(self) -> None:
+    def _let_others_open(self) -> None:
         global _open  # noqa: PLW0603
-        listener, self._listener = self._listener, None
-        watching, self._watching = self._watching, None
-        try:
-            if self._collector is not None:
-                with suppress(GpuprofError):  # it has ended
-                    self._collector.stop()
-            if watching is not None:
-                watching.__exit__(None, None, None)
-            if listener is not None:
-                listener.close()
-        finally:
-            with _lock:
-                if _open is self:
-                    _open = None
+        with _lock:
+            if _open is self:
+                _open = None
 
     def _add_spans(self, samples: list[_core.Sample]) -> None:
         room = self._max_records - len(self._spans)
