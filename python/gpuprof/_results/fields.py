@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.records import Check, by_name, each_of, or_none
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
+from gpuprof._common.records import Check, by_name, check_of, each_of, or_none
 
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
@@ -64,7 +66,7 @@ def _time_or_nan(name: str, value: Any) -> float:
     return math.nan if value is None else checks.number_or_nan(name, value)
 
 
-CHECKS: dict[str, Check] = {  # of others the type says it
+CHECKS: dict[str, Check] = {
     "name": checks.text,
     "mode": partial(checks.choice, known=MODES),
     "requested_mode": partial(checks.choice, known=REQUESTED_MODES),
@@ -82,6 +84,8 @@ CHECKS: dict[str, Check] = {  # of others the type says it
     "flops": AMOUNT,
     "memory": _memory,
     "peaks": _peaks,
+    "launches": or_none(check_of(Launches)),
+    "instructions": or_none(check_of(Instructions)),
     "warnings": each_of(checks.text),
     "params": checks.mapping,
     "extra_info": checks.mapping,

@@ -16,7 +16,7 @@ from gpuprof._common.checks import value_error, whole
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.quantiles import quantile
-from gpuprof._common.records import Document, head
+from gpuprof._common.records import Document, check_of, each_of, head
 from gpuprof._common.text import in_html, plural, shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
@@ -322,6 +322,9 @@ class BenchResult(Shown, Plotted, Exported, Document):
             f"<div><div><b>{in_html(headline(self))}</b></div>{drawing}"
             f"<table><tbody>{facts}</tbody></table>{html_list(warnings_of([self]))}</div>"
         )
+
+
+CHECKS["ranks"] = each_of(check_of(BenchResult))
 
 
 def merged(ranks: Sequence[object]) -> BenchResult:
