@@ -5,6 +5,7 @@
 #pragma once
 
 #include "driver/cuda_table.hpp"
+#include "driver/process.hpp"
 
 namespace gpuprof::driver {
 
@@ -49,10 +50,12 @@ class RelaxedCapture {
   }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-  // The mode is set again if the call failed: a thread left in relaxed mode has no protection.
+  // The mode is set again if the call failed: a thread left in relaxed mode has no protection. What
+  // ran meanwhile may have forked, or be the end of the process.
   ~RelaxedCapture() {
     if (before_ == CU_STREAM_CAPTURE_MODE_RELAXED) return;  // it was, or the first call failed
     for (int tries = 0; tries < 2; ++tries) {
+      if ((blocked.load(std::memory_order_relaxed) & (kForked | kExiting)) != 0) return;
       CUstreamCaptureMode mode = before_;
       if (table_->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) return;
     }

@@ -147,7 +147,7 @@ void forget_all_in_child() noexcept {
   r.retire_from(r.clocks.begin());
 }
 
-const bool fork_hook = driver::on_fork_child(forget_all_in_child);
+const bool fork_hook = (registry(), driver::on_fork_child(forget_all_in_child));
 
 }  // namespace
 

@@ -171,7 +171,7 @@ void EventClock::drain(std::uintptr_t queue) noexcept {
   // Only the draining thread erases queues, so the pointer stays valid without the lock.
   if (access) {
     if (Queue* found = find_queue(queue); found != nullptr) drain_queue(*found, *access);
-    forget_empty_queues();
+    forget_if_empty(queue);
   }
   finish_drain();
 }
@@ -210,6 +210,15 @@ void EventClock::forget_empty_queues() noexcept {
   for (auto it = queues_.begin(); it != queues_.end();) {
     it = it->second.head == nullptr ? queues_.erase(it) : std::next(it);
   }
+}
+
+void EventClock::forget_if_empty(std::uintptr_t queue) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (queues_.size() <= kIdleQueues) return;
+  const auto found = queues_.find(queue);
+  if (found == queues_.end() || found->second.head != nullptr) return;
+  last_queue_ = nullptr;
+  queues_.erase(found);
 }
 
 void EventClock::drain_queue(Queue& queue, const driver::EventAccess& access) noexcept {

@@ -136,6 +136,7 @@ class EventClock {
   void fail_pending(const driver::Error& error) noexcept;
   Queue* find_queue(std::uintptr_t queue) noexcept;
   void forget_empty_queues() noexcept;
+  void forget_if_empty(std::uintptr_t queue) noexcept;
 
   const driver::Table& table_;
   const CUcontext context_;

@@ -304,7 +304,7 @@ void free_shards_in_child() noexcept {
   }
 }
 
-const bool statistics_fork_hook = driver::on_fork_child(free_shards_in_child);
+const bool statistics_fork_hook = (registry(), driver::on_fork_child(free_shards_in_child));
 
 void count_details(Counts& counts, const Sample& sample) {
   counts.work.add(*sample.details, sample.clock == kCudaClock ? sample.device_ms : sample.host_ms(),

@@ -165,7 +165,7 @@ void forget_all_in_child() noexcept {
   own = nullptr;
 }
 
-const bool fork_hook = driver::on_fork_child(forget_all_in_child);
+const bool fork_hook = (registry(), driver::on_fork_child(forget_all_in_child));
 
 }  // namespace
 

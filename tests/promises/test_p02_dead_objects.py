@@ -419,3 +419,53 @@ def test_a_graph_of_a_dead_context_is_not_touched(fake_path: Path) -> None:
         """,
     )
     assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED"] * 3 + ["True"]
+
+
+# What a collection beside an open capture destroys: its thread is in relaxed capture mode then.
+IN_A_COLLECTION = """
+import gc
+gc.disable()
+
+def make():
+    dropped = Dropped()
+    dropped.itself = dropped
+
+with gpuprof.capture(stream) as cap:
+    fake.work(stream, 1000)
+    make()
+    gc.collect()
+"""
+
+
+def test_a_fork_while_a_capture_is_relaxed_makes_no_call_in_the_child(fake_path: Path) -> None:
+    dropped = """
+child = None
+
+class Dropped:
+    def __del__(self):
+        global child
+        child = os.fork()
+"""
+    told = """
+    if child == 0:
+        print(fake.report()["calls_in_child"], flush=True)
+        os._exit(0)
+os.waitpid(child, 0)
+"""
+    assert check_cuda(fake_path, dropped + IN_A_COLLECTION + told) == "0\n"
+
+
+def test_an_exit_while_a_capture_is_relaxed_makes_no_call_after_it_began(
+    fake_path: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    dropped = """
+import ctypes
+libc = ctypes.PyDLL(None)
+
+class Dropped:
+    def __del__(self):
+        libc.exit(0)
+"""
+    check_cuda(fake_path, dropped + IN_A_COLLECTION, FAKECUDA_REPORT_FILE=str(report))
+    assert json.loads(report.read_text())["calls_after_deinit"] == 0
