@@ -42,6 +42,8 @@ def test_timing_and_reading_during_a_capture_leave_it_intact(mode: str, thread: 
     values += 0  # loads the kernel
     stream = device().stream()
     spin = Spin(device(), stream, 2 * MILLISECOND)
+    spin.launch()  # the first launch takes the host long, and the scope's stream is idle
+    device().synchronize()
     scope = gpuprof.timer("beside a capture", stream=stream)
     samples = []
 
