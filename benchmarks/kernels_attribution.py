@@ -123,31 +123,21 @@ def cost(work: Work, run: Callable[[int], None], count: int, rounds: int) -> lis
             ran, ended = _timed(block, run, count)
             inside[name].append(ran / kernels)
             ending[name].append(ended / kernels)
-    label, peer, ours = run.__name__, "torch.profiler", "gpuprof.kernels"
-    dearer, ends = f"{label}: a kernel", f"{label}: ending the block, a kernel"
-    best = {name: min(values[1:]) for name, values in inside.items()}
-    ended = {name: min(values[1:]) for name, values in ending.items()}
+    label = run.__name__
+    plain = Row(f"{label}: a kernel, plain", min(inside["plain"][1:]), "ns")
     return [
-        Row(f"{dearer}, plain", best["plain"], "ns"),
-        Row(f"{dearer}, {peer}", best[peer], "ns"),
-        Row(
-            f"{dearer}, {ours}",
-            best[ours],
-            "ns",
-            ratio_to=f"{dearer}, {peer}",
-            ratio=best[ours] / best[peer],
-            target=1.0,
-        ),
-        Row(f"{ends}, {peer}", ended[peer], "ns"),
-        Row(
-            f"{ends}, {ours}",
-            ended[ours],
-            "ns",
-            ratio_to=f"{ends}, {peer}",
-            ratio=ended[ours] / ended[peer],
-            target=_ENDING,
-        ),
+        plain,
+        *_beside(f"{label}: a kernel", inside, 1.0),
+        *_beside(f"{label}: ending the block, a kernel", ending, _ENDING),
     ]
+
+
+def _beside(what: str, values: dict[str, list[float]], target: float) -> list[Row]:
+    peer, ours = (min(values[name][1:]) for name in ("torch.profiler", "gpuprof.kernels"))
+    of = Row(f"{what}, torch.profiler", peer, "ns")
+    ratio = ours / peer
+    name = f"{what}, gpuprof.kernels"
+    return [of, Row(name, ours, "ns", ratio_to=of.name, ratio=ratio, target=target)]
 
 
 def write_trace(work: Work, path: Path) -> None:

@@ -38,13 +38,14 @@ class CurrentContext {
 };
 
 // Puts this thread into relaxed capture mode, in which queries, waits and frees break no stream
-// capture. Not to be held while user code runs: a capture begun then would lose its protection.
+// capture. While it is held no other user code runs than destructors: a capture that is begun then
+// would lose its protection.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Table& table) noexcept : table_(&table) {
     table_->cuThreadExchangeStreamCaptureMode(&before_);
   }
-  // Does nothing where the driver cannot be used.
+  // For destroying other people's objects. Does nothing where the driver cannot be used.
   RelaxedCapture() noexcept : table_(usable_or_null()) {
     if (table_ != nullptr) table_->cuThreadExchangeStreamCaptureMode(&before_);
   }
