@@ -16,6 +16,7 @@ import pytest
 import gpuprof
 from gpuprof import distributed
 from gpuprof.errors import InvalidStateError
+from tests.support.gpu_records import Recording
 from tests.support.processes import check_python
 from tests.support.rank_store import MemoryStore, Ranks, gpu_row, row
 
@@ -72,6 +73,44 @@ def test_one_process_without_torch_is_a_world_of_one() -> None:
         """
     )
     assert out.split() == ["(0,)", "1", "False"]
+
+
+def test_kernels_give_the_rows_their_exposed_communication(
+    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in (1, 2, 3, 0):
+        gpu = Recording().install(monkeypatch)
+        with gpuprof.kernels() as k:
+            for at in range(0, 4_000_000, 1_000_000):
+                with gpuprof.timer("step", backend="cpu"):
+                    call = gpu.call()
+                    gpu.work("ncclDevKernel_AllReduce", call, at, 40_000)
+                    gpu.work("gemm", call, at + 30_000, (rank + 1) * 1_000, stream=9)
+        ranks.be(rank, step(rank))
+        found = distributed.gather_stats(SOON, store=store, kernels=k)
+    assert found is not None
+    row = found["step"]
+    assert [row[each].communication_ms for each in range(SIZE)] == pytest.approx([0.04] * SIZE)
+    assert [row[each].exposed_ms for each in range(SIZE)] == pytest.approx(
+        [0.039, 0.038, 0.037, 0.036]
+    )
+    assert row.exposed_ms == pytest.approx(0.0375)
+    assert found["step/fwd"].communication_ms == 0.0  # it launched nothing
+    line = next(each for each in str(found).splitlines() if each.startswith("step "))
+    assert "40.0 µs" in line
+    assert "37.5 µs" in line
+
+
+def test_kernels_that_are_none_or_still_open_are_refused_before_anything_is_sent(
+    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Recording().install(monkeypatch)
+    ranks.be(1, step(1))
+    with pytest.raises(TypeError, match=r"kernels: expected a gpuprof\.Kernels, got 3"):
+        distributed.gather_stats(store=store, kernels=3)  # type: ignore[arg-type]
+    with gpuprof.kernels() as k, pytest.raises(InvalidStateError, match="is open"):
+        distributed.gather_stats(store=store, kernels=k)
+    assert not store.values
 
 
 def test_importing_it_imports_no_torch_and_costs_import_gpuprof_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import threading
 import time
 import weakref
@@ -55,6 +56,64 @@ def test_copies_and_memsets_are_counted_as_such(gpu: Recording) -> None:
     assert by_name[COPY_NAME].kind == "memcpy"
     assert by_name[COPY_NAME].nbytes == 4096
     assert by_name["Memset (Device)"].kind == "memset"
+
+
+def test_communication_is_exposed_where_its_gpu_does_nothing_else(gpu: Recording) -> None:
+    """Two all-reduces: one half under a product, one that runs at once with another of NCCL's."""
+    with gpuprof.kernels() as k:
+        with gpuprof.timer("step"):
+            with gpuprof.timer("backward"):
+                call, at = gpu.call(), 1_000_000
+                gpu.work("gemm", call, at, 10_000)
+                gpu.work("gemm", call, at + 12_000, 1_000)
+                gpu.work(
+                    "ncclDevKernel_AllReduce_Sum_f32_RING_LL", call, at + 5_000, 10_000, stream=9
+                )
+                gpu.work("gemm", call, at + 7_000, 100_000, device=1)  # hides nothing of GPU 0
+            call = gpu.call()
+            gpu.work("ncclDevKernel_AllGather_RING_LL", call, at + 50_000, 10_000, stream=9)
+            gpu.work("ncclDevKernel_AllGather_RING_LL", call, at + 55_000, 10_000, stream=11)
+            gpu.work("Memcpy DtoD", call, at + 62_000, 50_000, kind=COPY)
+        with gpuprof.timer("step"):
+            gpu.run("gemm")
+
+    step, backward = row(k, "step"), row(k, "step/backward")
+    assert backward.communication_ms == pytest.approx(0.010)
+    assert backward.exposed_ms == pytest.approx(
+        0.004
+    )  # 5 under the first product, 1 under the other
+    assert step.communication_ms == pytest.approx(0.010 + 0.015)
+    assert step.exposed_ms == pytest.approx(0.004 + 0.012)
+    assert (step.entries, backward.entries) == (2, 1)
+    head = k.table().splitlines()[1]
+    assert "communication" in head
+    assert "exposed" in head
+
+
+def test_without_nccl_the_table_has_no_columns_of_communication(gpu: Recording) -> None:
+    with gpuprof.kernels() as k, gpuprof.timer("step"):
+        gpu.run("gemm")
+    assert "exposed" not in k.table()
+
+
+def test_exposed_communication_is_what_is_left_of_each_nanosecond(gpu: Recording) -> None:
+    """Random kernels on three streams of two GPUs, counted nanosecond by nanosecond."""
+    own = random.Random(0)
+    took, exposed, busy = [0, 0], [0, 0], [set[int](), set[int]()]
+    communicates = [set[int](), set[int]()]
+    with gpuprof.kernels() as k, gpuprof.timer("step"):
+        for _ in range(300):
+            at, ns, device = own.randrange(2_000), own.randrange(1, 60), own.randrange(2)
+            is_nccl = own.random() < 0.3
+            name = "ncclDevKernel_ReduceScatter" if is_nccl else "gemm"
+            gpu.work(name, gpu.call(), 1_000_000 + at, ns, device=device, stream=own.randrange(3))
+            (communicates if is_nccl else busy)[device].update(range(at, at + ns))
+    for device in range(2):
+        took[device] = len(communicates[device])
+        exposed[device] = len(communicates[device] - busy[device])
+    step = row(k, "step")
+    assert round(step.communication_ms * 1e6) == sum(took)
+    assert round(step.exposed_ms * 1e6) == sum(exposed)
 
 
 def test_a_scope_that_was_open_all_the_time_counts(gpu: Recording) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import MOST_S, number, warn_outside
+from gpuprof._common.checks import MOST_S, number, type_error, warn_outside
 from gpuprof._distributed import wire
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.ranks import RankStats
@@ -14,6 +14,9 @@ from gpuprof._distributed.world import StoreError, World, distributed, find
 from gpuprof._timing.scope import stats as own_stats
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import InvalidStateError
+
+if TYPE_CHECKING:
+    from gpuprof._kernels.api import Kernels
 
 CALL = "gpuprof.distributed.gather_stats"
 
@@ -24,6 +27,7 @@ def gather_stats(
     store: Any = None,
     group: Any = None,
     collective: bool = False,
+    kernels: Kernels | None = None,
 ) -> RankStats | None:
     """Return the statistics of all ranks as one table on rank 0, and None on the others.
 
@@ -43,6 +47,9 @@ def gather_stats(
     collective : bool
         Gather with ``torch.distributed.gather_object`` in place of the store. It must then be
         called by all ranks of the group, and waits for all of them, whatever the timeout.
+    kernels : gpuprof.Kernels, optional
+        What a `gpuprof.kernels` block has collected on this rank. Rows get `communication_ms` and
+        `exposed_ms` by it, for one entry of the scope in that block.
 
     Returns
     -------
@@ -52,10 +59,10 @@ def gather_stats(
     Raises
     ------
     InvalidStateError
-        There is no process group yet in a program that a launcher has started on several ranks, or
-        this rank is not in `group`.
+        There is no process group yet in a program that a launcher has started on several ranks,
+        this rank is not in `group`, or the block of `kernels` has not ended.
     TypeError, ValueError
-        `timeout_s` is no number, or out of range.
+        `timeout_s` is no number, or out of range; `kernels` is no `Kernels`.
 
     Notes
     -----
@@ -72,12 +79,18 @@ def gather_stats(
     0
     """
     number("timeout_s", timeout_s, 0.0, MOST_S)
+    if kernels is not None:
+        from gpuprof._kernels.api import Kernels
+
+        if not isinstance(kernels, Kernels):
+            raise type_error(kernels, "kernels", "a gpuprof.Kernels")
+    on_gpu = [] if kernels is None else kernels.rows
     begun = time.monotonic()
     world = find(CALL, store, group)
     if collective and world.size > 1 and distributed() is None:
         message = f"{CALL}: collective=True needs a process group; call init_process_group() first"
         raise InvalidStateError(message)
-    packed = wire.pack(_measured(begun + timeout_s / 2))
+    packed = wire.pack(_measured(begun + timeout_s / 2), on_gpu)
     if world.size == 1:
         return _table(world, {0: packed})
     if collective:

@@ -73,7 +73,7 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
         for each in rows:
             key = each.names, each.clock
             row = self._rows.setdefault(key, RankRow(*key))
-            row.add(rank, each.times, waiting.inside(*key))
+            row.add(rank, each, waiting.inside(*key))
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -187,6 +187,8 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
                     "min": duration(row.min_ms),
                     "max": duration(row.max_ms),
                     "waiting": duration(row.waiting_ms) if row.waiting_ms > 0.0 else "",
+                    "communication": duration(row.communication_ms) if row.communication_ms else "",
+                    "exposed": duration(row.exposed_ms) if row.communication_ms else "",
                     "imbalance": imbalance if several else "",
                     "slowest": f"rank {row.slowest_rank}" if several else "",
                     "ranks": "" if is_whole and len(row) == everywhere else _ranks_of(row),

@@ -22,7 +22,9 @@ class RankTimes:
     """One scope on one rank, in milliseconds.
 
     `waiting_ms` is what one call of the scope spends in collectives inside it, on the scope's own
-    clock, and `own_ms` the rest of its mean.
+    clock, and `own_ms` the rest of its mean. `communication_ms` is how long one call has kernels
+    of NCCL on the GPU, and `exposed_ms` how long that GPU does nothing else meanwhile; both are 0
+    without `kernels`.
     """
 
     rank: int
@@ -33,6 +35,8 @@ class RankTimes:
     min_ms: float
     max_ms: float
     waiting_ms: float
+    communication_ms: float
+    exposed_ms: float
 
     @property
     def own_ms(self) -> float:
@@ -54,7 +58,7 @@ class RankRow(Plain, Mapping[int, RankTimes]):
 
     _MEMBERS = (
         *("path", "names", "clock", "mean_ms", "p50_ms", "min_ms", "max_ms", "waiting_ms"),
-        *("slowest_rank", "imbalance", "by_rank"),
+        *("communication_ms", "exposed_ms", "slowest_rank", "imbalance", "by_rank"),
     )
 
     @property
@@ -62,11 +66,14 @@ class RankRow(Plain, Mapping[int, RankTimes]):
         """The names of the path, joined by ``/``."""
         return "/".join(self.names)
 
-    def add(self, rank: int, times: Sequence[float], waiting_ms: float) -> None:
-        """Add a rank: its count, total, mean, p50, min and max, and all it waited."""
-        count, total, mean, p50, least, most = times
+    def add(self, rank: int, row: Measured, waiting_ms: float) -> None:
+        """Add a rank's row, and all it waited."""
+        count, total, mean, p50, least, most = row.times
         waiting = min(waiting_ms / count, mean)
-        self._by_rank[rank] = RankTimes(rank, int(count), total, mean, p50, least, most, waiting)
+        on_gpu = row.communication_ms, row.exposed_ms
+        self._by_rank[rank] = RankTimes(
+            rank, int(count), total, mean, p50, least, most, waiting, *on_gpu
+        )
 
     def _each(self, figure: str) -> list[float]:
         return [getattr(times, figure) for times in self._by_rank.values()]
@@ -119,6 +126,16 @@ class RankRow(Plain, Mapping[int, RankTimes]):
     def waiting_ms(self) -> float:
         """What one call spends in collectives inside it, the mean over ranks."""
         return statistics.fmean(self._each("waiting_ms"))
+
+    @property
+    def communication_ms(self) -> float:
+        """How long one call has kernels of NCCL on the GPU, the mean over ranks."""
+        return statistics.fmean(self._each("communication_ms"))
+
+    @property
+    def exposed_ms(self) -> float:
+        """How long of that the same GPU does nothing else, the mean over ranks."""
+        return statistics.fmean(self._each("exposed_ms"))
 
     @property
     def slowest_rank(self) -> int:

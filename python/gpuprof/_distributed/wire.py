@@ -12,13 +12,14 @@ import json
 import math
 import socket
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._timing.stats import Stats
 
 if TYPE_CHECKING:
+    from gpuprof._kernels.rows import KernelRow
     from gpuprof._timing.rows import Names
 
 MAGIC = b"gpuprof-ranks"
@@ -33,13 +34,18 @@ class WireError(ValueError):
 
 
 class Measured(NamedTuple):
-    """A row with a measurement: `TIMES` on its own clock, and the totals on both, in ms."""
+    """A row with a measurement: `TIMES` on its own clock, and the totals on both, in ms.
+
+    The last two are what one call communicates on the GPU, and what of it is exposed.
+    """
 
     names: Names
     clock: str
     times: list[float]
     gpu_ms: float
     host_ms: float
+    communication_ms: float
+    exposed_ms: float
 
 
 class Packed(NamedTuple):
@@ -50,10 +56,18 @@ class Packed(NamedTuple):
     pending: int
 
 
-def pack(stats: Stats) -> bytes:
+def pack(stats: Stats, on_gpu: Sequence[KernelRow] = ()) -> bytes:
     data = stats.to_dict()
+    nccl = {
+        row.names: (row.communication_ms / row.entries, row.exposed_ms / row.entries)
+        for row in on_gpu
+        if row.entries
+    }
     rows = [
-        [row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)]
+        [
+            *(row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)),
+            *nccl.get(tuple(row["names"]), (0.0, 0.0)),
+        ]
         for row in data["rows"]
         if (own := row["gpu"] if row["clock"] == "cuda" else row["host"]) is not None
     ]
@@ -116,7 +130,7 @@ def _loaded(body: bytes) -> tuple[Any, bytes]:
 def _measured(rows: list[Any]) -> list[Measured]:
     found = []
     for names, clock, *figures in rows:
-        *times, gpu_ms, host_ms = map(float, figures)
+        *times, gpu_ms, host_ms, communication_ms, exposed_ms = map(float, figures)
         message = ""
         if len(times) != len(TIMES) or not all(math.isfinite(x) and x >= 0.0 for x in figures):
             message = "times that are none"
@@ -128,7 +142,8 @@ def _measured(rows: list[Any]) -> list[Measured]:
             message = "names that are no text"
         if message:
             raise ValueError(message)
-        found.append(Measured(tuple(names), clock, times, gpu_ms, host_ms))
+        on_gpu = communication_ms, exposed_ms
+        found.append(Measured(tuple(names), clock, times, gpu_ms, host_ms, *on_gpu))
     if sum(len(row.names) for row in found) > MOST_NAMES:
         message = f"more than {MOST_NAMES:,} names in all"
         raise ValueError(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from html import escape
@@ -177,7 +178,7 @@ class Kernels(Shown, Exported):
         attribution = attribute(found, spans, self._labels, self._threads)
         evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
         self._evaluated = evaluated
-        self._rows = evaluated.rows()
+        self._rows = evaluated.rows(Counter(each.names for each in spans.all))
         self._notes += evaluated.notes(self._max_records, self._lost_spans)
         if self._labels.problem and attribution.in_graph:
             self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")

@@ -36,6 +36,11 @@ class KernelRow(Plain):
         Its part of all work, from 0 to 1.
     host_bound_ms, dependency_ms, launch_gap_ms, unknown_ms : float
         How long streams had nothing to do before work of this scope, by cause.
+    communication_ms, exposed_ms : float
+        How long kernels of NCCL ran, those that run at once counted once; and how long of it the
+        same GPU did nothing else.
+    entries : int
+        How often the scope was entered in the block.
     """
 
     names: tuple[str, ...]
@@ -50,6 +55,9 @@ class KernelRow(Plain):
     dependency_ms: float = 0.0
     launch_gap_ms: float = 0.0
     unknown_ms: float = 0.0
+    communication_ms: float = 0.0
+    exposed_ms: float = 0.0
+    entries: int = 0
     _MEMBERS = ("path", ..., "idle_ms")
 
     @property
@@ -74,6 +82,8 @@ class KernelRow(Plain):
             "dependency": _time(self.dependency_ms),
             "launch gap": _time(self.launch_gap_ms),
             "unknown": _time(self.unknown_ms),
+            "communication": duration(self.communication_ms) if self.communication_ms else "",
+            "exposed": duration(self.exposed_ms) if self.communication_ms else "",
         }
 
 
@@ -243,9 +253,10 @@ def table_of(
 
 def _line_of_rest(rows: Sequence[KernelRow], count: int, ms: float) -> dict[str, str]:
     kept = sum(row.gpu_ms for row in rows if len(row.names) < 2)
-    line = {"scope": "(past max_records)", **dict.fromkeys(KernelRow(()).cells(), NOTHING)}
+    line = {name: text and NOTHING for name, text in KernelRow(()).cells().items()}
     share = 100 * ms / (kept + ms) if kept + ms else 0.0
-    return {**line, "GPU time": duration(ms), "% all": f"{share:.1f}", "count": f"{count:,}"}
+    known = {"GPU time": duration(ms), "% all": f"{share:.1f}", "count": f"{count:,}"}
+    return {"scope": "(past max_records)", **line, **known}
 
 
 def _title(rows: Sequence[KernelRow], source: str, seconds: float) -> str:

@@ -6,10 +6,11 @@ Why a stream was idle is the rule of `gpuprof._trace_tools.idle`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuprof._kernels.attribution import Attribution
+from gpuprof._kernels.communication import communication
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
 from gpuprof._trace_tools.idle import CAUSES as _CAUSES
@@ -60,8 +61,11 @@ class Evaluated:
     causes: Column
     late: Column  # what of a gap was host-bound before its cause
 
-    def rows(self) -> list[KernelRow]:
-        """Return a row for each scope and those around it, in the order of their paths."""
+    def rows(self, entries: Mapping[Path, int]) -> list[KernelRow]:
+        """Return a row for each scope and those around it, in the order of their paths.
+
+        `entries` says how often each scope was entered.
+        """
         sums = self._sums()
         whole = sum(ns for _, ns in self.found.totals.values())
         inclusive: dict[Path, list[int]] = {}
@@ -77,7 +81,7 @@ class Evaluated:
 
         rows = []
         for path in sorted(inclusive, key=place):
-            kernels, copies, memsets, gpu, host, dependency, gap, unknown = inclusive[path]
+            kernels, copies, memsets, gpu, host, dependency, gap, unknown, *nccl = inclusive[path]
             rows.append(
                 KernelRow(
                     path,
@@ -92,15 +96,21 @@ class Evaluated:
                     dependency_ms=dependency * _NS,
                     launch_gap_ms=gap * _NS,
                     unknown_ms=unknown * _NS,
+                    communication_ms=nccl[0] * _NS,
+                    exposed_ms=nccl[1] * _NS,
+                    entries=entries.get(path, 0),
                 )
             )
         return rows
 
     def _sums(self) -> dict[Path, list[int]]:
-        """Return of each path its kernels, copies, memsets, time, and what was idle by cause."""
+        """Return of each path its kernels, copies, memsets, time, and what was idle by cause.
+
+        The last two are its communication, and what of it is exposed.
+        """
         work, paths = self.found.work, self.attribution.paths
         sums: dict[int, list[int]] = {}
-        for kind, begin, end, path, gap, cause, late in zip(
+        for kind, begin, end, path, gap, cause, late, took, exposed in zip(
             work.kind,
             work.begin_ns,
             work.end_ns,
@@ -108,16 +118,19 @@ class Evaluated:
             self.gaps,
             self.causes,
             self.late,
+            *communication(self.found),
             strict=True,
         ):
             own = sums.get(path)
             if own is None:
-                own = sums[path] = [0] * 8
+                own = sums[path] = [0] * 10
             own[0 if kind == KERNEL else 2 if kind == MEMSET else 1] += 1
             own[3] += end - begin
             if cause:
                 own[3 + cause] += gap - late
                 own[3 + HOST_BOUND] += late
+            own[8] += took
+            own[9] += exposed
         return {paths[number]: own for number, own in sums.items()}
 
     def totals(self, scope: Path | None) -> list[KernelTotal]:

@@ -45,6 +45,10 @@ def test_what_ddp_waits_for_is_on_the_gpus_clock_inside_the_backward_pass(tmp_pa
     run("ddp", tmp_path)
 
 
+def test_exposed_communication_is_what_the_intervals_of_torchs_trace_say(tmp_path: Path) -> None:
+    run("exposed", tmp_path)
+
+
 def test_gathering_through_the_store_of_torchrun_and_with_nccl(tmp_path: Path) -> None:
     run("gather", tmp_path)
 

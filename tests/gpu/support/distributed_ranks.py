@@ -6,6 +6,8 @@ Run it from the repository's root:
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import sys
 import time
@@ -13,9 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import distributed as dist
 from torch import nn
+from torch.distributed import _functional_collectives as functional_collectives
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import gpuprof
@@ -119,6 +124,78 @@ def ddp(rank: int, _folder: Path) -> None:
             assert found["step"][slow].own_ms > 0.8 * SLOWER_MS, found
 
 
+def exposed(rank: int, folder: Path) -> None:
+    """Exposed communication beside what the intervals of torch's own trace say, of the same steps.
+
+    The two look at one step after the other, as CUPTI serves one profiler at a time.
+    """
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(4096, 4096), nn.ReLU()) for _ in range(8)]
+    data = torch.randn(4096, 4096, device="cuda")
+    by_ddp = DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[rank])
+    by_fsdp = copy.deepcopy(by_ddp.module)
+    for layer in by_fsdp:
+        fully_shard(layer)
+    fully_shard(by_fsdp)
+
+    def functional() -> None:
+        hidden = functional_collectives.all_reduce(data, "sum", dist.group.WORLD)
+        product = data @ data
+        (hidden + product).sum()
+        (functional_collectives.all_reduce(product, "sum", dist.group.WORLD) + data).sum()
+
+    steps = {
+        "ddp": lambda: by_ddp(data).square().mean().backward(),
+        "fsdp": lambda: by_fsdp(data).square().mean().backward(),
+        "functional": functional,
+    }
+    for name, step in steps.items():
+        for _ in range(3):
+            step()
+        _ready()
+        with torch.profiler.profile() as profiler:
+            for _ in range(STEPS):
+                step()
+            torch.cuda.synchronize()
+        profiler.export_chrome_trace(str(folder / f"{name}{rank}.json"))
+        expected = _by_hand(folder / f"{name}{rank}.json")
+        _ready()
+        with gpuprof.kernels() as collected:
+            for _ in range(STEPS):
+                with gpuprof.timer("step"):
+                    step()
+        found = distributed.gather_stats(60.0, kernels=collected)
+        [row] = [each for each in collected.rows if each.path == "step"]
+        print(name, rank, expected, row.communication_ms, row.exposed_ms, row.entries)
+        assert row.entries == STEPS
+        assert 0.0 < row.exposed_ms <= row.communication_ms
+        assert abs(row.communication_ms - expected[0]) < 0.25 * expected[0]
+        assert abs(row.exposed_ms - expected[1]) < 0.25 * expected[0]
+        if found is not None:
+            print(found)
+            assert found["step"][rank].exposed_ms == pytest.approx(row.exposed_ms / STEPS)
+
+
+def _by_hand(path: Path) -> tuple[float, float]:
+    """Return the communication of one of torch's traces, and what is exposed of it, in ms."""
+    changes: list[tuple[float, int, int]] = []
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            is_nccl = int("nccl" in event["name"])
+            changes += [
+                (event["ts"], is_nccl, 1),
+                (event["ts"] + event["dur"], is_nccl, -1),
+            ]
+    running, before, sums = [0, 0], 0.0, [0.0, 0.0]  # of others, and of NCCL
+    for at, is_nccl, change in sorted(changes):
+        if running[1]:
+            sums[0] += at - before
+            sums[1] += 0.0 if running[0] else at - before
+        running[is_nccl] += change
+        before = at
+    return sums[0] / 1e3, sums[1] / 1e3
+
+
 def gather(rank: int, _folder: Path) -> None:
     """Through the store of torchrun's agent, and with a collective on NCCL."""
     for collective in (False, True, False):
@@ -207,7 +284,7 @@ def together(rank: int, _folder: Path) -> None:
 
 
 CHECKS: dict[str, Callable[[int, Path], None]] = {
-    each.__name__: each for each in (all_reduce, ddp, gather, hung, together, trace)
+    each.__name__: each for each in (all_reduce, ddp, exposed, gather, hung, together, trace)
 }
 
 
