@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuprof._common.checks import MOST_S, number, type_error, warn_outside
 from gpuprof._distributed import wire
@@ -11,12 +11,10 @@ from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._distributed.watch import unwatched
 from gpuprof._distributed.world import StoreError, World, distributed, find
+from gpuprof._kernels.api import Kernels
 from gpuprof._timing.scope import stats as own_stats
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import InvalidStateError
-
-if TYPE_CHECKING:
-    from gpuprof._kernels.api import Kernels
 
 CALL = "gpuprof.distributed.gather_stats"
 
@@ -62,7 +60,7 @@ def gather_stats(
         There is no process group yet in a program that a launcher has started on several ranks,
         this rank is not in `group`, or the block of `kernels` has not ended.
     TypeError, ValueError
-        `timeout_s` is no number, or out of range; `kernels` is no `Kernels`.
+        `timeout_s` is no number, or out of range; `kernels` is no `gpuprof.Kernels`.
 
     Notes
     -----
@@ -79,11 +77,8 @@ def gather_stats(
     0
     """
     number("timeout_s", timeout_s, 0.0, MOST_S)
-    if kernels is not None:
-        from gpuprof._kernels.api import Kernels
-
-        if not isinstance(kernels, Kernels):
-            raise type_error(kernels, "kernels", "a gpuprof.Kernels")
+    if kernels is not None and not isinstance(kernels, Kernels):
+        raise type_error(kernels, "kernels", "a gpuprof.Kernels")
     on_gpu = [] if kernels is None else kernels.rows
     begun = time.monotonic()
     world = find(CALL, store, group)
