@@ -56,8 +56,8 @@ def _ready() -> None:
     gpuprof.reset()
 
 
-def _table() -> Any:
-    return distributed.gather_stats(60.0)
+def _table(collected: gpuprof.Kernels | None = None) -> Any:
+    return distributed.gather_stats(60.0, kernels=collected)
 
 
 def all_reduce(rank: int, _folder: Path) -> None:
@@ -149,6 +149,7 @@ def exposed(rank: int, folder: Path) -> None:
         "fsdp": lambda: by_fsdp(data).square().mean().backward(),
         "functional": functional,
     }
+    results = []
     for name, step in steps.items():
         for _ in range(3):
             step()
@@ -158,21 +159,22 @@ def exposed(rank: int, folder: Path) -> None:
                 step()
             torch.cuda.synchronize()
         profiler.export_chrome_trace(str(folder / f"{name}{rank}.json"))
-        expected = _by_hand(folder / f"{name}{rank}.json")
         _ready()
         with gpuprof.kernels() as collected:
             for _ in range(STEPS):
                 with gpuprof.timer("step"):
                     step()
-        found = distributed.gather_stats(60.0, kernels=collected)
         [row] = [each for each in collected.rows if each.path == "step"]
-        print(name, rank, expected, row.communication_ms, row.exposed_ms, row.entries)
+        communication, exposed = _by_hand(folder / f"{name}{rank}.json")
+        print(name, rank, communication, exposed, row.communication_ms, row.exposed_ms, flush=True)
+        results.append((name, exposed, row, _table(collected)))
+    # Only now, as a rank that fails leaves the other one in a collective.
+    for name, exposed, row, found in results:
         assert row.entries == STEPS
-        assert 0.0 < row.exposed_ms <= row.communication_ms
-        assert abs(row.communication_ms - expected[0]) < 0.25 * expected[0]
-        assert abs(row.exposed_ms - expected[1]) < 0.25 * expected[0]
+        assert 0.0 < row.exposed_ms < row.communication_ms
+        assert row.exposed_ms == pytest.approx(exposed, rel=0.3, abs=0.05 * row.communication_ms)
         if found is not None:
-            print(found)
+            print(name, found, flush=True)
             assert found["step"][rank].exposed_ms == pytest.approx(row.exposed_ms / STEPS)
 
 
