@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-import types
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof._benchmark.loop import MIN_INDEPENDENT, Clocks, are_enough, next_check
+from tests.support.stand_in_nvml import FakeNvml
 
 
 def _samples(memory: float, count: int, sigma: float = 0.002) -> list[float]:
@@ -45,52 +45,6 @@ def test_checks_come_at_growing_distances() -> None:
 
 
 # The clocks of a GPU
-
-
-class FakeNvml(types.ModuleType):
-    """As much of ``pynvml`` as is asked: one GPU, and a MIG slice of it that has no clocks."""
-
-    NVML_CLOCK_SM = 1
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self) -> None:
-        super().__init__("pynvml")
-        self.is_open = 0
-        self.reasons = 0
-        self.mhz = 1980
-        self.fault: Exception | None = None
-
-    def nvmlInit(self) -> None:
-        if self.fault:
-            raise self.fault
-        self.is_open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.is_open -= 1
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        if uuid not in {"GPU-12-34", "MIG-56"}:
-            raise self.NVMLError("not found")
-        return uuid
-
-    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: str) -> str:
-        if not handle.startswith("MIG-"):
-            raise self.NVMLError("no slice")
-        return "GPU-12-34"
-
-    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
-        if self.fault:
-            raise self.fault
-        assert (handle, which) == ("GPU-12-34", self.NVML_CLOCK_SM)
-        return self.mhz
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
-        if self.fault:
-            raise self.fault
-        assert handle == "GPU-12-34"
-        return self.reasons
 
 
 @pytest.fixture

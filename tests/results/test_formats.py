@@ -82,6 +82,13 @@ FULL = bench(
     nbytes=10**6,
     flops=10**9,
     memory={"peak_bytes": 4096, "change_bytes": 0},
+    energy={
+        "joules": 0.125,
+        "watts": 512.0,
+        "resolution": 0.05,
+        "step_joules": 8.0,
+        "block_s": 0.5,
+    },
     peaks={"bytes_per_s": 1e12, "flops_per_s": 1e13, "dtype": "tf32", "source": "given"},
     launches=Launches({"sgemm": 2}, 1, 0, versions={"torch": "2.11"}),
     instructions=Instructions((100.0, 102.0)),

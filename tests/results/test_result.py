@@ -45,6 +45,7 @@ FULL = result(
     nbytes=10_000_000,
     flops=10**8,
     memory={"peak_bytes": 3 << 20, "change_bytes": 4096},
+    energy={"joules": 0.5, "watts": 9.0, "resolution": 0.1, "step_joules": 2.0, "block_s": 1.0},
     peaks={
         "bytes_per_s": 4e12,
         "flops_per_s": 8e12,
@@ -176,6 +177,7 @@ BAD: dict[str, list[Any]] = {
     "nbytes": [-1, 1.5, 2**63, True],
     "flops": [-1, "1"],
     "memory": [None, [], {"peak_bytes": 1}, {"peak_bytes": -1, "change_bytes": 0}, {"x": 1}],
+    "energy": [None, {"joules": 1.0}, {**FULL.energy, "watts": -1.0}, {"x": 1.0}],
     "peaks": [None, {"bytes_per_s": 0}, {"flops_per_s": "1"}, {"dtype": 3}, {"cores": 1.0}],
     "launches": [3, {"kernels": {"k": 0}}, {**LAUNCHES.to_dict(), "copies": -1}, {"x": 1}],
     "instructions": [[1.0], {"per_call": [-1.0], "reason": ""}, {"per_call": []}, {"x": 1}],
@@ -202,7 +204,7 @@ def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -
         BenchResult.from_dict(data)
 
 
-NEWER = {"noise", "memory", "peaks", "launches", "instructions", "ranks"}
+NEWER = {"noise", "memory", "energy", "peaks", "launches", "instructions", "ranks"}
 
 
 @pytest.mark.parametrize("name", sorted(NEWER))

@@ -31,6 +31,7 @@ def benchmark(
     stream: object = None,
     scopes: bool = False,
     launches: bool | None = None,
+    energy: bool = False,
     nbytes: int | None = None,
     flops: int | None = None,
     flops_dtype: object = None,
@@ -76,6 +77,10 @@ def benchmark(
         Whether to count what a call launches: kernels by name, copies, memsets. None counts in
         graph mode, where it costs nothing. True counts in the other modes as well, after the
         samples: two more calls are captured, or run under `kernels` if they cannot be captured.
+    energy : bool
+        Whether to measure the energy of a call, after the samples, by NVML's counter for the GPU:
+        the function runs without a pause for some seconds more. Needs the extra `nvml`, and a mode
+        other than ``"isolated"``.
     nbytes : int, optional
         How many bytes a call moves, read and written ones together, for the rate in the result and
         its share of the device's peak.
@@ -121,6 +126,8 @@ def benchmark(
         the timeout of the process group, or has failed; the text names it.
     CudaError
         The driver failed.
+    GpuprofError
+        With `energy`, NVML or its counter is not there; the text says why.
     Exception
         Whatever `fn` raises when it is called outside of a capture.
 

@@ -48,7 +48,7 @@ _SEEDS = 2**32
 # Every function that can be measured in one of these can be in those after it.
 _MODES = ("graph", "batched", "isolated")
 # Options of `benchmark` that have no meaning here.
-_REFUSED = ("name", "params", "min_samples", "min_time_s", "rel_precision")
+_REFUSED = ("name", "params", "energy", "min_samples", "min_time_s", "rel_precision")
 
 if TYPE_CHECKING:
     from gpuprof._benchmark.loop import Measurer

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from time import perf_counter
 from typing import Any
 
 from gpuprof._benchmark.device import peaks_for
+from gpuprof._benchmark.energy import check_energy, energy_of_call
 from gpuprof._benchmark.harness import Harness
 from gpuprof._common import machine, nvml
 from gpuprof._common.quantiles import quantile
@@ -78,8 +79,7 @@ class Clocks:
         # The bindings call a foreign library; whatever goes wrong there, the benchmark runs.
         with suppress(Exception):
             self._nvml = nvml.opened()
-            uuid = device_uuid.removeprefix("GPU-").removeprefix("MIG-")
-            found = nvml.handle_of(self._nvml, uuid)
+            found = nvml.handle_of(self._nvml, device_uuid)
             whole = None if found is None else nvml.ask(self._nvml, found, _WHOLE_GPU)
             self._handle = found if whole is None else whole
         if self._handle is None:
@@ -185,10 +185,12 @@ class Measurer(Harness):
     def _measure(self, least: int) -> BenchResult:
         options = self.options
         begun = perf_counter()
+        uuid = None if self.mode == "cpu" else machine.describe(self.device)["gpu_uuid"]
+        if options.energy:
+            check_energy(self.mode, uuid)
         self.warm_up()
         self.sampler.restart()
         taken = Samples()
-        uuid = None if self.mode == "cpu" else machine.describe(self.device)["gpu_uuid"]
         with closing(Clocks(uuid)) as clocks, Progress(self.name, options.progress) as bar:
             started = perf_counter()
             check_at = max(options.min_samples, least)
@@ -216,9 +218,14 @@ class Measurer(Harness):
                 f"{taken.too_long} samples may be too long, because the framework took memory from "
                 "the driver meanwhile"
             )
-        return self._report(taken, perf_counter() - begun)
+        energy = {}
+        if options.energy:
+            energy = energy_of_call(self, uuid, statistics.median(taken.samples))
+        return self._report(taken, perf_counter() - begun, energy)
 
-    def _report(self, taken: Samples, duration_s: float = 0.0) -> BenchResult:
+    def _report(
+        self, taken: Samples, duration_s: float = 0.0, energy: Mapping[str, float] | None = None
+    ) -> BenchResult:
         options, sampler, samples = self.options, self.sampler, taken.samples
         on_gpu, found = sampler.mode != "cpu", sampler.found()
         self._warn_of_quality(taken)
@@ -245,6 +252,7 @@ class Measurer(Harness):
             flops=options.flops,
             launches=self.launches() if on_gpu else None,
             memory=self.memory() if on_gpu else {},
+            energy=energy or {},
             peaks=peaks_for(self.work, options, self.device) if on_gpu else {},
             warnings=tuple(self.work.warnings),
             params=dict(options.params),

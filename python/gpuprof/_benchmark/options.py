@@ -24,6 +24,7 @@ class Options:
     stream: object = None
     scopes: bool = False
     launches: bool | None = None
+    energy: bool = False
     warmup_s: float = 0.2
     min_samples: int = 30
     min_time_s: float = 0.1
@@ -47,6 +48,7 @@ _CHECKS: dict[str, Check] = {
     "timer": or_none(checks.function),
     "scopes": checks.flag,
     "launches": or_none(checks.flag),
+    "energy": checks.flag,
     "params": lambda name, value: {} if value is None else checks.mapping(name, value),
     "name": or_none(partial(checks.text, empty=False)),
     "min_samples": partial(checks.whole, most=2**63 - 1),
@@ -74,6 +76,12 @@ def checked_options(**given: Any) -> Options:
         message = (
             f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
             'use mode="isolated"'
+        )
+        raise ValueError(message)
+    if options.energy and (options.setup is not None or options.mode == "isolated"):
+        message = (
+            "energy: it is that of calls which follow each other, and isolated calls, as with "
+            "setup=, do not"
         )
         raise ValueError(message)
     return options

@@ -56,6 +56,10 @@ class Sampler(ABC):
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
 
+    def run(self, times: int) -> int:
+        """Run the calls of so many samples without a gate until they are done; return how many."""
+        raise NotImplementedError
+
     def restart(self) -> None:  # noqa: B027
         """Forget what was read beside the samples so far."""
 
@@ -133,7 +137,7 @@ class GraphSampler(_GatedSampler):
     ) -> None:
         super().__init__(work, held)
         self._few, self._many = graphs
-        self.calls = sizes[1] - sizes[0]
+        self.calls, self._calls_of_many = sizes[1] - sizes[0], sizes[1]
         for graph in graphs:  # a first launch uploads the graph, which may wait for a closed gate
             graph.launch(held.handle)
         held.synchronize()
@@ -141,6 +145,12 @@ class GraphSampler(_GatedSampler):
     def sample(self) -> float:
         handle = self._held.handle
         return self._slope(lambda: self._few.launch(handle), lambda: self._many.launch(handle))
+
+    def run(self, times: int) -> int:
+        for _ in range(times):
+            self._many.launch(self._held.handle)
+        self._held.synchronize()
+        return times * self._calls_of_many
 
     def close(self) -> None:
         super().close()
@@ -162,6 +172,11 @@ class BatchedSampler(_GatedSampler):
         return self._slope(
             lambda: self._work.call_times(self._few), lambda: self._work.call_times(self._many)
         )
+
+    def run(self, times: int) -> int:
+        self._work.call_times(times * self._many)
+        self._held.synchronize()
+        return times * self._many
 
     def _opened_early(self) -> None:
         # Fewer calls may fit into the queue; if even two do not, the function itself waits.
@@ -211,6 +226,11 @@ class SynchronizedSampler(Sampler):
         self._work.set_up()
         short, long = self._until_done(self._few), self._until_done(self._many)
         return (long - short) / self.calls
+
+    def run(self, times: int) -> int:
+        self._work.call_times(times * self._many)
+        self._held.synchronize()
+        return times * self._many
 
     def _until_done(self, calls: int) -> float:
         self._held.synchronize()

@@ -50,6 +50,7 @@ def opened() -> Any:
 
 def handle_of(nvml: Any, uuid: str) -> Any:
     """Return NVML's handle of the device with CUDA's `uuid`; None if NVML does not know it."""
+    uuid = uuid.removeprefix("GPU-").removeprefix("MIG-")
     for prefix in ("GPU-", "MIG-"):
         try:
             return nvml.nvmlDeviceGetHandleByUUID(f"{prefix}{uuid}")
@@ -88,6 +89,38 @@ def clock_reasons(nvml: Any, handle: Any) -> list[str] | None:
     known = [name for bit, name in _CLOCK_REASONS.items() if int(bits) & bit]
     rest = int(bits) & ~sum(_CLOCK_REASONS)
     return [*known, f"{rest:#x}"] if rest else known
+
+
+class EnergyCounter:
+    """The energy that a GPU has taken since its driver was loaded; to be closed.
+
+    NVML counts millijoules for the whole GPU. `NvmlUnavailable` says why it does not.
+    """
+
+    def __init__(self, uuid: str | None) -> None:
+        self._nvml = opened()
+        try:
+            self._handle = handle_of(self._nvml, uuid or "")
+            if self._handle is None:
+                message = f"NVML does not know the device {uuid or 'without a UUID'}"
+                raise NvmlUnavailable(message)
+            self.joules()
+        except BaseException:
+            self.close()
+            raise
+
+    def joules(self) -> float:
+        try:
+            return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) * 1e-3
+        except (AttributeError, self._nvml.NVMLError) as error:
+            message = (
+                f"nvmlDeviceGetTotalEnergyConsumption: {error}; GPUs before Volta and MIG slices "
+                "have no such counter"
+            )
+            raise NvmlUnavailable(message) from error
+
+    def close(self) -> None:
+        self._nvml.nvmlShutdown()
 
 
 def text(value: Any) -> str | None:

@@ -7,6 +7,7 @@ import math
 NOTHING = "-"
 
 _TIME_UNITS = ((1e-6, "ns"), (1e-3, "µs"), (1.0, "ms"), (1e3, "s"))
+_SMALL = ((1e-6, "µ"), (1e-3, "m"), (1.0, ""))
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -38,6 +39,14 @@ def rate(per_second: float | None, unit: str) -> str:
         return ""
     scale, prefix = next((each for each in _PREFIXES if per_second >= 0.9995 * each[0]), (1.0, ""))
     return f"{_three_digits(per_second / scale)} {prefix}{unit}/s"
+
+
+def joules(amount: float | None) -> str:
+    """Write an energy with three digits and the prefix that suits it; None as no text."""
+    if amount is None:
+        return ""
+    scale, prefix = next((each for each in _SMALL if amount < 999.5 * each[0]), (1e3, "k"))
+    return f"{_three_digits(amount / scale)} {prefix}J"
 
 
 def one_in(visits: float) -> str:

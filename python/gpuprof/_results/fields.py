@@ -18,6 +18,7 @@ CUSTOM = "custom: "  # before the name of a timer that is read in place of a clo
 L2_STATES = ("hot", "rotated", "flushed", "n/a")
 GATES = ("gated", "ungated", "n/a")
 MEMORY = ("peak_bytes", "change_bytes")
+ENERGY = ("joules", "watts", "resolution", "step_joules", "block_s")
 PEAKS = ("bytes_per_s", "flops_per_s", "dtype", "source", "date")
 
 _MOST = 1e12  # of milliseconds: 30 years
@@ -42,6 +43,13 @@ def _memory(name: str, value: Any) -> dict[str, int]:
         key: checks.whole(f"{name}[{key!r}]", item, 0 if key == "peak_bytes" else -(2**62), 2**62)
         for key, item in found.items()
     }
+
+
+def _energy(name: str, value: Any) -> dict[str, float]:
+    found = by_name(_not_negative)(name, value)
+    if found and found.keys() != {*ENERGY}:
+        raise checks.value_error(value, name, f"an empty mapping, or one of {', '.join(ENERGY)}")
+    return found
 
 
 def _peaks(name: str, value: Any) -> dict[str, Any]:
@@ -83,6 +91,7 @@ CHECKS: dict[str, Check] = {
     "nbytes": AMOUNT,
     "flops": AMOUNT,
     "memory": _memory,
+    "energy": _energy,
     "peaks": _peaks,
     "launches": or_none(check_of(Launches)),
     "instructions": or_none(check_of(Instructions)),

@@ -18,7 +18,7 @@ from gpuprof._common.launches import Launches
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import Document, check_of, each_of, head
 from gpuprof._common.text import in_html, plural, shown_text
-from gpuprof._common.units import duration, interval_text
+from gpuprof._common.units import duration, interval_text, joules
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
 from gpuprof._display.records import Records
@@ -82,6 +82,11 @@ class BenchResult(Shown, Plotted, Exported, Document):
         bytes: ``"peak_bytes"``, how far it rose above its level before the call, and
         ``"change_bytes"``, what was left of that once the call's value was dropped. Empty on the
         CPU's clock, and where neither library allocates.
+    energy : mapping of str to float
+        What a call takes of the GPU's energy, idle power included: ``"joules"``, and ``"watts"``
+        while such calls follow each other, the medians of blocks of ``"block_s"`` seconds. The
+        counter moves in steps of up to ``"step_joules"``, which are ``"resolution"`` of a block, as
+        a fraction. Empty if it was not measured; of several ranks it is rank 0's.
     peaks : mapping of str to float or str
         What the device can do, for the shares: ``"bytes_per_s"``, ``"flops_per_s"`` for data of
         type ``"dtype"``, their ``"source"`` and ``"date"``. Empty if that was not known.
@@ -126,6 +131,7 @@ class BenchResult(Shown, Plotted, Exported, Document):
     nbytes: int | None = None
     flops: int | None = None
     memory: Mapping[str, int] = field(default_factory=dict)
+    energy: Mapping[str, float] = field(default_factory=dict)
     peaks: Mapping[str, Any] = field(default_factory=dict)
     launches: Launches | None = None
     instructions: Instructions | None = None
@@ -139,7 +145,7 @@ class BenchResult(Shown, Plotted, Exported, Document):
 
     _HEAD = head("gpuprof-result", unit="ms")
     _MEMBERS = (..., "summary")
-    _NEWER = frozenset({"noise", "memory", "peaks", "launches", "instructions", "ranks"})
+    _NEWER = frozenset({"noise", "memory", "energy", "peaks", "launches", "instructions", "ranks"})
     _CHECKS = CHECKS
 
     def __post_init__(self) -> None:
@@ -355,6 +361,7 @@ def cells(result: BenchResult) -> dict[str, str]:
         "bytes": texts.rate_text(bytes_per_s and bytes_per_s * 1e9, "B", result.bytes_share),
         "flops": texts.rate_text(flops_per_s and flops_per_s * 1e12, "FLOP", result.flops_share),
         "memory": texts.peak_text(result.peak_bytes),
+        "energy": joules(result.energy.get("joules")),
         "samples": f"{result.count:,}",
         "mode": result.mode,
         "clock": result.clock,
@@ -390,6 +397,7 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         ("rate", ", ".join(filter(None, (shown["bytes"], shown["flops"])))),
         ("peak", texts.peaks_text(result)),
         ("memory", texts.memory_text(result.memory) if result.memory else ""),
+        ("energy", texts.energy_text(result.energy) if result.energy else ""),
         ("launches", "; ".join(filter(None, (str(launches), launches.varies))) if launches else ""),
         ("instructions", counted),
         ("ranks", medians and f"the slowest of {len(result.ranks)} in each sample; {medians}"),

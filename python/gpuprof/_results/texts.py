@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuprof._common.units import byte_size, percent, rate
+from gpuprof._common.units import byte_size, joules, percent, rate
 
 CLOCKS = {
     "cuda": "CUDA event times",
@@ -72,6 +72,14 @@ def peaks_text(result: Any) -> str:
 def peak_text(peak_bytes: float | None) -> str:
     """Write the peak of the memory that a call takes; no text for None."""
     return "" if peak_bytes is None else byte_size(round(peak_bytes), precise=True)
+
+
+def energy_text(energy: Mapping[str, float]) -> str:
+    """Say what energy a call takes, and how well that is known."""
+    return (
+        f"{joules(energy['joules'])} a call at {energy['watts']:,.0f} W; the counter's steps of up "
+        f"to {joules(energy['step_joules'])} are {percent(energy['resolution'], 2)} of a block"
+    )
 
 
 def memory_text(memory: Mapping[str, int]) -> str:

@@ -1,0 +1,126 @@
+"""The energy of a call, from the counter of NVML, which has that of the whole GPU.
+
+The counter moves in steps, tens of milliseconds apart. So a block of calls is counted from one step
+to another, at least `BLOCK_S` later, with the GPU at work all the time. The counter is read between
+batches of calls. A block is wrong by one step at most, which is what the result calls its
+resolution. The time is the host's, because the counter knows no stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gpuprof._common.nvml import EnergyCounter, NvmlUnavailable
+from gpuprof._common.units import joules, percent
+from gpuprof._results import statistics
+from gpuprof.errors import GpuprofError, InvalidStateError
+
+if TYPE_CHECKING:
+    from gpuprof._benchmark.harness import Harness
+
+BLOCK_S = 0.2  # of the least block
+MAX_BLOCK_S = 2.0  # a block ends then, with fewer than `STEPS`
+BLOCKS = 3  # of which the median counts
+STEPS = 20  # of a block: a step is 5 % of it
+STUCK_S = 5.0  # in which a counter that works has moved
+BATCH_MS = 2.0  # of work between two readings
+COARSE = 0.1  # a resolution that is worth a warning
+
+_STUCK = f"NVML's counter does not move while the GPU works, within {STUCK_S:g} s or a block"
+
+
+@dataclass
+class _Block:
+    """What was counted since a step of the counter, up to the last step."""
+
+    begun: float
+    joules: float  # of the counter at its begin
+    calls: int = 0
+    spent_s: float = 0.0
+    used: float = 0.0
+    steps: int = 0
+    largest: float = 0.0
+
+    def add_step(self, joules: float, calls: int) -> None:
+        used = joules - self.joules
+        self.largest = max(self.largest, used - self.used)
+        self.steps += 1
+        self.calls, self.spent_s, self.used = calls, perf_counter() - self.begun, used
+
+    @property
+    def done(self) -> bool:
+        enough = self.spent_s >= BLOCK_S and self.steps >= STEPS
+        return self.steps > 0 and (enough or self.spent_s >= MAX_BLOCK_S)
+
+
+def check_energy(mode: str, uuid: str | None) -> None:
+    """Raise the error that there is no energy to measure, before any time is spent."""
+    if mode in {"cpu", "isolated"}:
+        message = (
+            f"energy: the calls are measured in {mode} mode, and it is that of calls which follow "
+            "each other on the GPU; leave energy=True out"
+        )
+        raise InvalidStateError(message)
+    with _counter(uuid):
+        pass
+
+
+@contextmanager
+def _counter(uuid: str | None) -> Iterator[EnergyCounter]:
+    try:
+        with closing(EnergyCounter(uuid)) as counter:
+            yield counter
+    except NvmlUnavailable as error:
+        message = f"energy: it cannot be measured: {error}"
+        raise GpuprofError(message) from None
+
+
+def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict[str, float]:
+    """Run the function for some seconds more, and return `BenchResult.energy`."""
+    ranks, sampler = harness.ranks, harness.sampler
+    times = max(1, round(BATCH_MS / max(median_ms * sampler.calls, 1e-3)))
+    run = partial(sampler.run, ranks.decide("the energy", times))
+    with _counter(uuid) as counter:
+        _counted(run, counter.joules, lambda block: ranks.decide("the energy", block.steps > 0))
+        blocks = [
+            _counted(run, counter.joules, lambda block: ranks.decide("the energy", block.done))
+            for _ in range(BLOCKS)
+        ]
+    step = max(block.largest for block in blocks)
+    resolution = step / min(block.used for block in blocks)
+    if resolution > COARSE:
+        harness.work.warn(
+            f"the energy of a call is known to {percent(resolution, 2)} only, because the GPU's "
+            f"counter moves in steps of {joules(step)}"
+        )
+    return {
+        "joules": statistics.median([block.used / block.calls for block in blocks]),
+        "watts": statistics.median([block.used / block.spent_s for block in blocks]),
+        "resolution": resolution,
+        "step_joules": step,
+        "block_s": statistics.median([block.spent_s for block in blocks]),
+    }
+
+
+def _counted(
+    run: Callable[[], int], read: Callable[[], float], done: Callable[[_Block], bool]
+) -> _Block:
+    """Run until `done`; the block begins now, at the end of the last one, which was at a step."""
+    block, calls = _Block(perf_counter(), read()), 0
+    last = block.joules
+    while not done(block):
+        calls += run()
+        now = read()
+        if now != last:
+            last = now
+            block.add_step(now, calls)
+        elif perf_counter() - block.begun > block.spent_s + STUCK_S:
+            raise NvmlUnavailable(_STUCK)
+    if not block.steps:  # rank 0 had enough
+        raise NvmlUnavailable(_STUCK)
+    return block
