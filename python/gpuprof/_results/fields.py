@@ -46,7 +46,7 @@ def _memory(name: str, value: Any) -> dict[str, int]:
 
 
 def _energy(name: str, value: Any) -> dict[str, float]:
-    found = by_name(_not_negative)(name, value)
+    found: dict[str, float] = by_name(_not_negative)(name, value)
     if found and found.keys() != {*ENERGY}:
         raise checks.value_error(value, name, f"an empty mapping, or one of {', '.join(ENERGY)}")
     return found
