@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpuprof/annotate.hpp"
+#include "gpuprof/benchmark.hpp"
 #include "gpuprof/capture.hpp"
 #include "gpuprof/capture_pool.hpp"
 #include "gpuprof/catalog.hpp"

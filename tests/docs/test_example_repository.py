@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "ci.md"
 PROGRAMS = {
     "python": 'exec {python} "$@"',
     "gpuprof": 'exec {python} -m gpuprof "$@"',
-    "pip": 'echo "$*" >>{log}\nif test "$1" = wheel; then mkdir "$4"; touch "$4/gpuprof-1-any.whl"; fi',
+    "pip": 'echo "$*" >>{log}\ntest "$1" = install || mkdir "$4"\ntouch .tools/wheels/gpuprof-1-any.whl',  # noqa: E501
     "gh": 'echo "$*" >>{log}\ncat comment.md >{comment}',
 }
 
