@@ -129,6 +129,71 @@ def test_the_example_of_graphs_captures_and_replays(prefix: Path, tmp_path: Path
     assert "step/clear      1  0.0668  0.0668\n" in output  # on the fake driver's clock
 
 
+def gpuprof_says(*arguments: str | Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuprof", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_python_judges_what_the_example_of_benchmarks_writes(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(
+        EXAMPLE / "benchmark",
+        tmp_path / "build",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCUDA_DRIVER_INCLUDE={cuda_include_dir()}",
+        f"-DCUDA_DRIVER_LIBRARY={os.environ['GPUPROF_CUDA_DRIVER']}",
+    )
+    cmake("--build", tmp_path / "build")
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "build" / "benchmark"
+    base, same, slower = (Path(f"{name}.json") for name in ("base", "same", "slower"))
+    assert run(program, base).startswith("clear[n=16384]: ")
+    run(program, same)
+    run(program, slower, Path("2"))
+
+    # The file is one run, and each result is one that Python has made itself.
+    (run_of_base,) = json.loads(base.read_text(encoding="utf-8"))["runs"]
+    names = ["clear[n=16384]", "clear[n=65536]"]
+    assert [*run_of_base["results"]] == names
+    results = [gpuprof.BenchResult.from_dict(each) for each in run_of_base["results"].values()]
+    assert [result.name for result in results] == names
+    assert [result.params for result in results] == [{"n": "16384"}, {"n": "65536"}]
+    assert all(
+        (result.mode, result.gate, result.warnings) == ("graph", "gated", ()) for result in results
+    )
+    assert all(result.count >= 30 and result.tick_ms < result.median_ms for result in results)
+    facts = gpuprof.benchmark(int, warmup_s=0.0, min_time_s=0.0).machine
+    assert facts["gpuprof"] == results[0].machine["gpuprof"]
+    assert {*results[0].machine} <= {*facts}
+
+    code, said = gpuprof_says("compare", base, same)
+    assert (code, said.count(" SAME")) == (0, 2), said
+    code, said = gpuprof_says("compare", base, slower)
+    assert (code, said.count(" SLOW")) == (1, 2), said
+    # Of files that are there, because a run of the program takes seconds on the fake driver.
+    code, said = gpuprof_says(
+        *("ab", f"cp {base} {{out}}", f"cp {slower} {{out}}", "--runs", "8", "--warmup", "0")
+    )
+    assert code == 1, said
+    assert all(re.search(rf"^{re.escape(name)} .* SLOW$", said, re.M) for name in names), said
+
+    for number, file in enumerate((base, same, slower), 1):
+        code, said = gpuprof_says("save", "main", file, "--commit", f"{number}" * 40)
+        assert code == 0, said
+        assert said.startswith("saved 2 benchmarks of ")
+    code, said = gpuprof_says("history", "clear[[]n=65536[]]", "--json")
+    assert code == 0, said
+    (series,) = json.loads(said)["series"]
+    assert [point["commit"] for point in series["points"]] == ["1" * 40, "2" * 40, "3" * 40]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_project_outside_the_checkout_builds_and_runs(
     way: str, prefix: Path, tmp_path: Path

@@ -31,7 +31,9 @@ _JUDGED = (
 
 
 def declare(commands: Commands) -> None:
-    for add in (_trace, _info, _demo, _compare, _run, _ab, _report, _list, _drop, _history, _sync):
+    for add in (_trace, _info, _demo, _compare, _run, _ab, _report):
+        add(commands)
+    for add in (_list, _save, _drop, _history, _sync):
         add(commands)
 
 
@@ -262,6 +264,24 @@ def _list(commands: Commands) -> None:
     text = "name of a saved baseline, or a file as for compare; all baselines if left out"
     parser.add_argument("what", metavar="NAME", nargs="?", help=text)
     add_format(parser, "; the times of csv and json are seconds")
+    add_storage(parser)
+
+
+def _save(commands: Commands) -> None:
+    parser = _added(
+        commands,
+        "save",
+        "add the runs of a file to a baseline",
+        "saved.save",
+        description="Add the runs of a file to a saved baseline: of a C++ program "
+        "(gpuprof::write_benchmarks), of --gpu-benchmark-json, or of BenchResult.to_json.",
+    )
+    parser.add_argument(
+        "name", metavar="NAME", help="name of the baseline, which is made if needed"
+    )
+    parser.add_argument("file", metavar=FILE, help="as for compare")
+    text = "the version of the code that was measured (default: what the file says)"
+    parser.add_argument("--commit", metavar="TEXT", help=text)
     add_storage(parser)
 
 

@@ -1,4 +1,4 @@
-"""``gpuprof list``, ``history``, ``drop``, ``report`` and ``sync``: what is saved, and where.
+"""``gpuprof list``, ``history``, ``save``, ``drop``, ``report``, ``sync``: runs that are saved.
 
 Without a name, ``list`` has a line for each baseline and kind of machine; with one, a line for each
 benchmark of each run. Damaged files are an error, as in every other place that reads them.
@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from gpuprof._cli.command import FAILED, Answer, Refused, complain, printed, ref
 from gpuprof._cli.compare import Source, load
 from gpuprof._common import outputs
 from gpuprof._common.records import head
-from gpuprof._common.text import plain_data, shown_text, write_text
+from gpuprof._common.text import plain_data, plural, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table
-from gpuprof._results.baselines import Run
+from gpuprof._results.baselines import Run, load_kind
 from gpuprof._results.export import figures
 from gpuprof._results.git_store import opened
 from gpuprof._results.history import history as history_of
@@ -154,6 +155,18 @@ def _what_there_is(options: argparse.Namespace) -> str:
     names = history_of(options.storage, baseline=options.baseline).names
     shown = ", ".join(names[:20]) + (" and more" if len(names) > 20 else "")
     return f"no saved benchmark is called {options.name!r}; there are {shown}"
+
+
+@refusing(BaselineError, ValueError)
+def save(options: argparse.Namespace) -> Answer:
+    """Append the runs of a file to a baseline; return what to print."""
+    baselines, lines = opened(options.storage), []
+    for run in load_kind(options.file)[1]:
+        commit = options.commit or run.commit
+        where = baselines.append(options.name, replace(run, commit=commit))
+        count = plural(len(run.results), "benchmark")
+        lines.append(f"saved {count} of {run.created} as {options.name} in {where}")
+    return Answer("".join(f"{shown_text(line)}\n" for line in lines))
 
 
 @refusing(BaselineError, ValueError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import gpuprof
 from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.gpu
@@ -102,3 +104,28 @@ def test_copies_are_captured_and_replayed_through_the_drivers_interface(
     for number in (1, 2, 3):
         assert f"replay {number} copied {number}\n" in output
     assert 0.0 < times_of("step/clear", output) < times_of("step", output)
+
+
+def test_benchmarks_are_written_for_python_to_judge(prefix: Path, tmp_path: Path) -> None:
+    build(
+        ROOT / "docs" / "cpp" / "benchmark",
+        tmp_path / "build",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCUDAToolkit_ROOT={nvcc().parents[1]}",
+    )
+    files = [tmp_path / f"{name}.json" for name in ("base", "slower")]
+    program = tmp_path / "build" / "benchmark"
+    for file, memsets in zip(files, ("1", "8"), strict=True):
+        print(run(program, file, memsets))
+    (stored,) = json.loads(files[0].read_text(encoding="utf-8"))["runs"]
+    results = [gpuprof.BenchResult.from_dict(each) for each in stored["results"].values()]
+    assert all((result.mode, result.gate) == ("graph", "gated") for result in results)
+    assert all(0.2 < result.median_ms * 1e3 < 50.0 for result in results)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuprof", "compare", *map(str, files)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.count(" SLOW")) == (1, 2), done.stdout + done.stderr
