@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from myst_parser.parsers.sphinx_ import MystParser
 
 import gpuprof
 
 if TYPE_CHECKING:
+    from docutils.nodes import document
     from sphinx.application import Sphinx
 
 project = "gpuprof"
@@ -19,6 +23,8 @@ version = release
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "_templates", "_static"]
 default_role = "py:obj"  # single backticks in docstrings name objects
+
+source_suffix = {".rst": "restructuredtext", ".md": "markdown", ".ipynb": "notebook"}
 
 html_theme = "furo"
 html_title = f"gpuprof {release}"
@@ -74,7 +80,38 @@ def _without_self(
     return shown, returns
 
 
+class NotebookParser(MystParser):
+    """A notebook as a page of Markdown: its cells with the output that is kept in it."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring: str, document: document) -> None:
+        """Parse the notebook's JSON."""
+        cells = json.loads(inputstring)["cells"]
+        super().parse("\n\n".join(part for cell in cells for part in _parts(cell)), document)
+
+
+def _parts(cell: dict[str, Any]) -> list[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] != "code":
+        return [source]
+    return [_fenced("{code-block} ipython3", source), *map(_output, cell["outputs"])]
+
+
+def _output(output: dict[str, Any]) -> str:
+    found = output.get("data", {"text/plain": output.get("text", "")})
+    if "text/html" in found:
+        html = "".join(found["text/html"])
+        return _fenced("{raw} html", f'<div class="cell-output">{html}</div>')
+    return _fenced("text", "".join(found["text/plain"]).replace("\r", ""))
+
+
+def _fenced(kind: str, text: str) -> str:
+    return f"``````{kind}\n{text.rstrip()}\n``````"
+
+
 def setup(app: Sphinx) -> None:
-    """Adapt docstrings and signatures before Napoleon sees them."""
+    """Read notebooks, and adapt docstrings and signatures before Napoleon sees them."""
+    app.add_source_parser(NotebookParser)
     app.connect("autodoc-process-docstring", _keep_first_sentence, priority=400)
     app.connect("autodoc-process-signature", _without_self)

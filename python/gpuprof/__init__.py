@@ -75,7 +75,7 @@ _NAMES = {
     "_results.history": "history | History",
     "_results.result": "| BenchResult",
     "_pytest.fixture": "| GpuBenchmark",
-    "_cli.ipython": "| load_ipython_extension",
+    "_cli.ipython": "| load_ipython_extension unload_ipython_extension",
 }
 _MODULE_OF = {
     name: module or name

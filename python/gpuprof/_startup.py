@@ -3,6 +3,7 @@
 - ``GPUPROF_TRACE_OUT``: the first event opens a trace, which is closed at exit.
 - ``GPUPROF_NVTX``: ranges are sent to NVTX; with ``auto`` if a tool listens.
 - ``GPUPROF_BUDGET``: measuring may take this share of the time, such as ``1%`` or ``0.01``.
+- In IPython, unnamed scopes show their time under the cell.
 - ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
 
 `torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` imports this module
@@ -12,6 +13,7 @@ too, because ``import gpuprof.nvtx`` looks up no name in the package.
 from __future__ import annotations
 
 import os
+import sys
 
 import gpuprof._core as _core
 from gpuprof._frameworks import torch_compile
@@ -75,7 +77,16 @@ def _follow_nvtx() -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
+def _follow_ipython() -> None:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        from gpuprof._display import notebook
+
+        notebook.follow_cells(shell)
+
+
 torch_compile.prepare()
 _follow_trace_out()
 _follow_budget()
 _follow_nvtx()
+_follow_ipython()

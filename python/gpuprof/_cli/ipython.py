@@ -10,6 +10,7 @@ import ast
 import importlib
 import inspect
 import linecache
+import re
 import sys
 from collections.abc import Callable
 from getopt import GetoptError, getopt
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 _FILE = "<gputime>"
 _FUNCTION = "gputime_statement"
 _MAX_NAME = 60
-USAGE = (
-    "usage: %gputime [-m MODE] [-c] [-s] [-n NAME] [-o] STATEMENT, or "
-    "%%gputime [-m MODE] [-c] [-s] [-n NAME] [-o] [SETUP] above a cell"
-)
+_OPTIONS = "[-m MODE] [-c] [-s] [-n NAME] [-t SECONDS] [-o]"
+USAGE = f"usage: %gputime {_OPTIONS} STATEMENT, or %%gputime {_OPTIONS} [SETUP] above a cell"
+# A word of the line, and what quotes hold in one.
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
+_QUOTED = re.compile(r"""(["'])(.*?)\1""")
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -52,7 +54,8 @@ def load_ipython_extension(ipython: Any) -> None:
         ``%timeit``.
 
         Options: ``-m MODE`` (auto, graph, batched, isolated), ``-c`` with a cold L2 cache,
-        ``-s`` with the code's own scopes on, ``-n NAME`` of the result, ``-o`` return the result in
+        ``-s`` with the code's own scopes on, ``-n NAME`` of the result, in quotes where it has
+        blanks, ``-t SECONDS`` that all of it may take, 1 if left out, ``-o`` return the result in
         place of showing it, ``--`` ends the options.
         """
         return _gputime(ipython, line, cell)
@@ -60,6 +63,23 @@ def load_ipython_extension(ipython: Any) -> None:
     # IPython must not expand braces and dollars in the line: they are Python's.
     gputime._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
     ipython.register_magic_function(gputime, magic_kind="line_cell", magic_name="gputime")
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Take ``%gputime`` and ``%%gputime`` away again; ``%unload_ext gpuprof`` calls this.
+
+    Parameters
+    ----------
+    ipython : IPython.core.interactiveshell.InteractiveShell
+        The shell.
+
+    Raises
+    ------
+    AttributeError
+        `ipython` is no shell.
+    """
+    for magics in ipython.magics_manager.magics.values():
+        magics.pop("gputime", None)
 
 
 def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
@@ -84,18 +104,20 @@ def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
 
 def _options(line: str) -> tuple[dict[str, Any], str]:
     """Split the options off the beginning of the line."""
-    words = line.split()
+    words = [*_WORD.finditer(line)]
     try:
-        pairs, left = getopt(words, "m:csn:o")
-        given = dict(pairs)
+        pairs, left = getopt([word[0] for word in words], "m:csn:t:o")
+        given = {option: _QUOTED.sub(r"\2", value) for option, value in pairs}
         mode = checks.choice("mode", given.get("-m", "auto"), REQUESTED_MODES)
+        seconds = checks.number("-t", float(given.get("-t", 1)), 0, checks.MOST_S, above=True)
     except (GetoptError, ValueError) as error:
         message = f"{error}; {USAGE}; a statement that begins with - needs --"
         raise _usage_error(message) from None
-    used = len(words) - len(left)
     options = {"mode": mode, "name": given.get("-n"), "cold_l2": "-c" in given}
     options |= {"scopes": "-s" in given, "returns": "-o" in given}
-    return options, "".join(line.split(None, used)[used:]).strip()
+    # A warm-up may take five times its least, and capturing takes time, too.
+    options |= {"warmup_s": 0.06 * seconds, "max_time_s": 0.6 * seconds}
+    return options, line[words[-len(left)].start() :].strip() if left else ""
 
 
 def _function(code: str, namespace: dict[str, Any]) -> Callable[[], object]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.records import Record
 from gpuprof._common.text import clean_text
+from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded
 from gpuprof.errors import GpuprofError
+
+if TYPE_CHECKING:
+    from gpuprof._display.table import Table
 
 NAMES = ("auto", "cuda", "cpu", "metal")
 _OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "mps": "metal", "apple": "metal"}
@@ -122,8 +125,31 @@ def _metal_reason() -> str:
     return ""
 
 
+class _Backends(Shown, Mapping[str, Backend]):
+    def __init__(self, found: dict[str, Backend]) -> None:
+        self._found = found
+
+    def __getitem__(self, name: str) -> Backend:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _table(self) -> Table:
+        from gpuprof._display.table import Table
+
+        lines = [
+            {"clock": name, "available": "yes" if each.available else "no", "reason": each.reason}
+            for name, each in self.items()
+        ]
+        return Table.of(lines, left={"clock", "available", "reason"})
+
+
 def backends() -> Mapping[str, Backend]:
-    """Return the clocks by name, each with whether and why it is available.
+    """Return the clocks by name, each with whether and why it is available, shown as a table.
 
     Initialises CUDA if there is a driver.
     """
@@ -132,7 +158,7 @@ def backends() -> Mapping[str, Backend]:
     version = driver["version"] or 0
     loaded = f"{driver['path']}, CUDA {version // 1000}.{version % 1000 // 10}"
     metal = _metal_reason()
-    return MappingProxyType(
+    return _Backends(
         {
             "cuda": Backend(available, loaded if available else driver["reason"]),
             "cpu": Backend(True, "the monotonic clock"),

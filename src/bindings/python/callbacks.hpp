@@ -25,6 +25,7 @@ struct Callback {
   static constexpr PythonFunction kBeginMemory{"gpuprof._timing.memory", "begin"};
   static constexpr PythonFunction kEndMemory{"gpuprof._timing.memory", "end"};
   static constexpr PythonFunction kMemoryUse{"gpuprof._timing.memory", "use_of_sample"};
+  static constexpr PythonFunction kSampleHtml{"gpuprof._display.notebook", "sample_html"};
   static constexpr PythonFunction kRemakeAnnotation{"gpuprof.nvtx", "remake_annotation"};
   static constexpr PythonFunction kPayload{"gpuprof.nvtx.payload", "payload"};
   static constexpr PythonFunction kPlainNumber{"gpuprof._graphs.device_scalar", "plain_number"};

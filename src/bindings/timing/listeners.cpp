@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,6 +38,14 @@ class InsideListeners {
   InsideListeners(const InsideListeners&) = delete;
   InsideListeners& operator=(const InsideListeners&) = delete;
 };
+
+// The first few of a cell, and how many there were.
+struct Unheld {
+  std::array<SampleRef, 10> first;
+  std::size_t count = 0;
+};
+
+Unheld& unheld = driver::immortal<Unheld>();
 
 // A new list that takes over the references; null with MemoryError set.
 PyObject* list_of(std::vector<SampleRef>& samples) {
@@ -85,6 +94,16 @@ void wait_for_pending(double seconds) {
   });
 }
 
+py::tuple take_unheld() {
+  if (notebook_cell != 0 && ++notebook_cell == 0) notebook_cell = 1;
+  std::vector<SampleRef> first;
+  const std::size_t count = std::exchange(unheld.count, 0);
+  for (SampleRef& each : unheld.first) {
+    if (each) first.push_back(std::exchange(each, {}));
+  }
+  return py::make_tuple(owned(list_of(first)), count);
+}
+
 void call_if_due(timing::HostNanoseconds now) {
   using namespace timing::listeners;
   if (inside_listeners || is_paused()) return;
@@ -113,6 +132,18 @@ void call_listeners_after_exit(const timing::Sample& sample) {
 }
 
 void call_listeners_after_launch() { call_if_due(timing::host_now()); }
+
+// The sample is read later, so what is pending is no reason to leave it out: its queue holds it.
+void keep_unheld(SampleRef last) noexcept {
+  const timing::SampleStatus status = last->load_status();
+  const bool is_pending = status == timing::SampleStatus::kPending;
+  const bool is_measured = is_pending || status == timing::SampleStatus::kDone;
+  const std::uint32_t own = is_pending ? 2 : 1;
+  if (!is_measured || last->body_raised || last->references.load() > own) return;
+  if (unheld.count < unheld.first.size()) unheld.first[unheld.count] = std::move(last);
+  ++unheld.count;
+}
+
 void bind_timing_listeners(py::module_& module) {
   py::class_<SampleQueue>(module, "_SampleQueue", "Finished samples that wait for one listener.")
       .def(py::init<std::string, std::vector<std::string>, std::size_t>(), py::arg("name"),
@@ -132,6 +163,11 @@ void bind_timing_listeners(py::module_& module) {
         emit_pending_warnings();
       },
       py::arg("text"), "Warn, without an exception also where warnings are errors.");
+  module.def(
+      "_keep_unheld", [] { notebook_cell = 1; },
+      "Keep from now on the samples of unnamed scopes that nobody holds.");
+  module.def("_take_unheld", &take_unheld,
+             "The first of the cell that ends, and how many there were.");
   module.def("_wait_for_pending", &wait_for_pending, py::arg("seconds"));
 }
 

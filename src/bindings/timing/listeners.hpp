@@ -11,6 +11,7 @@
 
 #include "bindings/python/switches.hpp"
 #include "timing/listeners.hpp"
+#include "timing/sample.hpp"
 
 namespace gpuprof::bindings {
 
@@ -29,5 +30,12 @@ void call_listeners();
 inline void call_listeners_after_read() {
   if (timing::listeners::queued.load(std::memory_order_relaxed) != 0) call_listeners();
 }
+
+// The cell that a notebook runs now, counted from 1; 0: no samples are kept for a line under it.
+inline std::uint32_t notebook_cell = 0;
+
+// Keeps the last sample of an unnamed scope that goes away in the cell that made it, unless
+// somebody holds it.
+void keep_unheld(timing::SampleRef last) noexcept;
 
 }  // namespace gpuprof::bindings

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
@@ -203,12 +204,8 @@ PyObject* repr_of_sample(PyObject* self) {
 }
 
 PyObject* html_of_sample(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    const py::object escape = py::module_::import("html").attr("escape");
-    return py::str(py::str("<code>{}</code>").format(escape(describe_sample(sample_of(self)))))
-        .release()
-        .ptr();
-  });
+  return guarded<PyObject*>(
+      nullptr, [&] { return PyObject_CallOneArg(callback(Callback::kSampleHtml), self); });
 }
 
 PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {

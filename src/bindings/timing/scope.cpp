@@ -57,7 +57,8 @@ Scope::Scope(ScopeOptions options)
       in_budget_(options_.name && !options_.enabled.value_or(false) && !options_.verify_stream &&
                  !options_.record_in_capture),
       choice_(choice_of(options_.backend)),
-      path_(options_.name.value_or("")) {
+      path_(options_.name.value_or("")),
+      cell_(notebook_cell) {
   if (choice_ == ClockChoice::kSync) {
     sync_clock_ = timing::clock_id(options_.backend.attr("name").cast<std::string>());
     synchronize_ = options_.backend.attr("synchronize");
@@ -74,6 +75,8 @@ Scope::~Scope() {
     if (sample && open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
   for (const Held& each : held_) Py_DECREF(each.object);
+  const bool is_for_cell = cell_ != 0 && cell_ == notebook_cell && !options_.name;
+  if (is_for_cell && last_ && !is_read_) keep_unheld(std::move(last_));
 }
 
 PyObject* Scope::enter() {

@@ -63,7 +63,10 @@ class Scope {
   }
 
   [[nodiscard]] const ScopeOptions& options() const noexcept { return options_; }
-  [[nodiscard]] const timing::SampleRef& last() const noexcept { return last_; }
+  [[nodiscard]] const timing::SampleRef& read_last() noexcept {
+    is_read_ = true;
+    return last_;
+  }
   [[nodiscard]] bool is_enabled() const noexcept {
     if (switches.disabled_for_good || is_paused()) return false;
     return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
@@ -148,6 +151,8 @@ class Scope {
   std::size_t measured_ = 0;          // of these, the entries with a sample
   std::size_t unmeasured_ = 0;        // open entries without a place, because timing was off
   timing::SampleRef last_;
+  bool is_read_ = false;  // `last_`, by the user
+  std::uint32_t cell_;    // of a notebook, that made it
   std::vector<Held> held_;
   std::unique_ptr<RangeAttributes> attributes_;  // made when somebody listens
 };

@@ -222,20 +222,19 @@ std::string describe_scope(const Scope& scope) {
   return text + ">";
 }
 
-double last_milliseconds(const Scope& scope) {
-  if (!scope.last()) {
-    throw_invalid_state("this scope has not been left yet, so there is nothing to read");
-  }
+double last_milliseconds(Scope& scope) {
   // A copy, because another exit may replace the scope's own while this one waits.
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
-  const SampleRef last = scope.last();
+  const SampleRef last = scope.read_last();
+  if (!last) throw_invalid_state("this scope has not been left yet, so there is nothing to read");
   const double ms = sample_milliseconds(*last.get());
   call_listeners_after_read();
   return ms;
 }
 
-py::object last_sample(const Scope& scope) {
-  return scope.last() ? owned(wrap_sample(scope.last())) : py::none();
+py::object last_sample(Scope& scope) {
+  const SampleRef& last = scope.read_last();
+  return last ? owned(wrap_sample(last)) : py::none();
 }
 
 py::dict options_of(const Scope& scope) {
