@@ -1,6 +1,7 @@
 """What the environment asks for, done once, before the first public name is given out.
 
 - ``GPUPROF_TRACE_OUT``: the first event opens a trace, which is closed at exit.
+- ``GPUPROF_FLIGHT_RECORDER``: a flight recorder is opened now, which a signal asks for a dump.
 - ``GPUPROF_NVTX``: ranges are sent to NVTX; with ``auto`` if a tool listens.
 - ``GPUPROF_BUDGET``: measuring may take this share of the time, such as ``1%`` or ``0.01``.
 - In IPython, unnamed scopes show their time under the cell.
@@ -49,6 +50,24 @@ def _follow_trace_out() -> None:
         registry.close_at_exit()
 
 
+def _follow_flight_recorder() -> None:
+    path = os.environ.get("GPUPROF_FLIGHT_RECORDER")
+    if not path or _core._is_set("GPUPROF_DISABLE"):
+        return
+    import signal
+
+    from gpuprof._trace.flight_recorder import flight_recorder
+
+    name = os.environ.get("GPUPROF_FLIGHT_RECORDER_SIGNAL") or "SIGUSR1"
+    try:
+        flight_recorder(path, dump_on=[getattr(signal, name, name)]).start()
+    except Exception as error:  # whatever it is, the first use of gpuprof must not raise it
+        import warnings
+
+        message = f"gpuprof: GPUPROF_FLIGHT_RECORDER was ignored: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
 def _follow_budget() -> None:
     wish = os.environ.get("GPUPROF_BUDGET", "").strip()
     if not wish:
@@ -87,6 +106,7 @@ def _follow_ipython() -> None:
 
 torch_compile.prepare()
 _follow_trace_out()
+_follow_flight_recorder()
 _follow_budget()
 _follow_nvtx()
 _follow_ipython()

@@ -202,3 +202,74 @@ with recorded() as recorder:
     until(lambda: recorder.stats()["dumps"])
 """,
     )
+
+
+# From outside, by GPUPROF_FLIGHT_RECORDER
+
+ARMED = """
+import os, signal
+import gpuprof
+from tests.support.recorders import until
+folder = os.path.dirname(os.environ["GPUPROF_FLIGHT_RECORDER"])
+def wait_for(*files):
+    until(lambda: set(files) <= set(os.listdir(folder)))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])
+def test_the_environment_arms_a_recorder_that_a_signal_dumps(tmp_path: Path, name: str) -> None:
+    chosen = {} if name == "SIGUSR1" else {"GPUPROF_FLIGHT_RECORDER_SIGNAL": name}
+    check_python(
+        f"""{ARMED}
+with gpuprof.timer("a", backend="cpu"):
+    pass
+assert os.listdir(folder) == []
+os.kill(os.getpid(), signal.{name})
+wait_for("last.1.json")
+if (child := os.fork()) == 0:
+    with gpuprof.timer("b", backend="cpu"):
+        pass
+    os.kill(os.getpid(), signal.{name})
+    wait_for(f"last.1.{{os.getpid()}}.json")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""",
+        GPUPROF_FLIGHT_RECORDER=str(tmp_path / "last.json"),
+        **chosen,
+    )
+    assert names(tmp_path / "last.1.json") == ["a"]
+    (of_child,) = files(tmp_path) - {"last.1.json"}
+    assert names(tmp_path / of_child) == ["b"]
+
+
+def test_without_a_signal_the_environments_recorder_writes_nothing(tmp_path: Path) -> None:
+    check_python(f"{ARMED}gpuprof.timer('a')", GPUPROF_FLIGHT_RECORDER=str(tmp_path / "last.json"))
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "said"),
+    [
+        ("last.json", "SIGNONE", "dump_on: expected a whole number"),
+        ("last.json", "SIGKILL", "expected signals that a program may go on after"),
+        ("last.json.gz", "SIGUSR1", "end it in .json"),
+    ],
+)
+def test_a_wrong_wish_is_one_warning(tmp_path: Path, path: str, name: str, said: str) -> None:
+    done = run_python(
+        "import gpuprof\nwith gpuprof.timer('a'):\n    pass",
+        GPUPROF_FLIGHT_RECORDER=str(tmp_path / path),
+        GPUPROF_FLIGHT_RECORDER_SIGNAL=name,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("GPUPROF_FLIGHT_RECORDER was ignored: ") == 1
+    assert said in done.stderr
+    assert files(tmp_path) == set()
+
+
+def test_it_is_not_armed_where_gpuprof_is_disabled(tmp_path: Path) -> None:
+    check_python(
+        "import gpuprof, os\ngpuprof.timer('a')\nassert len(os.listdir('/proc/self/task')) == 1",
+        GPUPROF_FLIGHT_RECORDER=str(tmp_path / "last.json"),
+        GPUPROF_DISABLE="1",
+    )
