@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 import weakref
 from array import array
 from collections import Counter
@@ -25,6 +24,7 @@ from gpuprof._common.checks import type_error, value_error, whole
 from gpuprof._common.imports import need
 from gpuprof._common.units import duration, one_in
 from gpuprof._timing.listeners import Listener, on_sample
+from gpuprof._timing.spans import SpanMaker
 
 __all__ = ["log_every", "opentelemetry", "prometheus"]
 
@@ -63,8 +63,9 @@ def opentelemetry(
     meter : opentelemetry.metrics.Meter, optional
         None is the global meter provider's meter ``gpuprof``.
     tracer : opentelemetry.trace.Tracer, optional
-        Each sample becomes a span from the host's entry of the scope to its exit, without a parent,
-        with ``gpuprof.duration`` as a further attribute. None makes no spans.
+        Each sample becomes a span from the host's entry of the scope to its exit, with
+        ``gpuprof.duration`` as a further attribute. It is a child of the span that is current at
+        the entry, and the current one inside of the scope. None makes no spans.
     buckets : sequence of float
         Boundaries of the histogram in seconds, as advice: a view of the SDK wins.
     paths : str or iterable of str, optional
@@ -76,16 +77,18 @@ def opentelemetry(
         Without the client, opentelemetry-api.
     """
     what = "gpuprof.exporters.opentelemetry()"
-    metrics, context = (
-        need(f"opentelemetry.{part}", what, "opentelemetry-api") for part in ("metrics", "context")
-    )
+    metrics = need("opentelemetry.metrics", what, "opentelemetry-api")
     if meter is None:
         meter = metrics.get_meter("gpuprof")
     _require(meter, "create_histogram", "meter", "a Meter of OpenTelemetry")
     if tracer is not None:
         _require(tracer, "start_span", "tracer", "a Tracer of OpenTelemetry")
     bounds = _checked_buckets(buckets)
-    return on_sample(_OpenTelemetry(meter, tracer, bounds, context.Context()), paths)
+    spans = None if tracer is None else SpanMaker(tracer)
+    handle = on_sample(_OpenTelemetry(meter, spans, bounds), paths)
+    if spans is not None:
+        spans.follow(handle)
+    return handle
 
 
 def prometheus(
@@ -186,9 +189,8 @@ class _OpenTelemetry:
 
     __qualname__ = "opentelemetry"
 
-    def __init__(self, meter: Any, tracer: Any, bounds: Sequence[float], context: Any) -> None:
-        self._tracer = tracer
-        self._no_context = context  # not that of whoever happens to read: a span has no parent
+    def __init__(self, meter: Any, spans: SpanMaker | None, bounds: Sequence[float]) -> None:
+        self._spans = spans
         self._durations = meter.create_histogram(
             DURATION,
             unit="s",
@@ -199,8 +201,6 @@ class _OpenTelemetry:
         self._visits = meter.create_counter(VISITS, unit="{scope}", description=_VISITS)
 
     def __call__(self, samples: Samples) -> None:
-        # Spans are on the wall clock.
-        wall = time.time_ns() - time.monotonic_ns()
         for sample in samples:
             attributes = {"path": sample.path, "clock": sample.clock}
             more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
@@ -212,14 +212,8 @@ class _OpenTelemetry:
                 self._visits.add(sample.one_in, attributes)
             if sample.one_in > 1:
                 more["gpuprof.one_in"] = sample.one_in
-            if self._tracer is not None:
-                span = self._tracer.start_span(
-                    sample.names[-1],
-                    context=self._no_context,
-                    attributes=more,
-                    start_time=sample.host_begin_ns + wall,
-                )
-                span.end(end_time=sample.host_end_ns + wall)
+            if self._spans is not None:
+                self._spans.end(sample, more)
 
 
 class _Prometheus:

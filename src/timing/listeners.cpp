@@ -163,6 +163,11 @@ bool SampleQueue::offer(const Sample& sample) noexcept {
   return false;
 }
 
+bool SampleQueue::is_wanted(const Path& path) {
+  const std::lock_guard lock(queues().mutex);
+  return wants(path);
+}
+
 std::string SampleQueue::warning() const {
   return "gpuprof: the listener " + name_ + " is behind: " + std::to_string(capacity_) +
          " finished samples wait for it, so newer ones are dropped and counted in its handle's "

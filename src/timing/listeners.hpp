@@ -69,6 +69,8 @@ class SampleQueue {
     return dropped_.load(std::memory_order_relaxed);
   }
 
+  [[nodiscard]] bool is_wanted(const Path& path);
+
   // For the sink, with the lock of all queues held: puts the sample into the queue if it is wanted.
   // True for the first one that had no room.
   bool offer(const Sample& sample) noexcept;

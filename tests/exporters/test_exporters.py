@@ -122,9 +122,8 @@ def test_opentelemetry_makes_spans_where_a_tracer_is_given() -> None:
     assert span.end_time is not None
     slack = 5 * MS  # the wall clock may be adjusted meanwhile
     assert before - slack <= span.start_time <= span.end_time <= after + slack
-    assert span.attributes["gpuprof.duration"] == pytest.approx(
-        (span.end_time - span.start_time) / 1e9
-    )
+    # It begins outside of the sample, which must not pay for it.
+    assert 0 < span.attributes["gpuprof.duration"] <= (span.end_time - span.start_time) / 1e9
 
 
 def test_opentelemetry_counts_the_visits_that_samples_stand_for() -> None:

@@ -36,6 +36,8 @@ struct Callback {
   static constexpr PythonFunction kTraceSpan{"gpuprof._trace.events", "trace_span"};
   static constexpr PythonFunction kOpenTraces{"gpuprof._trace.writer", "open_as_wanted"};
   static constexpr PythonFunction kNameThread{"gpuprof._trace.registry", "name_this_thread"};
+  static constexpr PythonFunction kEnterSpan{"gpuprof._timing.spans", "enter"};
+  static constexpr PythonFunction kLeaveSpan{"gpuprof._timing.spans", "leave"};
   static constexpr PythonFunction kCallListeners{"gpuprof._timing.listeners", "call_all"};
 };
 inline constexpr const char* kErrorsModule = "gpuprof.errors";

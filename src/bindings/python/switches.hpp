@@ -57,6 +57,7 @@ enum Listener : std::uint32_t {
   kNvtx = 1,           // NVTX is on
   kTrace = 2,          // a trace records
   kTorchImported = 4,  // torch is there: its profiler may be recording
+  kSpans = 8,          // an exporter makes spans
 };
 inline std::atomic<std::uint32_t> listener_bits{0};
 

@@ -94,6 +94,14 @@ void wait_for_pending(double seconds) {
   });
 }
 
+bool is_answered_yes(const PythonFunction& function, PyObject* sample) {
+  PyObject* answer = PyObject_CallOneArg(callback(function), sample);
+  if (answer == nullptr) return ignore_exception();
+  const bool yes = answer == Py_True;
+  Py_DECREF(answer);
+  return yes;
+}
+
 py::tuple take_unheld() {
   if (notebook_cell != 0 && ++notebook_cell == 0) notebook_cell = 1;
   std::vector<SampleRef> first;
@@ -133,6 +141,17 @@ void call_listeners_after_exit(const timing::Sample& sample) {
 
 void call_listeners_after_launch() { call_if_due(timing::host_now()); }
 
+void enter_span(PyObject* sample) {
+  if (is_answered_yes(Callback::kEnterSpan, sample)) ++open_spans;
+}
+
+void leave_span(const SampleRef& sample) {
+  PyObject* object = checked(wrap_sample(sample));
+  const bool had_one = is_answered_yes(Callback::kLeaveSpan, object);
+  Py_DECREF(object);
+  if (had_one) --open_spans;
+}
+
 // The sample is read later, so what is pending is no reason to leave it out: its queue holds it.
 void keep_unheld(SampleRef last) noexcept {
   const timing::SampleStatus status = last->load_status();
@@ -153,6 +172,12 @@ void bind_timing_listeners(py::module_& module) {
           "Call `function` with all that waits, a list, unless it is empty; False where nothing is "
           "handed on: inside of a listener, or beside another such call.")
       .def("close", &SampleQueue::close, "Get no more samples. Idempotent.")
+      .def(
+          "wants",
+          [](SampleQueue& queue, py::handle sample) {
+            return queue.is_wanted(*sample_in(sample.ptr())->path);
+          },
+          py::arg("sample"), "Whether a sample of this path would be queued.")
       .def_property_readonly("dropped", &SampleQueue::dropped)
       .def("__len__", &SampleQueue::size);
   module.def("_drain", &drain, "Count what is finished; does not wait.");
@@ -163,6 +188,9 @@ void bind_timing_listeners(py::module_& module) {
         emit_pending_warnings();
       },
       py::arg("text"), "Warn, without an exception also where warnings are errors.");
+  module.def(
+      "_set_spans", [](bool on) { set_listener(kSpans, on); }, py::arg("on"),
+      "Call `gpuprof._timing.spans` where scopes are entered.");
   module.def(
       "_keep_unheld", [] { notebook_cell = 1; },
       "Keep from now on the samples of unnamed scopes that nobody holds.");

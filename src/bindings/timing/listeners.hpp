@@ -7,6 +7,9 @@
 // caller may be noexcept, or own a Python object by a destructor.
 #pragma once
 
+#include <Python.h>
+
+#include <cstddef>
 #include <cstdint>
 
 #include "bindings/python/switches.hpp"
@@ -30,6 +33,13 @@ void call_listeners();
 inline void call_listeners_after_read() {
   if (timing::listeners::queued.load(std::memory_order_relaxed) != 0) call_listeners();
 }
+
+// Tells those who make spans that a scope is entered, which is a span's begin, and left. The sample
+// has its path. Only an interrupt comes out of it.
+void enter_span(PyObject* sample);
+void leave_span(const timing::SampleRef& sample);
+// Entered and not left.
+inline std::size_t open_spans = 0;
 
 // The cell that a notebook runs now, counted from 1; 0: no samples are kept for a line under it.
 inline std::uint32_t notebook_cell = 0;

@@ -88,7 +88,13 @@ PyObject* Scope::open_sample(SampleRef sample, const Visit& visit) {
   Sample* raw = sample.get();
   PyObject* object = checked(wrap_sample(std::move(sample)));  // before the clock starts
   try {
-    if (const std::uint32_t told = listeners(); told != 0) open_range(*raw, told);
+    if (const std::uint32_t told = listeners(); told != 0) {
+      open_range(*raw, told);
+      if ((told & kSpans) != 0 && options_.name) {
+        raw->path = &path_.below(current_scope_stack().path());
+        enter_span(object);
+      }
+    }
     open_entry(*raw, visit);
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
     if (open_ranges::count != 0) open_ranges::close(raw, false, false);
@@ -220,12 +226,16 @@ void Scope::exit_measured(bool body_raised) {
   } catch (const std::exception&) {
     last_ = sample;
     if (open_ranges::count != 0) open_ranges::close(sample.get(), false);
+    if (open_spans != 0) leave_span(sample);
     let_go(*sample.get());
     throw;
   }
   last_ = sample;  // now that it is left: another thread may read it while the record waits
   open_ranges::Closed range;
-  if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
+  if (open_ranges::count != 0) {
+    range = open_ranges::close(sample.get(), false);
+    if (open_spans != 0) leave_span(sample);
+  }
   if (traced && trace_records()) {  // after the clock: the first time this opens the trace
     name_this_thread();
     trace_host_span(*sample.get(), range.depth);
