@@ -39,7 +39,8 @@ _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 _TIMER_OPTIONS = (
     "*, stream: object = None, backend: str | SyncBackend = 'auto', enabled: bool | None = None, "
     "verify_stream: bool = False, in_capture: typing.Literal['auto', 'record', 'skip'] = 'auto', "
-    "memory: bool = False, flops: float | None = None, nbytes: float | None = None"
+    "memory: bool = False, flops: float | None = None, nbytes: float | None = None, "
+    "labels: collections.abc.Mapping[str, str | float] | None = None"
 )
 
 _RANGE_OPTIONS = (

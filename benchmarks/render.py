@@ -214,6 +214,7 @@ def _marked(row: Row | None) -> str:
 PAGES = {
     "readme": Page("README.md", "measured", readme),
     "measurements": Page("docs/measurements.md", "measured", measurements),
+    "production": Page("docs/production.md", "production", _sections(["timing_production"], _rows)),
     "accuracy": Page(
         "docs/accuracy.md", "benchmark-accuracy", _sections(["benchmark_accuracy"], _pivots)
     ),

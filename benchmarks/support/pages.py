@@ -97,6 +97,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "timing_scope_overhead": ("What a scope costs", None),
     "timing_scope_parts": ("Where each nanosecond of a scope and of a launch goes", None),
     "timing_budget": ("What scopes cost within a budget", None),
+    "timing_production": ("What recorder, exporters and budget cost together", "production.md"),
     "timing_accuracy": ("How far a scope is from the kernel's own time", None),
     "timing_timeline": ("Where GPU times are placed on the host's clock", None),
     "cpp_scopes": ("What a scope of the C++ library costs", None),

@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
-from gpuprof._common.checks import type_error, value_error, whole
+from gpuprof._common.checks import sequence, type_error, value_error, whole
 from gpuprof._common.imports import need
+from gpuprof._common.labels import checked_key, taken_apart
 from gpuprof._common.units import duration, one_in
 from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof._timing.spans import SpanMaker
@@ -92,7 +93,11 @@ def opentelemetry(
 
 
 def prometheus(
-    registry: Any = None, *, buckets: Sequence[float] = BUCKETS, paths: Paths = None
+    registry: Any = None,
+    *,
+    buckets: Sequence[float] = BUCKETS,
+    paths: Paths = None,
+    labels: Sequence[str] = (),
 ) -> Listener:
     """Count samples in metrics of Prometheus' client.
 
@@ -109,6 +114,9 @@ def prometheus(
         Upper bounds of the histogram's buckets in seconds.
     paths : str or iterable of str, optional
         As for `gpuprof.on_sample`.
+    labels : sequence of str
+        Labels of scopes that become further labels, empty where a scope and those around it have
+        none; others are left out.
 
     Raises
     ------
@@ -123,14 +131,17 @@ def prometheus(
         registry = client.REGISTRY
     _require(registry, "register", "registry", "a CollectorRegistry of prometheus_client")
     bounds = _checked_buckets(buckets)
+    keys = tuple(checked_key("labels", key) for key in sequence("labels", labels))
     metrics = _metrics.get(registry)
     if metrics is None:
-        metrics = _Prometheus(client, registry, bounds)
+        metrics = _Prometheus(client, registry, bounds, keys)
     elif metrics.handle is not None and not metrics.handle.closed:
         message = "registry: gpuprof exports to it already; close that handle first"
         raise ValueError(message)
     elif metrics.bounds != bounds:
         raise value_error(buckets, "buckets", f"those that the registry has: {metrics.bounds}")
+    elif metrics.keys != keys:
+        raise value_error(labels, "labels", f"those that the registry has: {metrics.keys}")
     _metrics[registry] = metrics
     metrics.handle = on_sample(metrics, paths)
     return metrics.handle
@@ -202,7 +213,8 @@ class _OpenTelemetry:
 
     def __call__(self, samples: Samples) -> None:
         for sample in samples:
-            attributes = {"path": sample.path, "clock": sample.clock}
+            names, labels = taken_apart(sample.names)
+            attributes = {"path": "/".join(names), "clock": sample.clock, **labels}
             more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
             if sample.failed:
                 self._failures.add(sample.one_in, attributes)
@@ -221,10 +233,12 @@ class _Prometheus:
 
     __qualname__ = "prometheus"
 
-    def __init__(self, client: Any, registry: Any, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
+    def __init__(
+        self, client: Any, registry: Any, bounds: Sequence[float], keys: tuple[str, ...]
+    ) -> None:
+        self.bounds, self.keys = bounds, keys
         self.handle: Listener | None = None
-        options = {"labelnames": ["path", "clock"], "registry": registry}
+        options = {"labelnames": ["path", "clock", *keys], "registry": registry}
         made = []
         try:
             made += [client.Histogram(_SECONDS, _DURATION, buckets=bounds, **options)]
@@ -238,7 +252,8 @@ class _Prometheus:
 
     def __call__(self, samples: Samples) -> None:
         for sample in samples:
-            labels = sample.path, sample.clock
+            names, own = taken_apart(sample.names)
+            labels = "/".join(names), sample.clock, *(own.get(key, "") for key in self.keys)
             if sample.failed:
                 self._failures.labels(*labels).inc(sample.one_in)
             else:

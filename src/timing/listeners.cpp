@@ -28,6 +28,17 @@ bool is_finished_and_named(const Sample& sample) noexcept {
   return sample.counted && (status == SampleStatus::kDone || status == SampleStatus::kFailed);
 }
 
+// Without the labels of names, which are `{...}` at their ends.
+std::string plain_text(const Path& path) {
+  std::string text;
+  for (const Path* each : lineage(path)) {
+    const std::string& name = each->name;
+    if (!text.empty()) text += '/';
+    text += name.back() == '}' ? name.substr(0, name.find('{')) : name;
+  }
+  return text;
+}
+
 // Whether a wanted path stands for all below one.
 bool is_below(const std::string& path) noexcept {
   return path.size() > 2 && path.compare(path.size() - 2, 2, "/*") == 0;
@@ -185,13 +196,10 @@ bool SampleQueue::wants(const Path& path) {
 
 bool SampleQueue::matches(const Path& path) const {
   for (const std::string& wanted : paths_) {
-    if (path.text == wanted) return true;
+    if (path.text == wanted || plain_text(path) == wanted) return true;
     if (!is_below(wanted)) continue;
     for (const Path* around = path.parent; around != nullptr; around = around->parent) {
-      if (around->text.size() + 2 == wanted.size() &&
-          wanted.compare(0, around->text.size(), around->text) == 0) {
-        return true;
-      }
+      if (around->text + "/*" == wanted || plain_text(*around) + "/*" == wanted) return true;
     }
   }
   return false;

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._common import checks
+from gpuprof._common.labels import labelled
 from gpuprof._common.text import clean_text
 from gpuprof._frameworks.torch import note_reset, torch_memory
 from gpuprof._timing import backends
@@ -30,6 +31,7 @@ def make_scope(
     memory: bool = False,
     flops: float | None = None,
     nbytes: float | None = None,
+    labels: Mapping[str, str | float] | None = None,
     **unknown: object,
 ) -> Any:
     """Do what `gpuprof.timer` does where its arguments are not the usual ones, decorating too."""
@@ -39,6 +41,11 @@ def make_scope(
         raise TypeError(message)
     decorates = callable(name) or isinstance(name, (staticmethod, classmethod))
     text = _clean_name(name_of(name) if decorates else name)
+    if labels is not None:
+        if text is None:
+            message = "labels: a scope without a name is not counted and takes none"
+            raise ValueError(message)
+        text = labelled(text, labels)
     if enabled is not None and not isinstance(enabled, bool):
         raise checks.type_error(enabled, "enabled", "True, False or None")
     checks.flag("verify_stream", verify_stream)

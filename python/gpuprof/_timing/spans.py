@@ -14,6 +14,7 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common.labels import taken_apart
 
 if TYPE_CHECKING:
     from gpuprof._timing.listeners import Listener
@@ -69,10 +70,11 @@ class SpanMaker:
 
     def _begun(self, sample: _core.Sample, context: Any, begin_ns: int) -> Any:
         ahead = time.time_ns() - time.monotonic_ns()
+        names, labels = taken_apart(sample.names)
         span = self._tracer.start_span(
-            sample.names[-1],
+            names[-1],
             context=context,
-            attributes={"path": sample.path},
+            attributes={"path": "/".join(names), **labels},
             start_time=begin_ns + ahead,
         )
         self._open[sample] = span, ahead

@@ -155,7 +155,7 @@ PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t cou
 
 PyMethodDef timer_method{
     "timer", as_method(&timer), METH_FASTCALL | METH_KEYWORDS,
-    R"(timer(name=None, *, stream=None, backend='auto', enabled=None, verify_stream=False, in_capture='auto', memory=False, flops=None, nbytes=None)
+    R"(timer(name=None, *, stream=None, backend='auto', enabled=None, verify_stream=False, in_capture='auto', memory=False, flops=None, nbytes=None, labels=None)
 --
 
 Time what runs in a ``with`` block, or in a function.
@@ -191,6 +191,9 @@ flops : float, optional
     shows TFLOP/s.
 nbytes : float, optional
     Bytes that each entry reads and writes, or ``sample.nbytes``; the row then shows GB/s.
+labels : Mapping[str, str or number], optional
+    A part of the name, such as ``{"batch": 8}`` for a row ``step{batch="8"}``, which exporters show
+    as labels. A key has at most 200 values; later ones are ``other``, with one warning.
 
 Returns
 -------
