@@ -1,14 +1,14 @@
-# The tests with JAX and Ray, in an environment of their own beside .venv's packages, because both
-# are large and bring other packages along.
+# The tests with JAX, Ray and FastAPI, in an environment of their own beside .venv's packages, because
+# they are large and bring other packages along.
 source .ci/common.sh
 
-venv_python "JAX and Ray are"
+venv_python "JAX, Ray and FastAPI are"
 folder=$CI_OUT/libraries
-beside_venv "$folder" jax==0.10.2 jaxlib==0.10.2 ray==2.60.0
+beside_venv "$folder" jax==0.10.2 jaxlib==0.10.2 ray==2.60.0 fastapi==0.165.0 httpx==0.28.1
 export RAY_AUTH_MODE=disabled # else Ray writes a token into the home folder
-"$folder/bin/python" -m pytest -rs tests/integrations/test_{jax,ray,pages}.py 2>&1 |
+"$folder/bin/python" -m pytest -rs tests/integrations/test_{jax,ray,server,pages}.py 2>&1 |
   tee "$CI_OUT/libraries.log"
-if grep -q '^SKIPPED.*\(JAX\|Ray\)' "$CI_OUT/libraries.log"; then
-  echo "a test was skipped, though JAX and Ray are installed" >&2
+if grep -q '^SKIPPED.*\(JAX\|Ray\|FastAPI\)' "$CI_OUT/libraries.log"; then
+  echo "a test was skipped, though JAX, Ray and FastAPI are installed" >&2
   exit 1
 fi
