@@ -35,14 +35,20 @@ struct Categories {
 };
 const Categories& categories() { return driver::immortal<Categories>(); }
 
+// A scope inside others has its path in the trace, because its name alone is not unique.
+const Label* made_label_of(const timing::Path& path) {
+  const bool is_inside = path.parent != nullptr && path.parent->parent != nullptr;
+  return is_inside ? trace::intern_with_path(path.name, path.text) : trace::intern(path.name);
+}
+
 // The label of a sample's name; null where it has to be made.
 const Label* label_of(const timing::Path& path) {
   static std::array<std::atomic<const Label*>, timing::kMaxPaths> cache{};
-  if (path.order >= cache.size()) return trace::intern(path.name);
+  if (path.order >= cache.size()) return made_label_of(path);
   std::atomic<const Label*>& place = cache[path.order];
   const Label* label = place.load(std::memory_order_acquire);
   if (label == nullptr) {
-    label = trace::intern(path.name);
+    label = made_label_of(path);
     place.store(label, std::memory_order_release);
   }
   return label;

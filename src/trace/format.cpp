@@ -46,10 +46,13 @@ class Line {
   char* end_;
 };
 
+std::size_t args_size(const Event& event) noexcept {
+  return event.name->args.size() + (event.extra != nullptr ? event.extra->args.size() : 0);
+}
+
 std::size_t variable_size(Position at, const Event& event) noexcept {
   return at.pid.size() + event.name->json.size() +
-         (event.category != nullptr ? event.category->json.size() : 0) +
-         (event.extra != nullptr ? event.extra->args.size() : 0);
+         (event.category != nullptr ? event.category->json.size() : 0) + args_size(event);
 }
 
 void begin_line(Line& line, std::string_view phase, const Event& event, Position at) {
@@ -63,9 +66,12 @@ void begin_line(Line& line, std::string_view phase, const Event& event, Position
 }
 
 void end_line(Line& line, const Event& event) {
-  if (event.extra != nullptr && !event.extra->args.empty()) {
+  const bool has_more = event.extra != nullptr && !event.extra->args.empty();
+  if (has_more || !event.name->args.empty()) {
     line.text(",\"args\":{");
-    line.text(event.extra->args);
+    line.text(event.name->args);
+    if (has_more && !event.name->args.empty()) line.text(",");
+    if (has_more) line.text(event.extra->args);
     line.text("}");
   }
   line.text(kEnd);
@@ -102,7 +108,7 @@ std::string slice_head(Position at, const Event& event) {
 
 void append_slice(Text& out, std::string_view head, const Event& event, HostNanoseconds begin,
                   HostNanoseconds duration) {
-  Line line(out, head.size() + (event.extra != nullptr ? event.extra->args.size() : 0));
+  Line line(out, head.size() + args_size(event));
   line.text(head);
   line.microseconds(begin);
   line.text(",\"dur\":");

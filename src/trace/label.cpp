@@ -20,6 +20,7 @@ struct Labels {
 
 struct AllLabels {  // events point into it
   Labels names;
+  Labels paths;  // by the path, a NUL and the name
   Labels categories;
   const Label other_category{"\"(other)\""};
 };
@@ -81,15 +82,19 @@ std::size_t cut_at(std::string_view text) noexcept {
   return keep;
 }
 
-const Label* find_or_make(Labels& among, std::string_view text, std::size_t most) {
+const Label* find_or_make(Labels& among, std::string_view text, std::size_t most,
+                          std::string_view path = {}) {
   std::string key(text.substr(0, kMaxTextBytes + 1));  // no more of it is ever shown
+  const std::string name = key;
+  if (!path.empty()) key.insert(0, 1, '\0').insert(0, path);
   const std::lock_guard lock(among.mutex);
   if (const auto found = among.by_text.find(key); found != among.by_text.end()) {
     return found->second.get();
   }
   if (among.by_text.size() >= most) return nullptr;
   auto label = std::make_unique<Label>();
-  append_json(label->json, key);
+  append_json(label->json, name);
+  if (!path.empty()) append_json(label->args = "\"path\":", path);
   return among.by_text.emplace(std::move(key), std::move(label)).first->second.get();
 }
 
@@ -97,6 +102,11 @@ const Label* find_or_make(Labels& among, std::string_view text, std::size_t most
 
 const Label* intern(std::string_view text) {
   return find_or_make(labels().names, text, kMaxLabels);
+}
+
+const Label* intern_with_path(std::string_view text, std::string_view path) {
+  const Label* label = find_or_make(labels().paths, text, kMaxLabels, path);
+  return label != nullptr ? label : intern(text);
 }
 
 const Label* intern_category(std::string_view text) {

@@ -14,11 +14,15 @@ inline constexpr std::size_t kMaxLabels = 10'000;
 inline constexpr std::size_t kMaxTextBytes = 4096;
 
 struct Label {
-  std::string json;  // the text as a JSON string, quotes included
+  std::string json;    // the text as a JSON string, quotes included
+  std::string args{};  // what each event with this name has among its args
 };
 
 // The label of a text; null if it is new and there are kMaxLabels. Throws std::bad_alloc.
 const Label* intern(std::string_view text);
+
+// The same with `path` among the args of its events. Past their number without it.
+const Label* intern_with_path(std::string_view text, std::string_view path);
 
 // The label of a category. At most kMaxCategories exist; the rest share `(other)`.
 inline constexpr std::size_t kMaxCategories = 1000;

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gpuprof
 from gpuprof._cli.main import main
 from gpuprof._trace_tools import batch, files, tools
 from gpuprof._trace_tools.tools import summary, validate
@@ -120,6 +121,44 @@ def test_grouping_by_category_and_by_track(tmp_path: Path) -> None:
     path = written(tmp_path / "t.json", object_form(events))
     assert rows(summary(path, by="cat"), "host") == {"x": (2, 2.0, 2.0), "(unnamed)": (1, 1.0, 1.0)}
     assert rows(summary(path, by="tid"), "host") == {"python 1 / thread 7 7": (3, 3.0, 3.0)}
+
+
+def test_scopes_are_grouped_by_their_whole_path(tmp_path: Path) -> None:
+    with gpuprof.trace(tmp_path / "t.json") as trace:
+        for outer in ("Net", 'a "Net"'):
+            with gpuprof.timer(outer, backend="cpu"), gpuprof.timer("enc", backend="cpu"):
+                with gpuprof.timer("net", backend="cpu"):
+                    pass
+    assert validate(trace.path).ok
+    expected = {"Net", "Net/enc", "Net/enc/net", 'a "Net"', 'a "Net"/enc', 'a "Net"/enc/net'}
+    assert set(rows(summary(trace.path), "host")) == expected
+    assert rows(summary(trace.path, by="name"), "host")["net"][0] == 2
+
+
+def test_only_paths_of_scopes_group(tmp_path: Path) -> None:
+    events = [
+        slice_event("read", 0, 1, cat="io", args={"path": "/a/file"}),
+        slice_event("net", 0, 1, tid=8, cat="scope", args={"path": 5}),
+        slice_event("net", 2, 1, tid=8, cat="scope", args={"path": ["a"]}),
+        slice_event("net", 4, 1, tid=8, cat="scope", args=None),
+        slice_event("net", 6, 1, tid=8, cat="scope", args={"path": "Net/net"}),
+        {
+            "ph": "B",
+            "name": "net",
+            "cat": "scope",
+            "pid": 1,
+            "tid": 9,
+            "ts": 0,
+            "args": {"path": "Net/net"},
+        },
+        {"ph": "E", "pid": 1, "tid": 9, "ts": 5},
+    ]
+    found = rows(summary(written(tmp_path / "t.json", object_form(events))), "host")
+    assert {name: count for name, (count, _, _) in found.items()} == {
+        "read": 1,
+        "net": 3,
+        "Net/net": 2,
+    }
 
 
 def test_begin_and_end_events_make_ranges_and_lonely_ones_are_told(tmp_path: Path) -> None:

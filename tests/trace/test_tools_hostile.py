@@ -411,7 +411,9 @@ def test_mutations_are_refused_or_read_the_same_in_any_pieces(
 
 
 def test_wrong_arguments_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="by: expected one of 'name', 'cat', 'tid', got 'color'"):
+    with pytest.raises(
+        ValueError, match="by: expected one of 'path', 'name', 'cat', 'tid', got 'color'"
+    ):
         summary(tmp_path, by="color")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="top: expected a whole number of at least 1, got 0"):
         summary(tmp_path, top=0)

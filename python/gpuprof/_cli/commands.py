@@ -68,7 +68,7 @@ def _trace(commands: Commands) -> None:
     parser = tool("summary", "show which ranges took the most time, and gaps on GPU tracks")
     parser.add_argument("file", metavar=FILE)
     parser.add_argument(
-        "--by", choices=tools.GROUPINGS, default="name", help="group ranges by this"
+        "--by", choices=tools.GROUPINGS, default="path", help="group ranges by this"
     )
     add_count(parser, "--top", "how many groups of each kind", (1, 100_000), tools.DEFAULT_TOP)
     add_flag(parser, "--json", _JSON)

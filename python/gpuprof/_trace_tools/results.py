@@ -16,8 +16,8 @@ from gpuprof._common.units import NOTHING, byte_size, duration
 from gpuprof._display.table import Table
 
 _TITLES = {"gpu": "GPU time", "host": "host time", "async": "asynchronous ranges"}
-_GROUPS = {"name": "names", "cat": "categories", "tid": "tracks"}
-_HEADINGS = {"name": "name", "cat": "category", "tid": "track"}
+_GROUPS = {"path": "names", "name": "names", "cat": "categories", "tid": "tracks"}
+_HEADINGS = {"path": "name", "name": "name", "cat": "category", "tid": "track"}
 _TRACK_COLUMNS = ["track", "ranges", "span", "busy", "% busy", "gaps", "largest gap", "at"]
 _LEFT = frozenset((*_HEADINGS.values(), "track"))
 MOST_OF_CODE = 20

@@ -27,7 +27,9 @@ from gpuprof._trace_tools.values import (
     EXACT_US,
     GPU_ANNOTATION,
     GPU_CATEGORIES,
+    SCOPE_CATEGORIES,
     Event,
+    args_of,
     async_key,
     check_labels,
     names_of,
@@ -47,13 +49,15 @@ ROUNDING_NS = 2  # of times that were finer than nanoseconds
 KINDS = ("gpu", "host", "async")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-Labels = tuple[Any, Any, Any, Any]  # name, category, pid, tid
+Labels = tuple[Any, Any, Any, Any]  # name or path, category, pid, tid
 # Takes a slice, takes a duration, the number of the group.
 Sink = tuple[Callable[[Slice], None], Callable[[float], None], int]
 
 
-def labels_of(event: Event) -> Labels:
-    return event.get("name", ""), event.get("cat", ""), *place_of(event)
+def labels_of(event: Event, by: str = "name") -> Labels:
+    name, category = event.get("name", ""), event.get("cat", "")
+    path = args_of(event).get("path") if by == "path" and category in SCOPE_CATEGORIES else None
+    return path if isinstance(path, str) else name, category, *place_of(event)
 
 
 class _Group:
@@ -137,7 +141,7 @@ class Ranges:
         return self._sink(track, kind, labels, (pid, tid))
 
     def _sink(self, track: Track, kind: str, labels: Labels, place: Any) -> Sink:
-        key = {"name": labels[0], "cat": labels[1], "tid": place}[self._by]
+        key = {"cat": labels[1], "tid": place}.get(self._by, labels[0])
         number = self._number(kind, key, kind == "gpu" and labels[1] == GPU_ANNOTATION)
         return track.new.append, self._groups[number].pending.append, number
 
@@ -260,6 +264,7 @@ class Summary(Scan):
         super().__init__()
         self.dropped = self.unplaced = self.unmatched = 0
         self.ranges = Ranges(by, most_slices)
+        self._by = by
         self._known: set[tuple[Any, ...]] = set()  # labels that are what they should be
         self._quiet: set[str] = set()  # phases that were met, of which there is nothing to sum up
         self._halves = Halves()
@@ -279,12 +284,15 @@ class Summary(Scan):
         events = batch.events
         sinks, known, quiet = self.ranges.sinks, self._known, self._quiet
         rest: list[int] = []
-        most = EXACT_US
+        most, by_path = EXACT_US, self._by == "path"
         ranges = 0
         for place, event in enumerate(events):
             try:
                 phase, begin = event["ph"], event["ts"]
-                labels = event["name"], event.get("cat", ""), event["pid"], event["tid"]
+                name, category = event["name"], event.get("cat", "")
+                if by_path and category in SCOPE_CATEGORIES and "args" in event:
+                    name = event["args"].get("path", name)
+                labels = name, category, event["pid"], event["tid"]
                 if not 0 <= begin < most or begin.__class__ is bool:
                     rest.append(place)
                 elif phase == "X":
@@ -312,7 +320,7 @@ class Summary(Scan):
             self._take_metadata(event)
         elif phase == "X":
             begin, duration, _ = self.span(event)
-            self._add(self.ranges.sink(labels_of(event)), begin, duration)
+            self._add(self.ranges.sink(labels_of(event, self._by)), begin, duration)
         elif phase in "BE":
             self._take_half(event, phase == "B", place_of(event))
         elif phase in "beSF":
@@ -322,7 +330,7 @@ class Summary(Scan):
                 self.time(event)
             if len(self._known) >= MOST_TRACKS:
                 self._known.clear()
-            self._known.add(labels_of(event))
+            self._known.add(labels_of(event, self._by))
             self._quiet.add(phase)
 
     def _add(self, sink: Sink, begin: int, duration: int) -> None:
@@ -335,7 +343,8 @@ class Summary(Scan):
         time, _ = self.time(event)
         if begins:
             is_async = isinstance(key, int)
-            sink = (self.ranges.async_sink if is_async else self.ranges.sink)(labels_of(event))
+            labels = labels_of(event, self._by)
+            sink = (self.ranges.async_sink if is_async else self.ranges.sink)(labels)
             self._halves.begin(key, (time, sink))
             return
         opened = self._halves.last(key)

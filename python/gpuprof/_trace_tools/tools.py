@@ -24,8 +24,8 @@ from gpuprof._trace_tools.summary import Summary
 from gpuprof._trace_tools.validate import Validation
 from gpuprof.errors import TraceError
 
-By = Literal["name", "cat", "tid"]
-GROUPINGS = ("name", "cat", "tid")
+By = Literal["path", "name", "cat", "tid"]
+GROUPINGS = ("path", "name", "cat", "tid")
 DEFAULT_TOP = 20
 
 
@@ -53,7 +53,7 @@ def cut_of(end: End, damage: Damage) -> str | None:
 
 
 def summary(
-    path: str | os.PathLike[str], *, by: By = "name", top: int = DEFAULT_TOP
+    path: str | os.PathLike[str], *, by: By = "path", top: int = DEFAULT_TOP
 ) -> TraceSummary:
     """Sum up a trace, up to where it is cut off.
 

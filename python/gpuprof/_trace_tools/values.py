@@ -9,6 +9,7 @@ from typing import Any
 MOST_NS = 1 << 62  # 146 years
 EXACT_US = 4e12  # below, a double tells one nanosecond from the next
 GPU_ANNOTATION = "gpu_user_annotation"
+SCOPE_CATEGORIES = frozenset(("scope", "capture", "graph", "gpu", "gpu_graph", "gpu_in_graph"))
 GPU_CATEGORIES = frozenset(
     ("gpu", "gpu_graph", "gpu_in_graph", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION)
 )
