@@ -77,6 +77,7 @@ def begin(options: argparse.Namespace, arguments: Sequence[str]) -> tuple[Sessio
         html=paths.get("--html"),
         depth=options.watch,
         patterns=tuple(options.scopes),
+        command=(*(("-m",) if target.is_module else ()), target.name, *target.arguments),
     )
     if complaint := wishes.complaint() or outputs.complaint(files, _read(target)):
         raise Refused(complaint)

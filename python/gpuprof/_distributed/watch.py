@@ -121,7 +121,11 @@ class CollectiveWatch:
     _open: CollectiveWatch | None = None
     _lock = threading.Lock()
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, *, gives_way: bool = False) -> None:
+        self._gives_way = gives_way  # to another one, as that of `gpuprof run` to the program's
+        other = CollectiveWatch._open
+        if other is not None and other._gives_way:
+            other.close()
         self._undo: list[Callable[[], None]] = []
         self._state = WatchState(self.close)
         with self._lock:

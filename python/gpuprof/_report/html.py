@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -75,9 +75,16 @@ def write_report(
     found += [*_of_results(results), *_of_graphs(graphs)]
     histories = _named("history", history, (History,), "a History")
     found += _parts("History", histories, sections.history_part)
+    write_page(path, title or TITLE, found)
+
+
+def write_page(
+    path: str | os.PathLike[str], title: str, parts: Sequence[tuple[str, str]], about: str = ""
+) -> None:
+    """Write headings and their HTML as a page, with a line that begins with `about`."""
     created = datetime.now(timezone.utc).isoformat(" ", "seconds")
-    facts = f"written {created} by gpuprof {_core.build_info()['version']}"
-    write_whole(path, document(title or TITLE, facts, found))
+    facts = f"{about}written {created} by gpuprof {_core.build_info()['version']}"
+    write_whole(path, document(title, facts, parts))
 
 
 def _parts(

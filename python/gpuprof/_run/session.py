@@ -21,7 +21,10 @@ import gpuprof._startup  # noqa: F401 (what the environment asks for)
 from gpuprof._common.interrupts import held_back, wait
 from gpuprof._common.outputs import HTML, STATS, refuse_foreign, write_whole
 from gpuprof._common.text import shown_text, write_text
+from gpuprof._run import facts
+from gpuprof._run.diagnosis import Diagnosis, diagnose
 from gpuprof._run.function_scopes import FunctionScopes, is_supported
+from gpuprof._run.steps import Steps
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
 from gpuprof._timing.stats import Stats
@@ -42,6 +45,7 @@ class Wishes(NamedTuple):
     html: str | None = None
     depth: int = 1
     patterns: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # of the program, as it was given
 
     def complaint(self) -> str | None:
         """Return why one of the paths cannot be written to, while there is no program to lose."""
@@ -62,7 +66,9 @@ class Session:
         self._failure: BaseException | None = None
         self._has_reported = self._is_over = False
         self._trace: TraceWriter | None = None
-        self._torch = TorchScopes(wishes.depth) if wishes.depth else None
+        self._steps = Steps()
+        self._torch = TorchScopes(wishes.depth, self._steps) if wishes.depth else None
+        self._imports = facts.ImportTimes()
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
 
     def start(self) -> None:
@@ -74,19 +80,26 @@ class Session:
                 warnings.filterwarnings(
                     "ignore", message=_FORK_WARNING, category=DeprecationWarning
                 )
-            self._trace = TraceWriter(self._wishes.trace, collect=True)
+            about = facts.describe(self._wishes.command, is_over=False)
+            self._trace = TraceWriter(self._wishes.trace, collect=True, args=about)
             self._trace.start()
         atexit.register(self._finish_after_interrupt)
         atexit.register(self.finish)  # after the trace's own, so it runs before that
-        os.register_at_fork(after_in_child=self._stop_scopes)
+        os.register_at_fork(after_in_child=self._stop_in_child)
         if self._torch is not None:
             self._torch.attach()
+        self._imports.start()
 
     def note_failure(self, error: BaseException) -> None:
         """Say that the program ends by an exception: its GPU may never get done."""
         self._failure = error
 
+    def _stop_in_child(self) -> None:
+        self._stop_scopes()
+        self._steps.stop()
+
     def _stop_scopes(self) -> None:
+        self._imports.stop()
         if self._torch is not None:
             self._torch.detach()
         if self._functions is not None:
@@ -133,20 +146,40 @@ class Session:
         found = self._collect(out)
         for pattern in self._functions.unmatched() if self._functions is not None else ():
             _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
+        about = facts.in_words(facts.describe(self._wishes.command))
+        covered = facts.coverage(found, seconds, self._imports.seconds)
+        _say(out, f"gpuprof: {about}")
+        _say(out, f"gpuprof: {covered}")
         _show(out, found)
+        diagnosis = self._diagnose(out)
+        for line in diagnosis.plain():
+            _say(out, line)
         if (path := self._wishes.stats) is not None:
             with _telling(out, f"the statistics to {path}", f"the statistics are in {path}"):
                 refuse_foreign(path, STATS)  # the program may have put a file there meanwhile
                 write_whole(path, found.to_json() + "\n")
         if (path := self._wishes.html) is not None:
             with _telling(out, f"the report {path}", f"the report is {path}"):
-                from gpuprof._report.html import write_report
+                from gpuprof._report.html import write_page
+                from gpuprof._report.sections import stats_part
 
                 refuse_foreign(path, HTML)
                 title = f"gpuprof run {self._wishes.program}"
-                write_report(path, stats=found, title=title)
+                steps = [("Steps", text)] if (text := diagnosis.html()) else []
+                parts = [*steps, ("Scopes", stats_part(found))]
+                write_page(path, title, parts, f"{about}; {covered}; ")
         if self._trace is not None and self._trace.error is None:
             _say(out, f"gpuprof: the trace is {self._trace.path}")
+
+    def _diagnose(self, out: TextIO | None) -> Diagnosis:
+        """Find what bounds the steps of the program; a failure is said, and is no other one."""
+        try:
+            return diagnose(self._steps)
+        except Exception as error:
+            _say(out, f"gpuprof: no diagnosis: {type(error).__name__}: {error}")
+            return Diagnosis()
+        finally:
+            self._steps.stop()
 
     def _collect(self, out: TextIO | None) -> Stats:
         """Wait for the GPU, close the trace and return the statistics."""

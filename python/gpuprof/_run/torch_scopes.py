@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import time
@@ -20,10 +21,12 @@ from typing import Any, ClassVar
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.imports import when_imported
+from gpuprof._distributed.watch import CollectiveWatch
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
 from gpuprof._frameworks.torch_modules import inside
-from gpuprof._run import batches
+from gpuprof._run import batches, waits
+from gpuprof._run.steps import FORWARD, OPTIMIZER, Steps
 
 _NO_ERROR = (None, None, None)
 _ENDED = (RuntimeError, None, None)  # how a scope that is still open is closed
@@ -36,12 +39,13 @@ _attached: list[TorchScopes] = []
 class _Entry:
     """A scope that is open on this thread."""
 
-    __slots__ = ("again", "frame", "handled", "inner", "level", "owner", "scope")
+    __slots__ = ("again", "frame", "handled", "inner", "level", "owner", "sample", "scope")
 
     def __init__(self, owner: Any, scope: Any, level: int, frame: Any, inner: Any) -> None:
         self.owner = owner
         self.inner = inner  # the module that a wrapper holds, else the owner
         self.scope = scope
+        self.sample: Any = None
         self.level = level  # how many modules, with this one; 0 is an optimizer's step
         self.frame = frame
         self.again = 0  # calls of the same owner inside of it, which are a part of it
@@ -55,10 +59,11 @@ class _Local(threading.local):
 
 
 class TorchScopes:
-    """What is hooked into torch, once it is imported."""
+    """What is hooked into torch, once it is imported; `steps` is told of what a step has."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, steps: Steps | None = None) -> None:
         self.depth = depth
+        self.steps = steps
         self.is_on = True
         self._local = _Local()
         self._names = _Names()
@@ -90,9 +95,18 @@ class TorchScopes:
                 self._hook_loader()
             else:
                 when_imported("torch.utils.data.dataloader", self._hook_loader)
+            if self.steps is not None:
+                self._note_steps(torch, self.steps)
             _attached.append(self)
         except Exception as error:  # torch's own import must not fail for it
             self._fail(error)
+
+    def _note_steps(self, torch: Any, steps: Steps) -> None:
+        self._undo.callback(waits.replace(torch, self._begin_wait))
+        # Where there is no other rank nobody waits, and torch.distributed stays as it is.
+        if os.environ.get("WORLD_SIZE", "1") != "1" and torch.distributed.is_available():
+            self._undo.enter_context(CollectiveWatch(torch.distributed, gives_way=True))
+        steps.start()
 
     def detach(self) -> None:
         """Take everything out of torch again. Idempotent."""
@@ -147,6 +161,8 @@ class TorchScopes:
             inner = _inside(module)
             name = self._names.of(inner, top.inner if top is not None and top.level else None)
             level = 1 if top is None else top.level + 1
+            if top is None and self.steps is not None:
+                self.steps.mark(FORWARD, name)
             self._open(_Entry(module, _core.timer(name), level, frame, inner))
         except Exception as error:
             self._fail(error)
@@ -166,7 +182,9 @@ class TorchScopes:
     # What is open
 
     def _open(self, entry: _Entry) -> None:
-        entry.scope.__enter__()
+        if self.steps is not None:
+            self.steps.begin()
+        entry.sample = entry.scope.__enter__()
         self._local.stack.append(entry)
 
     def _close(self, error: tuple[Any, Any, Any]) -> None:
@@ -174,6 +192,8 @@ class TorchScopes:
         raised = error[1] is not None and id(error[1]) != entry.handled
         try:
             entry.scope.__exit__(*(error if raised else _NO_ERROR))
+            if self.steps is not None:
+                self.steps.end(entry.sample)
         except Exception as failure:
             self._fail(failure)
 
@@ -197,7 +217,7 @@ class TorchScopes:
             if stack and stack[-1].level == 0:  # a wrapper calls the optimizer that it holds
                 stack[-1].again += 1
                 return
-            scope = _core.timer("optimizer.step")
+            scope = _core.timer(OPTIMIZER)
             self._open(_Entry(optimizer, scope, 0, frame, optimizer))
         except Exception as error:
             self._fail(error)
@@ -210,8 +230,18 @@ class TorchScopes:
             stack[-1].again -= 1
         elif stack[-1].owner is optimizer:
             self._close(_NO_ERROR)
+            if self.steps is not None:
+                self.steps.mark(OPTIMIZER, str(id(optimizer)))
 
     # Functions without a hook
+
+    def _begin_wait(self, frame: Any) -> None:
+        try:
+            self._drop_ended(frame)
+            if self.steps is not None:
+                self.steps.begin()
+        except Exception as error:
+            self._fail(error)
 
     def _wrap_backward(self, torch: Any) -> None:
         original = torch.autograd.backward
@@ -222,9 +252,12 @@ class TorchScopes:
         def backward(*arguments: Any, **options: Any) -> Any:
             if is_compiling() or not self.is_on or self._is_in_backward():
                 return original(*arguments, **options)
-            self._drop_ended(sys._getframe())
-            with scope:
-                return original(*arguments, **options)
+            self._begin_wait(sys._getframe())
+            with scope as sample:
+                result = original(*arguments, **options)
+            if self.steps is not None:
+                self.steps.end(sample)
+            return result
 
         keep_from_compiler(backward)
         self._undo.callback(torch_hooks.replace(torch.autograd, "backward", backward))
@@ -233,7 +266,7 @@ class TorchScopes:
         if not self.is_on:
             return
         try:
-            self._undo.enter_context(batches.Hold(self._drop_ended))
+            self._undo.enter_context(batches.Hold(self._begin_wait))
         except AttributeError as error:  # another torch than those that are known
             self._fail(error)
 

@@ -143,8 +143,14 @@ def on_sample(f: Callable[[Samples], object], paths: str | Iterable[str] | None 
     if not callable(given):
         message = f"f: expected a function that takes a list of samples, got {type(given).__name__}"
         raise TypeError(message)
-    listener = Listener(f, _checked(paths))
+    checked = _checked(paths)
     _close_at_exit()
+    return add(f, checked)
+
+
+def add(function: Callable[[Samples], object], paths: Iterable[str] = ()) -> Listener:
+    """Return a listener that nobody closes at the interpreter's exit."""
+    listener = Listener(function, paths)
     _listening.append(listener)
     return listener
 

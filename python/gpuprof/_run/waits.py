@@ -1,0 +1,96 @@
+"""Scopes around what makes the host wait for the GPU: ``.item()``, copies, `synchronize`.
+
+Torch has no hook for these, so functions of `torch.Tensor` and `torch.cuda` are replaced by some
+that call them. A tensor that is not on a GPU costs a look at it. What waits without being called by
+a name, such as a mask as an index, is not seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gpuprof._core as _core
+from gpuprof._frameworks import torch_hooks
+from gpuprof._frameworks.torch_compile import keep_from_compiler
+
+NAME = "waiting/"
+COPIES = ("to", "cuda", "copy")
+_READS = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__")
+
+Begin = Callable[[Any], None]
+
+
+def _is_on_gpu(tensor: Any, *_arguments: Any, **_options: Any) -> bool:
+    return bool(tensor.is_cuda)
+
+
+def _comes_to_gpu(tensor: Any, *_arguments: Any, non_blocking: bool = False, **_: Any) -> bool:
+    return not (non_blocking or tensor.is_cuda)
+
+
+def _changes_device(tensor: Any, *arguments: Any, non_blocking: bool = False, **more: Any) -> bool:
+    """Whether ``tensor.to(...)`` copies between the host and a GPU."""
+    target = more.get("device", arguments[0] if arguments else None)
+    target = getattr(target, "device", target)  # of another tensor
+    target = getattr(target, "type", target)
+    if not isinstance(target, (str, int)):  # a type of numbers
+        return False
+    if non_blocking or any(each is True for each in arguments[1:]):
+        return False
+    goes_to_gpu = isinstance(target, int) or target.startswith("cuda")
+    return goes_to_gpu != bool(tensor.is_cuda)
+
+
+def _is_filled_across(
+    tensor: Any, source: Any = None, non_blocking: bool = False, **_: Any
+) -> bool:
+    return not non_blocking and bool(tensor.is_cuda) != bool(getattr(source, "is_cuda", True))
+
+
+def _always(*_arguments: Any, **_options: Any) -> bool:
+    return True
+
+
+def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
+    """Replace the functions; `begin` is called before each wait, with a frame that runs."""
+    undo = contextlib.ExitStack()
+    tensor, cuda = torch.Tensor, torch.cuda
+    places = [
+        *((tensor, name, _is_on_gpu) for name in _READS),
+        (tensor, "to", _changes_device),
+        (tensor, "cuda", _comes_to_gpu),
+        (tensor, "copy_", _is_filled_across),
+        *((owner, "synchronize", _always) for owner in (cuda, cuda.Stream, cuda.Event)),
+    ]
+    for owner, name, waits in places:
+        function = _around(getattr(owner, name), name, waits, begin, torch.compiler.is_compiling)
+        if owner is tensor:  # a pickle finds it by its name
+            function.__module__, function.__qualname__ = "torch", f"Tensor.{name}"
+        undo.callback(torch_hooks.replace(owner, name, function))
+    keep_from_compiler(_is_on_gpu, _comes_to_gpu, _changes_device, _is_filled_across, _always)
+    return undo.close
+
+
+def _around(
+    original: Any,
+    name: str,
+    waits: Callable[..., bool],
+    begin: Begin,
+    is_compiling: Callable[[], bool],
+) -> Any:
+    scope = _core.timer(f"{NAME}{name.strip('_')}", backend="cpu")
+
+    @functools.wraps(original)
+    def wait(*arguments: Any, **options: Any) -> Any:
+        if not waits(*arguments, **options) or is_compiling():
+            return original(*arguments, **options)
+        begin(sys._getframe())
+        with scope:
+            return original(*arguments, **options)
+
+    keep_from_compiler(wait)
+    return wait
