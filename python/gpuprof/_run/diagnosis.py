@@ -21,7 +21,7 @@ from gpuprof._run.steps import FORWARD, OPTIMIZER, Steps
 FEWEST_SHOWN, FEWEST_STEPS, PARTS = 3, 16, 4
 LEAST_SHARE_GPU, LEAST_SHARE_CPU, LEAST_BUSY, MARGIN = 0.25, 0.4, 0.8, 0.1
 LEAST_READINGS, LEAST_GROWTH, LEAST_BYTES = 18, 0.1, 32 << 20
-_LEAST_NESTED = 0.02  # of a step, for a row below another one
+_LEAST_NESTED = 0.01  # of a step, for a row below another one
 _REST = "(rest)"
 _PAGE = "docs/run.md#"
 

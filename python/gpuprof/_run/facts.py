@@ -59,7 +59,7 @@ class ImportTimes:
         self._undo: torch_hooks.Undo = lambda: None
 
     def start(self) -> None:
-        bootstrap: Any = importlib._bootstrap  # type: ignore[attr-defined]
+        bootstrap: Any = importlib._bootstrap
         original = bootstrap._find_and_load
         main = threading.main_thread().ident
         is_open = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +15,13 @@ from gpuprof._run import batches, waits
 from gpuprof._run.steps import OPTIMIZER, Look, Mark, Span
 
 _WARM_UP = 2  # steps in which kernels and libraries are loaded
+_BEHIND_NS = 50_000  # a GPU that is so little behind has caught up
 _LONG = 3.0  # times the median: the end of an epoch, a validation, a checkpoint
 
 Names = tuple[str, ...]
 Interval = tuple[int, int]
+_Intervals = dict[str, list[Interval]]
+_GpuTimes = list[tuple[int, int, int]]  # the host's begin and end of a span, and its GPU time
 _Item = TypeVar("_Item")
 
 
@@ -87,7 +91,8 @@ def _own_ns(span: Span) -> int:
 
 def _fill(step: Step, spans: Sequence[Span], looks: Sequence[Look]) -> None:
     open_spans: list[tuple[Span, Names]] = []
-    of_kind: dict[str, list[Interval]] = {"data": [], "copies": [], "reads": [], "gpu": []}
+    of_kind: _Intervals = {"data": [], "copies": [], "reads": []}
+    gpu: _GpuTimes = []
     for span in spans:
         while open_spans and open_spans[-1][0].end < span.end:
             open_spans.pop()
@@ -96,14 +101,14 @@ def _fill(step: Step, spans: Sequence[Span], looks: Sequence[Look]) -> None:
         if span.gpu_ms is not None:
             step.gpu[names] += _own_ns(span)
             if all(outer.gpu_ms is None for outer, _ in open_spans):
-                step.outermost_gpu += _own_ns(span)
-                of_kind["gpu"].append((span.begin, span.end))
+                gpu.append((span.begin, span.end, _own_ns(span)))
         kind = _kind_of(span.name)
         if kind and not any(_kind_of(outer.name) for outer, _ in open_spans):
             of_kind[kind].append((span.begin, span.end))
         open_spans.append((span, names))
     step.waited = sum(end - begin for kind in ("copies", "reads") for begin, end in of_kind[kind])
-    _find_idle(step, looks, of_kind)
+    step.outermost_gpu = sum(ns for _, _, ns in gpu)
+    _find_idle(step, looks, of_kind, gpu)
 
 
 def _kind_of(name: str) -> str:
@@ -114,34 +119,38 @@ def _kind_of(name: str) -> str:
     return ""
 
 
-def _find_idle(step: Step, looks: Sequence[Look], of_kind: dict[str, list[Interval]]) -> None:
+def _find_idle(step: Step, looks: Sequence[Look], of_kind: _Intervals, gpu: _GpuTimes) -> None:
     """Find how long the GPU had nothing queued, at most, and what the host did meanwhile.
 
-    Between two looks the GPU was waiting for the host if it had caught up at the second. While the
-    host waits for the GPU it has work. Outside of scopes it cannot wait for longer than the step
-    lasts beyond their times on the GPU.
+    Between two looks the GPU was waiting for the host if it had caught up at the second. One that
+    is a few microseconds behind has not, so its lag is reckoned from the times since it had. While
+    the host waits for the GPU it has work. Outside of scopes it cannot wait for longer than the
+    step lasts beyond their times on the GPU.
     """
     inside, outside = 0, Counter[str]()
-    before = step.begin
-    for look in looks:
+    before, lag = step.begin, math.inf
+    for look in (*looks, Look(0, step.end, False)):
         window = (before, look.ns)
         before = look.ns
-        if not look.caught_up:
+        data, copies, reads = (_overlap(window, each) for each in of_kind.values())
+        host = window[1] - window[0]
+        lag += sum(ns for begin, _, ns in gpu if window[0] <= begin < window[1]) - host
+        if look.caught_up or copies or reads or lag < 0:
+            lag = 0
+        if lag > _BEHIND_NS:
             continue
-        data, copies, reads, gpu = (_overlap(window, each) for each in of_kind.values())
-        rest = window[1] - window[0] - data - copies - reads
-        outside["input"] += data
-        outside["waiting"] += copies
-        inside += min(rest, gpu)
-        outside["host"] += rest - min(rest, gpu)
+        rest = host - data - copies - reads
+        in_scopes = min(rest, _overlap(window, [(begin, end) for begin, end, _ in gpu]))
+        outside.update({"input": data, "waiting": copies, "host": rest - in_scopes})
+        inside += in_scopes
     gap = max(step.ns - step.outermost_gpu, 0)
     scale = min(1.0, gap / total) if (total := sum(outside.values())) else 1.0
     step.idle = Counter({cause: round(ns * scale) for cause, ns in outside.items()})
     # The host could have run ahead in the time that it waited for single values.
     launches = step.idle["host"] + inside
-    could_run_ahead = min(launches, step.waited - sum(e - b for b, e in of_kind["copies"]))
-    step.idle["waiting"] += could_run_ahead
-    step.idle["host"] = launches - could_run_ahead
+    ahead = min(launches, sum(end - begin for begin, end in of_kind["reads"]))
+    step.idle["waiting"] += ahead
+    step.idle["host"] = launches - ahead
 
 
 def _overlap(window: Interval, intervals: Iterable[Interval]) -> int:

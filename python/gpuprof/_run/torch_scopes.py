@@ -181,9 +181,12 @@ class TorchScopes:
 
     # What is open
 
-    def _open(self, entry: _Entry) -> None:
-        if self.steps is not None:
+    def _look(self) -> None:
+        if self.steps is not None and not self._local.stack:
             self.steps.begin()
+
+    def _open(self, entry: _Entry) -> None:
+        self._look()
         entry.sample = entry.scope.__enter__()
         self._local.stack.append(entry)
 
@@ -238,8 +241,7 @@ class TorchScopes:
     def _begin_wait(self, frame: Any) -> None:
         try:
             self._drop_ended(frame)
-            if self.steps is not None:
-                self.steps.begin()
+            self._look()
         except Exception as error:
             self._fail(error)
 
