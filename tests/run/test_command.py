@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import html
+import importlib.metadata
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +17,7 @@ import pytest
 
 import gpuprof
 from tests.support.processes import SETUP_CUDA, environment
-from tests.support.programs import Ended, counts, measured, plain, rows, script
+from tests.support.programs import Ended, both, counts, measured, plain, rows, script
 
 WORK = """
 import sys
@@ -40,6 +44,71 @@ def test_the_trace_and_the_statistics_are_there_at_the_end(
     assert not list(tmp_path.glob("*.part"))
     assert "s.json" in done.report
     assert "t.json.gz" in done.report
+
+
+def test_the_run_is_named_in_table_report_and_trace(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK.replace("if sys.argv[1:]:", "if False:"))
+    done = measured(tmp_path, "-o", "t.json", "--html", "r.html", name, "a b", "--c", program=name)
+    line = next(line for line in done.report.splitlines() if line.startswith("gpuprof: process "))
+    version = platform.python_version()
+    expected = f" on {platform.node()}: {name} 'a b' --c; Python {version}"
+    assert line.endswith(expected)
+    number = int(line.removesuffix(expected).removeprefix("gpuprof: process "))
+    events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["pid"] for event in events} == {number}
+    about = next(event["args"]["args"] for event in events if "args" in event.get("args", {}))
+    assert about.pop("torch", None) == torch_version()
+    assert about == {
+        "process": number,
+        "command": f"{name} 'a b' --c",
+        "machine": platform.node(),
+        "python": version,
+    }
+    page = html.unescape((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert f"{line.removeprefix('gpuprof: ')}; in scopes " in page
+
+
+def torch_version() -> str | None:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def test_the_share_of_scopes_and_imports_is_said(tmp_path: Path) -> None:
+    script(tmp_path, "import time, inner\ntime.sleep(0.2)\n", "outer.py")
+    script(tmp_path, "import time\ntime.sleep(0.2)\n", "inner.py")
+    code = """
+    import time, gpuprof, outer
+    for _ in range(2):
+        with gpuprof.timer("a"), gpuprof.timer("b"):
+            time.sleep(0.3)
+    with gpuprof.timer("c"):
+        time.sleep(0.1)
+    """
+    name = script(tmp_path, code)
+    report = measured(tmp_path, name, program=name).report
+    found = re.search(r"^gpuprof: in scopes (.+) ms of (.+) s; imports (.+) ms$", report, re.M)
+    assert found is not None, report
+    scopes, whole, imports = map(float, found.groups())
+    assert 700 <= scopes < 1e3 * whole
+    assert 400 <= imports < 1e3 * whole - scopes + 10  # which is rounded
+
+
+def test_an_import_that_fails_has_the_traceback_that_it_has_without(tmp_path: Path) -> None:
+    script(tmp_path, "import nothing_of_this_name\n", "missing.py")
+    script(tmp_path, "raise ValueError('while it is imported')\n", "wrong.py")
+    code = """
+    import importlib, traceback
+    for find in (__import__, importlib.import_module):
+        for each in ("missing", "wrong"):
+            try:
+                find(each)
+            except Exception:
+                print(traceback.format_exc())
+    import wrong
+    """
+    both(tmp_path, script(tmp_path, code))
 
 
 def test_files_are_named_by_patterns_and_stay_where_the_run_began(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def tree(report: str) -> dict[str, list[float]]:
     lines = report.split("\na step: ")[1].split("---\n")[1].splitlines()
     found: dict[str, list[float]] = {}
     for line in lines:
+        if line.startswith(" "):
+            continue
         name, *cells = re.split(r"  +", line)
         found[name] = [float(cell) for cell in cells if re.fullmatch(r"[\d.]+", cell)]
         if name == "(rest)":
@@ -155,8 +157,7 @@ def test_planted_causes_on_a_gpu_are_found(tmp_path: Path, fake_path: Path) -> N
     assert [causes(report) for report in reports] == [[cause] for cause, _ in plans], reports
     for report in reports:
         shares = tree(report)
-        assert next(iter(shares)) == "dataloader"
-        assert "backward" in shares
+        assert set(shares) >= {"dataloader", "Net", "backward", "optimizer.step"}
         assert sum(host for host, *_ in shares.values()) == pytest.approx(100, abs=0.5)
         assert sum(gpu for _, *gpus in shares.values() for gpu in gpus) == pytest.approx(
             100, abs=0.5
@@ -280,7 +281,7 @@ else:  # memory that grows in the warm-up only
     kept = []
     model = mlp(64)
     for number in range(30):
-        train(model, data(64, 3), kept if number < 5 else None)
+        train(model, data(64, 3), kept if number < 5 else [])
 """
     for number, report in enumerate(runs(tmp_path, code, 20)):
         assert causes(report) == [], (number, report)

@@ -20,7 +20,7 @@ from gpuprof._run.steps import FORWARD, OPTIMIZER, Steps
 
 FEWEST_SHOWN, FEWEST_STEPS, PARTS = 3, 16, 4
 LEAST_SHARE_GPU, LEAST_SHARE_CPU, LEAST_BUSY, MARGIN = 0.25, 0.4, 0.8, 0.1
-LEAST_READINGS, LEAST_GROWTH, LEAST_BYTES = 18, 0.1, 32 << 20
+LEAST_READINGS, LEAST_GROWTH, LEAST_BYTES = 24, 0.1, 32 << 20
 _LEAST_NESTED = 0.01  # of a step, for a row below another one
 _REST = "(rest)"
 _PAGE = "docs/run.md#"
@@ -157,8 +157,8 @@ def grows(readings: Sequence[int]) -> tuple[int, int] | None:
     """Return from what to what memory grows, if it does so all the time after the warm-up."""
     if len(readings) < LEAST_READINGS:
         return None
-    readings = readings[len(readings) // 4 :]
-    size = len(readings) // 6
+    size = len(readings) // 8
+    readings = readings[-6 * size :]  # without a quarter, the warm-up
     lows = [min(readings[place * size : (place + 1) * size]) for place in range(6)]
     growth = lows[-1] - lows[0]
     steady = all(after - before >= growth / 15 for before, after in pairwise(lows))

@@ -50,33 +50,38 @@ def coverage(stats: Stats, seconds: float, imports_s: float) -> str:
 class ImportTimes:
     """How long the main thread has imported modules, each with those that it imports.
 
-    Python calls a function of its own for a module that is not there yet. One that is put around
-    it claims to be in the same file, so tracebacks leave it out with the others of that file.
+    Python holds a lock of a module while it imports it. What is put around taking and releasing
+    it is in no traceback.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._undo: torch_hooks.Undo = lambda: None
+        self._depth = 0
+        self._begin = 0.0
+        self._undo: list[torch_hooks.Undo] = []
 
     def start(self) -> None:
         bootstrap: Any = importlib._bootstrap
-        original = bootstrap._find_and_load
-        main = threading.main_thread().ident
-        is_open = False
+        lock = bootstrap._ModuleLockManager
+        take, release, main = lock.__enter__, lock.__exit__, threading.main_thread().ident
 
-        def timed(*arguments: Any) -> Any:
-            nonlocal is_open
-            if is_open or threading.get_ident() != main:
-                return original(*arguments)
-            is_open, begin = True, time.monotonic()
-            try:
-                return original(*arguments)
-            finally:
-                is_open = False
-                self.seconds += time.monotonic() - begin
+        def enter(held: Any) -> None:
+            take(held)
+            if threading.get_ident() == main:
+                self._depth += 1
+                if self._depth == 1:
+                    self._begin = time.monotonic()
 
-        timed.__code__ = timed.__code__.replace(co_filename=original.__code__.co_filename)
-        self._undo = torch_hooks.replace(bootstrap, "_find_and_load", timed)
+        def leave(held: Any, *error: Any) -> None:
+            release(held, *error)
+            if threading.get_ident() == main and self._depth:
+                self._depth -= 1
+                if not self._depth:
+                    self.seconds += time.monotonic() - self._begin
+
+        for name, function in (("__enter__", enter), ("__exit__", leave)):
+            self._undo.append(torch_hooks.replace(lock, name, function))
 
     def stop(self) -> None:
-        self._undo()
+        while self._undo:
+            self._undo.pop()()
