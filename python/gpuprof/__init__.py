@@ -63,6 +63,7 @@ _NAMES = {
         "release_graph_pool_handle"
     ),
     "_callable.api": "make_graphed_callable | GraphedCallable",
+    "_idle.api": "idle | Idle",
     "_kernels.api": "kernels | Kernels",
     "_watch.api": "watch | ModuleWatch",
     "_watch.tree": "| ModuleTimes",

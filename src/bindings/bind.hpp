@@ -16,6 +16,7 @@ void bind_timing_event(pybind11::module_& module);
 void bind_timing_statistics(pybind11::module_& module);
 void bind_timing_device(pybind11::module_& module);
 void bind_timing_listeners(pybind11::module_& module);
+void bind_timing_idle(pybind11::module_& module);
 void bind_watch(pybind11::module_& module);
 void bind_nvtx_annotation(pybind11::module_& module);
 void bind_nvtx_functions(pybind11::module_& module);

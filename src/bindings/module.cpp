@@ -84,6 +84,7 @@ void bind_all(py::module_& module) {
   bind_timing_statistics(module);
   bind_timing_device(module);
   bind_timing_listeners(module);
+  bind_timing_idle(module);
   bind_watch(module);
   bind_nvtx_annotation(module);
   bind_nvtx_functions(module);
@@ -107,14 +108,6 @@ void bind_all(py::module_& module) {
 // Classes can be registered once in a process. So there is one module object, and an import that
 // was cut off, or that another one overtook, comes back to it.
 PyObject* filled_module = nullptr;
-
-bool is_finalizing() {
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsFinalizing() != 0;
-#else
-  return _Py_IsFinalizing() != 0;
-#endif
-}
 
 // No Python code runs in here, so the interpreter lock is held throughout.
 void fill_module(PyObject* name) {

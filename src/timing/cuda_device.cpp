@@ -33,6 +33,7 @@ void return_pair(Sample& sample) noexcept {
   forget_pair(sample);
   if (!external && sample.generation == driver::fork_generation()) {
     sample.events->give_back(pair);
+    if (sample.keeps_pair) sample.events->note_kept(-1);
   }
 }
 
@@ -84,6 +85,7 @@ bool provide_pair(Sample& sample, EventClock& clock) {
   sample.events = &clock;
   EventPair pair;
   if (!clock.take(pair)) return false;
+  if (sample.keeps_pair) clock.note_kept(1);
   sample.start = pair.start;
   sample.end = pair.end;
   return true;
@@ -381,6 +383,21 @@ std::vector<PendingCount> pending_counts() {
   std::vector<PendingCount> counts;
   for (EventClock* clock : contexts::all()) clock->append_counts(counts);
   return counts;
+}
+
+Work work_left(std::vector<std::uintptr_t>& threads) noexcept {
+  Work work = Work::kUnseen;
+  try {
+    if (driver::loaded_or_null() == nullptr) return work;
+    for (EventClock* clock : contexts::all()) {
+      const Work of_clock = clock->work_left(threads);
+      if (of_clock == Work::kUnderWay) return of_clock;
+      // One open scope leaves open what the whole GPU does.
+      if (work != Work::kScopeOpen && of_clock != Work::kUnseen) work = of_clock;
+    }
+  } catch (...) {  // out of memory: the next look sees it
+  }
+  return work;
 }
 
 void forget_events(Sample& sample) noexcept { return_pair(sample); }

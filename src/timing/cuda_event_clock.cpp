@@ -1,5 +1,7 @@
 #include "timing/cuda_event_clock.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 
@@ -154,6 +156,7 @@ void EventClock::push(Sample* sample) {
     sample->next = nullptr;
     (queue.tail != nullptr ? queue.tail->next : queue.head) = sample;
     queue.tail = sample;
+    queue.thread = static_cast<std::uintptr_t>(::pthread_self());
     full = ++queue.size >= queue.next_try;
   }
   if (full) drain(key);
@@ -284,6 +287,30 @@ void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t co
   }
   deliver(batch, count);
   for (std::size_t i = 0; i < count; ++i) drop_reference(batch[i]);
+}
+
+device::Work EventClock::work_left(std::vector<std::uintptr_t>& threads) {
+  std::vector<CUevent> ends;
+  bool is_open = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (queues_.empty() && made_ == 0) return device::Work::kUnseen;
+    std::size_t closed = free_.size() + static_cast<std::size_t>(kept_.load());
+    for (const auto& [stream, queue] : queues_) {
+      threads.push_back(queue.thread);
+      closed += queue.size;
+      if (queue.tail != nullptr) ends.push_back(as_event(queue.tail->end));
+    }
+    is_open = made_ > closed;
+  }
+  const auto access = try_access();
+  if (!access) return device::Work::kUnseen;
+  const driver::RelaxedCapture relaxed(table_);
+  for (const CUevent end : ends) {
+    if (access->query(end) == CUDA_ERROR_NOT_READY) return device::Work::kUnderWay;
+  }
+  if (is_open) return device::Work::kScopeOpen;
+  return threads.empty() ? device::Work::kUnseen : device::Work::kNone;
 }
 
 CUevent EventClock::pending_end(const Sample& sample) noexcept {

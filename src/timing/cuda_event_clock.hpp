@@ -75,6 +75,12 @@ class EventClock {
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
 
+  // One pair more or fewer stays with a Timer, whose work nobody can tell to be under way.
+  void note_kept(int change) noexcept { kept_.fetch_add(change, std::memory_order_relaxed); }
+
+  // As device::work_left(), of this context.
+  device::Work work_left(std::vector<std::uintptr_t>& threads);
+
   // Events outside of the pool. make_event() throws driver::Error. While another thread's call
   // waits for room in a stream's queue, making or destroying an event waits, too. So
   // destroy_later() only notes an event, which is destroyed by the next call that makes one, or by
@@ -116,6 +122,7 @@ class EventClock {
     Sample* tail = nullptr;
     std::size_t size = 0;
     std::size_t next_try = kFirstTry;  // the size at which a push drains
+    std::uintptr_t thread = 0;         // of the last push
   };
   static constexpr std::size_t kFirstTry = 16;
   static constexpr std::size_t kBatch = 32;
@@ -151,6 +158,7 @@ class EventClock {
   std::vector<CUevent> dead_;  // to be destroyed
   std::size_t made_ = 0;       // pooled pairs, in the pool or in use
   std::size_t holders_ = 0;
+  std::atomic<int> kept_{0};
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
   // The queue of the last push, which is the next one's in a loop; null after any was erased.

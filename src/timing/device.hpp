@@ -84,6 +84,17 @@ struct PendingCount {
 };
 std::vector<PendingCount> pending_counts();
 
+// What the events of scopes tell of the GPU's work.
+enum class Work : std::uint8_t {
+  kUnseen,     // no scope has recorded an event yet
+  kUnderWay,   // the end of a scope is not reached
+  kScopeOpen,  // all ends are reached, but a scope is open: what it launched is not known
+  kNone,
+};
+// Adds the threads that left the last scope of each stream, as pthread_self() names them. Asks about
+// gpuprof's own events alone, in a way that no capture forbids.
+Work work_left(std::vector<std::uintptr_t>& threads) noexcept;
+
 // Gives the events of a dying sample back, or destroys them if they are a graph's. Never calls a
 // driver that is gone.
 void forget_events(Sample& sample) noexcept;

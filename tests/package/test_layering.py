@@ -27,7 +27,7 @@ LAYERS = (
     {"_graphs", "_results"},
     {"_kernels"},
     {"_distributed"},
-    {"_callable", "_benchmark", "_report", "_watch"},
+    {"_callable", "_benchmark", "_idle", "_report", "_watch"},
     {"_run"},
     {"_training"},
     {"_pytest", "_cli"},

@@ -148,7 +148,7 @@ def _run(commands: Commands) -> None:
         "program's name; what comes after it belongs to the program. Files may have %p (process), "
         "%r (rank), %h (host) and %q{VARIABLE} in their names.",
         usage="gpuprof run [-h] [-o FILE] [--stats FILE] [--html FILE] [--watch DEPTH] "
-        "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+        "[--scopes PATTERN] [--idle] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
     )
     text = "also write a trace of the whole run, for Perfetto; compressed if it ends in .gz"
     parser.add_argument("-o", "--output", metavar=FILE, help=text)
@@ -168,6 +168,8 @@ def _run(commands: Commands) -> None:
         help="also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
         "or '__main__.step'; may be given several times; needs Python 3.12 or later",
     )
+    text = "also show which lines of Python run while the GPU has nothing to do"
+    parser.add_argument("--idle", action="store_true", help=text)
     parser.add_argument(
         "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name"
     )

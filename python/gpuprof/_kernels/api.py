@@ -27,9 +27,15 @@ from gpuprof.errors import GpuprofError, InvalidStateError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from collections.abc import Callable
+
     from gpuprof._display.table import Table
+    from gpuprof._kernels.records import Columns
 
 MAX_RECORDS = 1_000_000
+
+# Told of all work of each block that has ended, and of when it began and ended.
+when_collected: list[Callable[[Columns, int, int], None]] = []
 
 _lock = threading.Lock()
 _open: Kernels | None = None
@@ -183,6 +189,10 @@ class Kernels(Shown, Exported):
         if self._labels.problem and attribution.in_graph:
             self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")
         to_trace.write(evaluated, spans)
+        # Past the limit of records nobody knows when the GPU worked.
+        end_ns = max(found.work.end_ns, default=0) if found.dropped else self._end_ns
+        for told in [*when_collected]:
+            told(found.work, self._begin_ns, end_ns)
 
     def _let_others_open(self) -> None:
         global _open  # noqa: PLW0603

@@ -24,6 +24,7 @@ from gpuprof._common.text import shown_text, write_text
 from gpuprof._run import facts
 from gpuprof._run.diagnosis import Diagnosis, diagnose
 from gpuprof._run.function_scopes import FunctionScopes, is_supported
+from gpuprof._run.gpu_work import GpuWork
 from gpuprof._run.steps import Steps
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
@@ -46,6 +47,7 @@ class Wishes(NamedTuple):
     depth: int = 1
     patterns: tuple[str, ...] = ()
     command: tuple[str, ...] = ()  # of the program, as it was given
+    idle: bool = False
 
     def complaint(self) -> str | None:
         """Return why one of the paths cannot be written to, while there is no program to lose."""
@@ -70,6 +72,7 @@ class Session:
         self._torch = TorchScopes(wishes.depth, self._steps) if wishes.depth else None
         self._imports = facts.ImportTimes()
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
+        self._work = GpuWork(idle=wishes.idle)
 
     def start(self) -> None:
         """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
@@ -86,6 +89,7 @@ class Session:
         atexit.register(self._finish_after_interrupt)
         atexit.register(self.finish)  # after the trace's own, so it runs before that
         os.register_at_fork(after_in_child=self._stop_in_child)
+        self._work.start()
         if self._torch is not None:
             self._torch.attach()
         self._imports.start()
@@ -139,6 +143,7 @@ class Session:
     def _finish(self) -> None:
         seconds = time.monotonic() - self._begin_s
         self._stop_scopes()
+        self._work.stop()
         out = sys.__stderr__
         with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
@@ -154,6 +159,7 @@ class Session:
         diagnosis = self._diagnose(out)
         for line in diagnosis.plain():
             _say(out, line)
+        self._work.show(out)
         if (path := self._wishes.stats) is not None:
             with _telling(out, f"the statistics to {path}", f"the statistics are in {path}"):
                 refuse_foreign(path, STATS)  # the program may have put a file there meanwhile

@@ -23,6 +23,14 @@
 
 namespace gpuprof::bindings {
 
+inline bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
 // Returns what `work` does without the interpreter lock. Its C++ exceptions come out with the lock
 // held again. `take_back` is what takes it.
 template <typename Work>

@@ -1,0 +1,284 @@
+"""`gpuprof.idle`: the lines that run while the GPU has nothing to do, on the fake driver."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from tests.fake_cupti.control import FakeCupti
+from tests.fake_driver.control import ACTIVE, FakeCuda
+from tests.support.processes import native_threads
+
+LONG = 10**12  # ns of the fake's clock, which goes on when it is told to
+
+
+def line_of(function: Callable[..., object], text: str) -> int:
+    """Return the number of the line of a function that holds the text."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(number for number, line in enumerate(lines) if text in line)
+
+
+def ms_at(found: gpuprof.Idle, line: int) -> float:
+    return sum(row.idle_ms for row in found.rows if (row.file, row.line) == (__file__, line))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until something holds, at most 20 s."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def busy_and_idle(fake: FakeCuda, stream: int, steps: int) -> float:
+    """Have the GPU work and idle in turns; return for how long it was idle, in milliseconds."""
+    planted = 0.0
+    for _ in range(steps):
+        with gpuprof.timer("step", stream=stream):
+            fake.work(stream, LONG)
+        time.sleep(0.001)  # the GPU works
+        fake.complete(stream)
+        begin = time.monotonic()
+        time.sleep(0.005)  # it has nothing to do
+        planted += (time.monotonic() - begin) * 1e3
+    return planted
+
+
+def test_planted_sleeps_are_found_at_their_line(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.idle() as found:
+        planted = busy_and_idle(fake, stream, steps=600)
+
+    at_sleep = line_of(busy_and_idle, "it has nothing to do")
+    assert ms_at(found, at_sleep) == pytest.approx(planted, rel=0.1)
+    assert ms_at(found, line_of(busy_and_idle, "the GPU works")) < 0.05 * planted
+    row = found.rows[0]
+    assert (row.line, row.function) == (at_sleep, "busy_and_idle")
+    assert row.code.startswith("time.sleep(0.005)")
+    assert row.place == f"{__file__}:{at_sleep}"
+    assert found.share == pytest.approx(found.idle_ms / found.seconds / 1e3)
+    assert "launched outside of scopes" in found.notes[0]
+
+
+def test_the_table_and_the_plain_data_say_the_same(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.idle() as found:
+        busy_and_idle(fake, stream, steps=20)
+
+    row = found.rows[0]
+    assert repr(found).startswith("GPU idle: ")
+    assert f"idle/test_idle.py:{row.line}" in repr(found)
+    plain = json.loads(found.to_json())
+    assert plain["rows"][0]["line"] == row.line
+    assert plain["idle_ms"] == pytest.approx(found.idle_ms)
+    assert str(row.idle_ms) in (found.to_csv() or "")
+    with pytest.raises(TypeError, match="to_dict"):
+        pickle.dumps(found)
+    assert pickle.loads(pickle.dumps(row)) == row
+
+
+def test_while_the_gpu_works_nothing_is_idle(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.timer("step", stream=stream):
+        fake.work(stream, LONG)
+    with gpuprof.idle() as found:
+        time.sleep(0.1)
+
+    assert found.rows == []
+    assert found.seconds > 0.05
+    assert found.not_known_ms == 0
+    fake.complete(stream)
+
+
+def test_an_open_scope_is_not_known(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.idle() as found, gpuprof.timer("step", stream=stream):
+        time.sleep(0.2)
+
+    assert found.idle_ms < 50
+    assert found.not_known_ms > 100
+    assert "collect kernels" in found.notes[1]
+
+
+def test_the_pair_of_a_timer_is_no_open_scope(fake: FakeCuda, stream: int) -> None:
+    timer = gpuprof.Timer(stream=stream)
+    with timer, gpuprof.timer("step", stream=stream):
+        pass
+    with gpuprof.idle() as found:
+        wait_for(lambda: found._looks.found()[0])
+    assert found.not_known_ms == 0
+    timer.close()
+
+
+def test_library_code_is_below_the_programs_line(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.timer("step", stream=stream):
+        pass
+    with gpuprof.idle() as found:
+        threading.Event().wait(0.2)
+
+    row = next(row for row in found.rows if row.inner)
+    assert row.file == __file__
+    assert "threading.Event" in row.code
+    assert row.inner.split("/")[-1].startswith("threading.py:")
+    assert row.inner.endswith(" wait")
+
+
+def test_the_line_is_of_the_thread_that_launches(fake: FakeCuda, stream: int) -> None:
+    done = threading.Event()
+
+    def launch() -> None:
+        fake.use_primary()
+        with gpuprof.timer("step", stream=stream):
+            pass
+        while not done.is_set():
+            time.sleep(0.001)  # the thread that launches
+
+    with gpuprof.idle() as found:
+        thread = threading.Thread(target=launch)
+        thread.start()
+        time.sleep(0.3)  # the main thread
+        done.set()
+        thread.join()
+
+    at = line_of(test_the_line_is_of_the_thread_that_launches, "# the thread that launches")
+    assert ms_at(found, at) > 0.8 * found.idle_ms
+    fake.primary_release()
+
+
+def test_threads_without_frames_are_counted_together(fake: FakeCuda, stream: int) -> None:
+    def launch() -> None:
+        fake.use_primary()
+        with gpuprof.timer("step", stream=stream):
+            pass
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    with gpuprof.idle() as found:
+        wait_for(lambda: found._looks.found()[0])
+    assert [row.place for row in found.rows] == ["(no Python frame)"]
+    fake.primary_release()
+
+
+def test_without_scopes_nothing_is_known(fake: FakeCuda) -> None:
+    with gpuprof.idle() as found, gpuprof.timer("host", backend="cpu"):
+        time.sleep(0.05)
+    assert found.rows == []
+    assert found.seconds == 0
+    assert repr(found) == "no scope ran on a GPU in that time, so nothing is known of it"
+
+
+def test_a_capture_is_left_alone(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.timer("before", stream=stream):
+        fake.work(stream, LONG)
+    with gpuprof.idle() as found:
+        fake.begin_capture(stream, 0)
+        queries = fake.calls("cuEventQuery")
+        wait_for(lambda: fake.calls("cuEventQuery") > queries + 5)
+        assert fake.capture_status(stream) == ACTIVE
+        fake.graph_destroy(fake.end_capture(stream))
+        fake.complete(stream)
+    assert fake.calls("cuStreamQuery") == 0
+    assert found.seconds > 0
+
+
+def test_one_thread_looks_while_it_is_open(fake: FakeCuda) -> None:
+    before = native_threads()
+    with gpuprof.idle():
+        assert native_threads(before + 1) == before + 1
+    assert native_threads(before) == before
+
+
+def test_two_may_be_open(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.idle() as outer:
+        with gpuprof.idle() as inner:
+            busy_and_idle(fake, stream, steps=20)
+        time.sleep(0.1)
+    assert 0 < inner.idle_ms < outer.idle_ms
+
+
+def test_it_is_entered_once_and_read_afterwards(fake: FakeCuda) -> None:
+    found = gpuprof.idle()
+    with pytest.raises(gpuprof.InvalidStateError, match="not entered"):
+        print(found.rows)
+    with found:
+        assert repr(found) == "<gpuprof.Idle, open>"
+    with pytest.raises(gpuprof.InvalidStateError, match="is ended"):
+        found.__enter__()
+
+
+def test_an_exception_ends_it(fake: FakeCuda) -> None:
+    with pytest.raises(KeyError), gpuprof.idle() as found:  # noqa: PT012
+        raise KeyError("own")
+    assert found.rows == []
+
+
+@pytest.mark.parametrize("kernels_first", [False, True])
+def test_records_of_kernels_correct_it(
+    fake: FakeCuda, cupti: FakeCupti, kernels_first: bool
+) -> None:
+    """No scope is there, and what ran is known from records alone."""
+    with ExitStack() as stack:
+        if kernels_first:
+            kernels = stack.enter_context(gpuprof.kernels())
+        found = stack.enter_context(gpuprof.idle())
+        if not kernels_first:
+            kernels = stack.enter_context(gpuprof.kernels())
+        time.sleep(0.1)  # before the first work: not counted
+        first = begin = cupti.now()
+        for _ in range(10):
+            time.sleep(0.02)  # the GPU works
+            cupti.kernel("gemm", begin, cupti.now())
+            time.sleep(0.02)  # it is idle
+            begin = cupti.now()
+        cupti.kernel("gemm", begin, begin + 1000)
+        last = cupti.now()
+
+    assert kernels.source
+    busy = sum(each.end_ns - each.begin_ns for each in kernels.records)
+    idle_ms = (last - first - busy) * 1e-6
+    assert found.idle_ms == pytest.approx(idle_ms, abs=60)  # what came after the last kernel
+    at = line_of(test_records_of_kernels_correct_it, "# it is idle")
+    assert ms_at(found, at) > 0.6 * found.idle_ms
+    worked = line_of(test_records_of_kernels_correct_it, "# the GPU works")
+    assert ms_at(found, worked) < 0.2 * found.idle_ms
+    before = line_of(test_records_of_kernels_correct_it, "before the first work")
+    assert ms_at(found, before) == 0
+    assert found.notes == []
+
+
+def test_nothing_hears_of_kernels_once_all_have_ended(fake: FakeCuda, cupti: FakeCupti) -> None:
+    from gpuprof._kernels.api import when_collected
+
+    with gpuprof.idle():
+        assert len(when_collected) == 1
+    assert when_collected == []
+    with gpuprof.kernels():
+        with gpuprof.idle():
+            pass
+        assert len(when_collected) == 1
+    assert when_collected == []
+
+
+def test_a_look_that_fails_is_told_and_ends_nothing(
+    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", told.append)
+    with gpuprof.timer("step", stream=stream):
+        pass
+
+    def fail(*_: object) -> None:
+        message = "planted"
+        raise ValueError(message)
+
+    looks = _core._IdleLooks(fail)
+    wait_for(lambda: len(told) > 2)
+    looks.stop()
+    looks.stop()
+    assert len(told) > 2
