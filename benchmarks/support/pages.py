@@ -110,6 +110,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "graphs_callable": ("What a graphed callable costs", "callable.md"),
     "graphs_training": ("What a training step costs", "callable.md"),
     "graphs_decode": ("What a decode step costs", "integrations/decode.md"),
+    "idle_cost": ("What finding idle lines costs, and how far it is off", None),
     "kernels_attribution": ("Kernels under scopes, and what collecting costs", None),
     "watch_overhead": ("What watching modules costs", None),
     "distributed_gather": ("What the statistics of many ranks cost rank 0", None),

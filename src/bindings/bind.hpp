@@ -34,5 +34,6 @@ void bind_guards(pybind11::module_& module);
 void bind_cache_entry(pybind11::module_& module);
 void bind_callable(pybind11::module_& module);
 void bind_cupti(pybind11::module_& module);
+void bind_callers(pybind11::module_& module);
 
 }  // namespace gpuprof::bindings

@@ -102,6 +102,7 @@ void bind_all(py::module_& module) {
   bind_cache_entry(module);
   bind_callable(module);
   bind_cupti(module);
+  bind_callers(module);
   harden_classes(module);
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -252,17 +254,15 @@ def test_records_of_kernels_correct_it(
     assert found.notes == []
 
 
-def test_nothing_hears_of_kernels_once_all_have_ended(fake: FakeCuda, cupti: FakeCupti) -> None:
-    from gpuprof._kernels.api import when_collected
-
-    with gpuprof.idle():
-        assert len(when_collected) == 1
-    assert when_collected == []
-    with gpuprof.kernels():
-        with gpuprof.idle():
-            pass
-        assert len(when_collected) == 1
-    assert when_collected == []
+def test_it_is_kept_by_nothing_once_all_have_ended(fake: FakeCuda, cupti: FakeCupti) -> None:
+    with gpuprof.idle() as first:
+        pass
+    with gpuprof.kernels(), gpuprof.idle() as second:
+        pass
+    left = [weakref.ref(first), weakref.ref(second)]
+    del first, second
+    gc.collect()
+    assert [each() for each in left] == [None, None]
 
 
 def test_a_look_that_fails_is_told_and_ends_nothing(

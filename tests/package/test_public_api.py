@@ -295,6 +295,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda launches: launches.to_dict(),
     ),
     "MemoryUse": (lambda: gpuprof.results.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
+    "IdleRow": (lambda: gpuprof.results.IdleRow("train.py", 40, "step", 1.5, 0.1), lambda r: r),
     "KernelRecord": (lambda: KERNEL, tuple),
     "KernelRow": (
         lambda: gpuprof.results.KernelRow(("step", "a/b"), 2, 1, 1),
@@ -403,6 +404,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
     "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
+    "Idle": lambda _: gpuprof.idle(),
     "Kernels": lambda _: gpuprof.kernels(),
     "Listener": lambda _: closed_listener(),
     "ModuleWatch": lambda _: object.__new__(gpuprof.ModuleWatch),

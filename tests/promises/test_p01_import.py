@@ -84,3 +84,23 @@ def test_an_open_trace_has_one_thread_and_a_closed_one_none(
         driver=fake_path,
     )
     assert out.split() == ["2", "1"]
+
+
+def test_an_idle_block_has_one_thread_and_an_ended_one_none(fake_path: Path) -> None:
+    out = check_python(
+        """
+        import os
+        import time
+        import gpuprof
+        def threads(): return len(os.listdir("/proc/self/task"))
+        with gpuprof.idle():
+            print(threads())
+        for _ in range(250):  # a joined thread leaves /proc a moment after its join
+            if threads() == 1:
+                break
+            time.sleep(0.02)
+        print(threads())
+        """,
+        driver=fake_path,
+    )
+    assert out.split() == ["2", "1"]

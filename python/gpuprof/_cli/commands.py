@@ -148,7 +148,7 @@ def _run(commands: Commands) -> None:
         "program's name; what comes after it belongs to the program. Files may have %p (process), "
         "%r (rank), %h (host) and %q{VARIABLE} in their names.",
         usage="gpuprof run [-h] [-o FILE] [--stats FILE] [--html FILE] [--watch DEPTH] "
-        "[--scopes PATTERN] [--idle] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+        "[--scopes PATTERN] [--kernels] [--idle] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
     )
     text = "also write a trace of the whole run, for Perfetto; compressed if it ends in .gz"
     parser.add_argument("-o", "--output", metavar=FILE, help=text)
@@ -168,6 +168,11 @@ def _run(commands: Commands) -> None:
         help="also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
         "or '__main__.step'; may be given several times; needs Python 3.12 or later",
     )
+    text = (
+        "also collect every kernel, and show the GPU's work by scope, by name and, from Python 3.12 "
+        "on, by the line that launched it; needs CUPTI"
+    )
+    parser.add_argument("--kernels", action="store_true", help=text)
     text = "also show which lines of Python run while the GPU has nothing to do"
     parser.add_argument("--idle", action="store_true", help=text)
     parser.add_argument(

@@ -78,6 +78,7 @@ def begin(options: argparse.Namespace, arguments: Sequence[str]) -> tuple[Sessio
         depth=options.watch,
         patterns=tuple(options.scopes),
         command=(*(("-m",) if target.is_module else ()), target.name, *target.arguments),
+        kernels=options.kernels,
         idle=options.idle,
     )
     if complaint := wishes.complaint() or outputs.complaint(files, _read(target)):

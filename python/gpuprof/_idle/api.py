@@ -13,7 +13,7 @@ from gpuprof._common.units import duration, percent
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._idle.looks import Looks, merged
-from gpuprof._idle.places import places_of
+from gpuprof._common.places import places_of
 from gpuprof._idle.rows import IdleRow, rows_of, table_of
 from gpuprof._kernels import api as kernels_api
 from gpuprof.errors import InvalidStateError
@@ -37,15 +37,10 @@ def idle() -> Idle:
     Idle
         A context manager, and after its block the result.
 
-    Raises
-    ------
-    CudaUnavailableError
-        On entering: there is no CUDA driver with a device.
-    InvalidStateError
-        On entering: it has been entered before.
-
     Notes
     -----
+    Entering it without a CUDA driver or device is a `CudaUnavailableError`.
+
     Scopes are all that it knows the GPU's work from: what is launched outside of them is not seen,
     and while one is open, its own work is not known until it is left. Inside a `kernels` block, the
     records of all work decide that afterwards, and idle time is exact; open that block around this

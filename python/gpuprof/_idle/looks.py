@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpuprof._idle.places import NOWHERE, Place
+from gpuprof._common.places import NOWHERE, Place
 
 MAX_LOOKS = 1_000_000  # that wait for records: nearly three hours
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpuprof._common.records import Plain, in_results
 from gpuprof._common.units import duration
 from gpuprof._display.table import Table
-from gpuprof._idle.places import Place, short
+from gpuprof._common.places import Place, short
 
 
 @in_results

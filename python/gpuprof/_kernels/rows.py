@@ -97,7 +97,7 @@ class KernelTotal(Plain):
     name : str
         The kernel's, or what was copied or set: ``"Memcpy HtoD (Pageable -> Device)"``.
     kind : str
-        ``"kernel"``, ``"memcpy"`` or ``"memset"``.
+        ``"kernel"``, ``"memcpy"``, ``"memset"``, or ``"caller"`` for all that one line launched.
     count : int
     total_ms, min_ms, max_ms : float
         Milliseconds. Work past ``max_records`` is in `count` and `total_ms` alone.
@@ -140,6 +140,12 @@ class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
 
     def __len__(self) -> int:
         return len(self._totals)
+
+    def first(self, count: int) -> KernelTotals:
+        """Return the largest ones alone, with the number of all in the title."""
+        if count >= len(self):
+            return self
+        return KernelTotals(self[:count], f"{self._title}: {count} of {len(self):,}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the totals as plain data."""
@@ -197,6 +203,9 @@ class KernelRecord(NamedTuple):
     idle_cause : str
         Why, for most of it: ``"host_bound"``, ``"dependency"``, ``"launch_gap"``, ``"unknown"`` or
         ``""``.
+    caller : str
+        The line of Python that launched it, as ``"app/train.py:31 in step"``; ``""`` where callers
+        were not asked for.
     """
 
     name: str
@@ -216,6 +225,7 @@ class KernelRecord(NamedTuple):
     nbytes: int
     idle_ns: int
     idle_cause: str
+    caller: str = ""
 
 
 def _time(ms: float) -> str:

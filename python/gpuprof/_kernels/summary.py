@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuprof._kernels.attribution import Attribution
+from gpuprof._kernels.callers import Callers
 from gpuprof._kernels.communication import communication
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
@@ -60,6 +61,7 @@ class Evaluated:
     gaps: Column
     causes: Column
     late: Column  # what of a gap was host-bound before its cause
+    callers: Callers = field(default_factory=Callers)
 
     def rows(self, entries: Mapping[Path, int]) -> list[KernelRow]:
         """Return a row for each scope and those around it, in the order of their paths.
@@ -133,17 +135,26 @@ class Evaluated:
             own[9] += exposed
         return {paths[number]: own for number, own in sums.items()}
 
-    def totals(self, scope: Path | None) -> list[KernelTotal]:
-        """Return the work of a scope and below by name; None is all work."""
+    def caller(self, number: int) -> str:
+        """Return the line of Python that launched a record, as text."""
+        return self.callers.of(self.attribution.launch[number])
+
+    def totals(self, scope: Path | None, *, by_caller: bool = False) -> list[KernelTotal]:
+        """Return the work of a scope and below by name, or by caller; None is all work."""
         found, work = self.found, self.found.work
+        of, kinds = (work.kind, work.name), [*KINDS]
+        names = list(found.names)
+        if by_caller:
+            texts: dict[str, int] = {}
+            lines = [texts.setdefault(self.caller(each), len(texts)) for each in range(len(work))]
+            of, kinds, names = ([0] * len(work), lines), ["caller"], [*texts]
         inside = bytearray(
             scope is None or (path[: len(scope)] == scope and (bool(scope) or not path))
             for path in self.attribution.paths
         )
         sums: dict[tuple[int, int], tuple[int, ...]] = {}
         for kind, name, begin, end, nbytes, path in zip(
-            work.kind,
-            work.name,
+            *of,
             work.begin_ns,
             work.end_ns,
             work.nbytes,
@@ -161,15 +172,15 @@ class Evaluated:
                 max(high, took),
                 size + nbytes,
             )
-        if scope is None:
+        if scope is None and not by_caller:
             for key, (count, ns) in found.not_kept().items():
                 kept, kept_ns, *rest = sums.get(key, (0, 0, 0, 0, 0))
                 sums[key] = (kept + count, kept_ns + ns, *rest)
         whole = sum(total[1] for total in sums.values())
         totals = [
             KernelTotal(
-                found.names[name],
-                KINDS[kind],
+                names[name],
+                kinds[kind],
                 count,
                 total_ms=ns * _NS,
                 min_ms=low * _NS,
@@ -229,6 +240,7 @@ class Evaluated:
             nbytes=work.nbytes[number],
             idle_ns=self.gaps[number],
             idle_cause=CAUSES[HOST_BOUND if is_late else self.causes[number]],
+            caller=self.caller(number),
         )
 
 

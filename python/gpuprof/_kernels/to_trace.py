@@ -189,6 +189,8 @@ def _slices(
             args["bytes"] = work.nbytes[record]
         if path:
             args["scope"] = "/".join(path)
+        if caller := evaluated.caller(record):
+            args["caller"] = caller
         slices.append(Slice(found.names[work.name[record]], begin, end, category, args, record))
         last_end = max(last_end, end)
     close(0)

@@ -47,6 +47,7 @@ class Wishes(NamedTuple):
     depth: int = 1
     patterns: tuple[str, ...] = ()
     command: tuple[str, ...] = ()  # of the program, as it was given
+    kernels: bool = False
     idle: bool = False
 
     def complaint(self) -> str | None:
@@ -72,7 +73,7 @@ class Session:
         self._torch = TorchScopes(wishes.depth, self._steps) if wishes.depth else None
         self._imports = facts.ImportTimes()
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
-        self._work = GpuWork(idle=wishes.idle)
+        self._work = GpuWork(kernels=wishes.kernels, idle=wishes.idle)
 
     def start(self) -> None:
         """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
@@ -143,7 +144,6 @@ class Session:
     def _finish(self) -> None:
         seconds = time.monotonic() - self._begin_s
         self._stop_scopes()
-        self._work.stop()
         out = sys.__stderr__
         with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
@@ -172,7 +172,7 @@ class Session:
                 refuse_foreign(path, HTML)
                 title = f"gpuprof run {self._wishes.program}"
                 steps = [("Steps", text)] if (text := diagnosis.html()) else []
-                parts = [*steps, ("Scopes", stats_part(found))]
+                parts = [*steps, ("Scopes", stats_part(found)), *self._work.parts()]
                 write_page(path, title, parts, f"{about}; {covered}; ")
         if self._trace is not None and self._trace.error is None:
             _say(out, f"gpuprof: the trace is {self._trace.path}")
@@ -197,6 +197,7 @@ class Session:
                 _say(out, f"gpuprof: the trace stays {self._trace.path}.part")
                 self._trace = None
             return timing.stats(wait=False)
+        wait(self._work.stop)
         if self._trace is not None:
             self._trace.close()
         try:
