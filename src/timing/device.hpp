@@ -91,8 +91,8 @@ enum class Work : std::uint8_t {
   kScopeOpen,  // all ends are reached, but a scope is open: what it launched is not known
   kNone,
 };
-// Adds the threads that left the last scope of each stream, as pthread_self() names them. Asks about
-// gpuprof's own events alone, in a way that no capture forbids.
+// Adds the threads that left the last scope of each stream, as pthread_self() names them. Asks
+// about gpuprof's own events alone, in a way that no capture forbids.
 Work work_left(std::vector<std::uintptr_t>& threads) noexcept;
 
 // Gives the events of a dying sample back, or destroys them if they are a graph's. Never calls a

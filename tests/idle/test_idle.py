@@ -215,7 +215,7 @@ def test_it_is_entered_once_and_read_afterwards(fake: FakeCuda) -> None:
 
 
 def test_an_exception_ends_it(fake: FakeCuda) -> None:
-    with pytest.raises(KeyError), gpuprof.idle() as found:  # noqa: PT012
+    with pytest.raises(KeyError), gpuprof.idle() as found:
         raise KeyError("own")
     assert found.rows == []
 

@@ -169,8 +169,8 @@ def _run(commands: Commands) -> None:
         "or '__main__.step'; may be given several times; needs Python 3.12 or later",
     )
     text = (
-        "also collect every kernel, and show the GPU's work by scope, by name and, from Python 3.12 "
-        "on, by the line that launched it; needs CUPTI"
+        "also collect every kernel, and show the GPU's work by scope, by name and, from Python "
+        "3.12 on, by the line that launched it; needs CUPTI"
     )
     parser.add_argument("--kernels", action="store_true", help=text)
     text = "also show which lines of Python run while the GPU has nothing to do"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import not_pickled
+from gpuprof._common.places import places_of
 from gpuprof._common.units import duration, percent
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._idle.looks import Looks, merged
-from gpuprof._common.places import places_of
 from gpuprof._idle.rows import IdleRow, rows_of, table_of
 from gpuprof._kernels import api as kernels_api
 from gpuprof.errors import InvalidStateError
@@ -171,9 +171,10 @@ class Idle(Shown, Exported):
         if not self._looks.is_corrected:
             notes.append("work that was launched outside of scopes was not seen")
         if self.not_known_ms:
+            share = percent(self.not_known_ms / self.seconds / 1e3)
             notes.append(
-                f"another {percent(self.not_known_ms / self.seconds / 1e3)} of the time a scope was "
-                "open that nothing more is known of: collect kernels as well"
+                f"for another {share} of the time a scope was open, and nothing more is known of "
+                "its work: collect kernels as well"
             )
         return notes
 

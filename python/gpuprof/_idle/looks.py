@@ -77,8 +77,8 @@ class Looks:
 def merged(spans: Iterable[Span], begin_ns: int, end_ns: int) -> list[Span]:
     """Return what of spans, in the order of their begins, is within two times, without overlap."""
     found: list[Span] = []
-    for begin, end in spans:
-        begin, end = max(begin, begin_ns), min(end, end_ns)
+    for span in spans:
+        begin, end = max(span[0], begin_ns), min(span[1], end_ns)
         if found and begin <= found[-1][1]:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         elif begin < end:

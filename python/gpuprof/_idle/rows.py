@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuprof._common.places import Place, short
 from gpuprof._common.records import Plain, in_results
 from gpuprof._common.units import duration
 from gpuprof._display.table import Table
-from gpuprof._common.places import Place, short
 
 
 @in_results

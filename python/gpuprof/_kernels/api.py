@@ -26,9 +26,9 @@ from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from collections.abc import Callable
+
+    from typing_extensions import Self
 
     from gpuprof._display.table import Table
     from gpuprof._kernels.records import Columns

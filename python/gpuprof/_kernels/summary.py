@@ -142,8 +142,8 @@ class Evaluated:
     def totals(self, scope: Path | None, *, by_caller: bool = False) -> list[KernelTotal]:
         """Return the work of a scope and below by name, or by caller; None is all work."""
         found, work = self.found, self.found.work
-        of, kinds = (work.kind, work.name), [*KINDS]
-        names = list(found.names)
+        of: tuple[Sequence[int], Sequence[int]] = (work.kind, work.name)
+        kinds, names = [*KINDS], [*found.names]
         if by_caller:
             texts: dict[str, int] = {}
             lines = [texts.setdefault(self.caller(each), len(texts)) for each in range(len(work))]

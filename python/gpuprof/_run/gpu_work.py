@@ -61,7 +61,7 @@ class GpuWork:
 
     def shown(self) -> dict[str, Any]:
         """Return what a report shows, by headings."""
-        found = {"by scope": self.kernels} if self.kernels is not None else {}
+        found: dict[str, Any] = {"by scope": self.kernels} if self.kernels is not None else {}
         found |= dict(zip(("by name", "by caller"), self.totals(), strict=False))
         return found | ({"idle lines": self.idle} if self.idle is not None else {})
 

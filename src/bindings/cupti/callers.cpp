@@ -6,8 +6,8 @@
 // launch is as short as kShortest, so of lines that follow each other faster only the last is kept:
 // a loop in Python fills no memory. Past a limit nothing is noted, and the lines have no events.
 //
-// What it gets wrong: an exception that leaves a function has no event, so what is launched after it
-// in the same line of its caller counts for the line that raised.
+// What it gets wrong: an exception that leaves a function has no event, so what is launched after
+// it in the same line of its caller counts for the line that raised.
 #include <Python.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -62,8 +62,8 @@ struct Lines {
   std::uint64_t number = 0;  // of the recording; 0: there is none
   std::size_t room = 0;
   HostNanoseconds full_since = 0;
-  PyObject* choose = nullptr;   // whether a code is followed; gives it its events
-  PyObject* disable = nullptr;  // what switches an event off for good
+  PyObject* choose = nullptr;    // whether a code is followed; gives it its events
+  PyObject* disable = nullptr;   // what switches an event off for good
   std::vector<PyObject*> codes;  // owned, so that no other gets the address of one
   std::unordered_map<PyObject*, std::uint32_t> numbers;
   std::vector<std::unique_ptr<ThreadLines>> threads;
@@ -193,7 +193,7 @@ PyMethodDef line_functions[] = {
      "_callers_on_return(code: typing.Any, offset: int, value: typing.Any = None) -> typing.Any"},
 };
 
-void start_lines(py::function choose, py::object disable, std::size_t limit) {
+void start_lines(py::object choose, py::object disable, std::size_t limit) {
   static std::uint64_t newest = 0;
   Lines& all = lines_of_all();
   all.choose = choose.release().ptr();
@@ -213,12 +213,13 @@ py::bytes line_column(const std::deque<Line>& lines, Field field) {
 
 // Of each thread its id, and since when (ns, int64) it was in which code (uint32, from 1 on; 0 for
 // none) and line (uint32); the codes; and since when nothing was noted, 0 for never.
-py::tuple stop_lines() {
+AnyTuple stop_lines() {
   Lines& all = lines_of_all();
   all.number = 0;
   py::list threads;
   for (const auto& each : all.threads) {
-    threads.append(py::make_tuple(each->thread, line_column<std::int64_t>(each->lines, &Line::since),
+    threads.append(py::make_tuple(each->thread,
+                                  line_column<std::int64_t>(each->lines, &Line::since),
                                   line_column<std::uint32_t>(each->lines, &Line::code),
                                   line_column<std::uint32_t>(each->lines, &Line::line)));
   }
@@ -230,15 +231,15 @@ py::tuple stop_lines() {
   all.codes.clear();
   all.numbers.clear();
   all.threads.clear();
-  return py::make_tuple(threads, codes, full_since);
+  return AnyTuple(py::make_tuple(threads, codes, full_since));
 }
 
 }  // namespace
 
 void bind_callers(py::module_& module) {
   for (PyMethodDef& function : line_functions) add_function(module, function);
-  module.def("_callers_start", &start_lines, py::arg("choose"), py::arg("disable"), py::arg("limit"),
-             "Note the lines of functions from now on, so many at most.");
+  module.def("_callers_start", &start_lines, py::arg("choose"), py::arg("disable"),
+             py::arg("limit"), "Note the lines of functions from now on, so many at most.");
   module.def("_callers_stop", &stop_lines, "Note no more, and return what was noted.");
 }
 

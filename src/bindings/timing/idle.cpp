@@ -30,9 +30,9 @@ namespace {
 
 class IdleLooks {
  public:
-  explicit IdleLooks(py::function note) : note_(std::move(note)) {
-    ticker_ = std::make_unique<timing::Ticker>(
-        "gpuprof-idle", [this](HostNanoseconds ns) { return look(ns); });
+  explicit IdleLooks(py::object note) : note_(std::move(note)) {
+    ticker_ = std::make_unique<timing::Ticker>("gpuprof-idle",
+                                               [this](HostNanoseconds ns) { return look(ns); });
   }
   IdleLooks(const IdleLooks&) = delete;
   IdleLooks& operator=(const IdleLooks&) = delete;
@@ -79,7 +79,7 @@ class IdleLooks {
     return true;
   }
 
-  py::function note_;
+  py::object note_;
   const HostNanoseconds begun_ = timing::monotonic_now();
   std::atomic<HostNanoseconds> since_{0};
   std::atomic<HostNanoseconds> not_known_{0};
@@ -91,7 +91,7 @@ class IdleLooks {
 
 void bind_timing_idle(py::module_& module) {
   py::class_<IdleLooks>(module, "_IdleLooks")
-      .def(py::init<py::function>(), py::arg("note"))
+      .def(py::init<py::object>(), py::arg("note"))
       .def("stop", &IdleLooks::stop)
       .def_property_readonly("since_ns", &IdleLooks::since)
       .def_property_readonly("not_known_ns", &IdleLooks::not_known);
