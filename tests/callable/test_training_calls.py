@@ -413,6 +413,16 @@ def test_a_stage_that_was_captured_earlier_overwrites() -> None:
         loss.backward()
 
 
+def test_a_graph_without_a_backward_pass_overwrites() -> None:
+    pool = gpuprof.CapturePool()
+    double = make(lambda values: values * 2, batch(0), pool=pool)
+    fast = make(torch.nn.Linear(4, 4), batch(0), pool=pool)
+    loss = fast(batch(1)).sum()
+    double(batch(1))
+    with pytest.raises(InvalidStateError, match="another graph of the same memory"):
+        loss.backward()
+
+
 # Functions that go backward themselves.
 
 

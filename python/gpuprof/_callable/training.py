@@ -105,10 +105,8 @@ class Training:
         self._forward_graph = graph  # a backward pass may come after the callable has dropped it
         self._pool = pool
         self._is_static = settings.outputs == "static"
-        self._launches = pool._launch_order()
-        # Only of memory that is shared with other callables' graphs.
-        self._order = _Order.of(pool) if settings.shares_pool else None
-        self._forward_number = 0 if self._order is None else self._order.next_number()
+        self._order = _Order.of(pool)
+        self._forward_number = self._order.next_number()
         self._wants = [requires_grad(each) for each in arguments]
         inputs = [each for each in arguments if requires_grad(each)]
         leaves, self._is_compiled = leaves_of(results)
@@ -177,7 +175,7 @@ class Training:
             )
 
             def prepare(graph: CapturedGraph) -> tuple[object, ...]:
-                graph._set_launch_order(self._launches)
+                graph._set_launch_order(self._order.launches)
                 return ()
 
             block._settings = block._settings._replace(prepare=prepare)
@@ -209,7 +207,7 @@ class Training:
                     if used_sums:
                         torch._foreach_add_(*map(list, zip(*used_sums, strict=True)))
             is_used = [grad is not None for grad in found[count:]]
-            number = 0 if self._order is None else self._order.next_number()
+            number = self._order.next_number()
             return _Backward(guard.graph, number, gradients_in, count, flat, like, is_used)
 
     # Calls.
@@ -236,12 +234,11 @@ class Training:
             ctx.mark_non_differentiable(*filter(loaded.is_tensor, without))
         returned = [(weakref.ref(each), each._version) for each in results if self._is_static]
         versions = list(map(_VERSION, self._frozen))
-        call = ctx.call = self._last = _Call(self._launches.launches, versions, returned)
-        if self._order is not None:
-            # Compiled code lets go of its activations once its backward pass is captured.
-            captured = self._backwards.values() if self._is_compiled else ()
-            last = max((each.number for each in captured), default=math.inf)
-            call.opened = self._order.replayed(self._forward_number, last)
+        # Compiled code lets go of its activations once its backward pass is captured.
+        captured = self._backwards.values() if self._is_compiled else ()
+        last = max((each.number for each in captured), default=math.inf)
+        begun = self._order.replayed(self._forward_number)
+        ctx.call = self._last = _Call(begun, last, versions, returned)
         return results
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -259,8 +256,7 @@ class Training:
             static.copy_(gradients[number]) if number in used else static.zero_()
         others = self._begin_accumulation(backward.is_used)
         backward.graph.launch()
-        if self._order is not None:
-            self._order.replayed(backward.number, backward.number)
+        self._order.replayed(backward.number)
         for parameter, total in others:
             parameter.grad = parameter.grad + total
         found: list[Any] = [None] * backward.returned
@@ -333,7 +329,7 @@ class Training:
                 "compiled code overwrites what it needs; call the function again, or do without "
                 "torch.compile"
             )
-        elif self._is_overwritten(call):
+        elif self._order.is_overwritten(self._forward_number, call.last, since=call.begun):
             wrong = (
                 "since the call another graph of the same memory has run, which was not captured "
                 "between its forward and backward passes; replay them in the order of their "
@@ -352,11 +348,6 @@ class Training:
         if wrong:
             message = f"{self._name}: {wrong}"
             raise InvalidStateError(message)
-
-    def _is_overwritten(self, call: _Call) -> bool:
-        if call.opened is not None:
-            return call.opened.is_overwritten
-        return bool(self._launches.launches != call.launches + call.passes)
 
 
 def _side_by_side(gradients: Sequence[Any]) -> tuple[list[tuple[Any, list[int]]], dict[int, Any]]:
@@ -410,10 +401,10 @@ def _skip_hooks(tensors: Iterable[Any]) -> None:
 class _Call:
     """One forward replay, for its backward passes."""
 
-    launches: int
+    begun: int  # in launches of the memory
+    last: float  # graph for whose capture the activations were kept
     versions: list[int]  # of the tensors that were only read
     results: list[tuple[Any, int]]  # weak, with their versions, where they are static
-    opened: _OpenForward | None = None  # where memory is shared
     passes: int = 0
 
 
@@ -427,10 +418,11 @@ class _Order:
     _of_pool: ClassVar[weakref.WeakKeyDictionary[CapturePool, _Order]] = weakref.WeakKeyDictionary()
 
     def __init__(self, pool: CapturePool) -> None:
-        self._launches = pool._launch_order()
+        self.launches = pool._launch_order()
         self._number = 0
-        self._open: weakref.WeakSet[_OpenForward] = weakref.WeakSet()
-        self._seen = 0  # launches of the pool that were noted here
+        self._replays: dict[int, int] = {}  # the last one of each graph
+        self._seen = 0  # launches that were noted here
+        self._other = 0  # the last one that was not: of a graph without a backward pass
 
     @classmethod
     def of(cls, pool: CapturePool) -> _Order:
@@ -442,29 +434,25 @@ class _Order:
         self._number += 1
         return self._number
 
-    def replayed(self, number: int, last: float) -> _OpenForward:
-        """Note a replay; return what tells later whether another one has come in between.
+    def replayed(self, number: int) -> int:
+        """Note a replay; return how many launches of the memory there were with it."""
+        launches = self.launches.launches
+        if launches - self._seen > 1:
+            self._other = launches - 1
+        self._replays[number] = self._seen = launches
+        return launches
+
+    def is_overwritten(self, forward: int, last: float, *, since: int) -> bool:
+        """Return whether a graph has run since a forward replay that may have overwritten it.
 
         `last` is the last graph for whose capture the activations were kept.
         """
-        launches = self._launches.launches
-        others = launches - self._seen > 1  # graphs without a backward pass
-        self._seen = launches
-        for each in self._open:
-            each.is_overwritten |= others or not each.forward < number <= each.last
-        opened = _OpenForward(number, last)
-        if number != last:
-            self._open.add(opened)
-        return opened
-
-
-@dataclass(eq=False)
-class _OpenForward:
-    """A forward replay, while its backward pass may come."""
-
-    forward: int
-    last: float
-    is_overwritten: bool = False
+        if self.launches.launches != self._seen or self._other > since:
+            return True
+        return any(
+            replay > since and not forward < number <= last
+            for number, replay in tuple(self._replays.items())
+        )
 
 
 @functools.lru_cache(maxsize=1)
