@@ -147,30 +147,26 @@ class Recording:
 
     def _capture_and_observe(self) -> None:
         runs_once = self._settings.warmup == 0 and not self._inputs
-        trains = False
-        if self._is_compiled and not runs_once:
-            trains = self._observe_in_a_capture_to_discard()
-            self._gradients.restore()
-        if not trains:
-            self._graph = self._capture(observes=not self._is_compiled, trains=runs_once)
-            trains = self._leaves_backward(self._found)
-        if trains and not runs_once:
-            # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
-            # whose nodes for their gradients may be of another stream.
-            if self._found:
-                self._graph.close()
+        observes = not (self._is_compiled and runs_once)
+        self._graph = self._capture(observes=observes, trains=runs_once)
+        trains = self._leaves_backward()
+        # The one that was observed has compiled code operator by operator.
+        if not runs_once and (trains or self._is_compiled):
+            self._graph.close()
             self._forget()
             self._gradients.restore()
+            # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
+            # whose nodes for their gradients may be of another stream.
             used = [*self.modules, *self._seen.modules, *self._seen.modules_read]
-            with own_parameters(used) as self._owners:
-                self._graph = self._capture(observes=False, trains=True)
+            with own_parameters(used if trains else ()) as self._owners:
+                self._graph = self._capture(observes=False, trains=trains)
 
-    def _leaves_backward(self, results: Sequence[Any]) -> bool:
-        """Return whether the backward pass of these results is still to come."""
+    def _leaves_backward(self) -> bool:
+        """Return whether the backward pass of the results is still to come."""
         self._gradients.add(self._seen.gradients)
         uses_gradients = self._seen.optimizers or self._gradients.changed()
         uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
-        return not uses_gradients and any(map(requires_grad, results))
+        return not uses_gradients and any(map(requires_grad, self._found))
 
     def _with_backward(self) -> Training:
         for leaf in (self._inputs[number].leaf for number in self._written):
@@ -281,29 +277,6 @@ class Recording:
         self.is_running = False
         check_unchanged(args, kwargs, self._flat, self._arguments)
         return result
-
-    def _observe_in_a_capture_to_discard(self) -> bool:
-        """Observe the function; return whether there is a backward pass to capture."""
-        block = capture(
-            self._place.stream,
-            backend=self._place.backend,
-            mode=self._settings.mode,
-            pool=CapturePool(),
-            timers="strip",
-            allow_empty=True,
-            name=self._settings.name,
-        )
-        block._constants = self._constants = HostConstants()
-        with (
-            one_capture(),
-            block as guard,
-            fresh_autocast_cache(),
-            self._seen.of_block(*watch_of(block, self._place.device)),
-        ):
-            arrays = flatten_result(self._run(), self._flat.constants).arrays
-            self._seen.note_results(arrays)
-        guard.graph.close()
-        return self._leaves_backward(arrays)
 
     def _capture(self, *, observes: bool, trains: bool) -> CapturedGraph:
         settings = self._settings
