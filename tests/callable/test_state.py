@@ -11,7 +11,7 @@ import pytest
 
 from gpuprof._callable import state
 from gpuprof._callable.observe import External
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
+from gpuprof._frameworks.torch import fresh_autocast_cache, random_state
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -116,7 +116,8 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
     monkeypatch.delitem(sys.modules, "torch")
     without = state.current()
     assert state.state_guards(without) == ()
-    with fresh_autocast_cache(), kept_random_state(0):
+    random_state(0)()
+    with fresh_autocast_cache():
         pass
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert state.current() == without
@@ -302,14 +303,14 @@ def generators(monkeypatch: pytest.MonkeyPatch) -> tuple[Generator, Generator]:
 
 def test_the_generator_of_the_device_is_put_back(generators: tuple[Generator, Generator]) -> None:
     first, second = generators
-    with pytest.raises(KeyError), kept_random_state(1):
-        first.offset += 4
-        second.offset += 4
-        raise KeyError
+    put_back = random_state(1)
+    first.offset += 4
+    second.offset += 4
+    put_back()
     assert (first.offset, second.offset) == (44, 40)
     assert second.seeded == 0
-    with kept_random_state(1):
-        second.manual_seed(5)
+    second.manual_seed(5)
+    put_back()
     assert (second.seed, second.offset) == (11, 40)
 
 
@@ -317,6 +318,7 @@ def test_before_cuda_is_in_use_there_is_no_generator_to_put_back(
     generators: tuple[Generator, Generator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    with kept_random_state(0):
-        generators[0].offset += 4
+    put_back = random_state(0)
+    generators[0].offset += 4
+    put_back()
     assert generators[0].offset == 44

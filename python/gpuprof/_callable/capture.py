@@ -34,7 +34,7 @@ from gpuprof._callable.training import Training, backward_of
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent, facts_of
 from gpuprof._frameworks.arrays import Arrays
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state, own_parameters
+from gpuprof._frameworks.torch import fresh_autocast_cache, own_parameters, random_state
 from gpuprof._frameworks.torch_constants import HostConstants
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
 from gpuprof._frameworks.torch_modules import find_arrays
@@ -126,14 +126,12 @@ class Recording:
         with self._place.current():
             self._make_inputs()
             if warmup > 0:
-                before = GradientFields(self.modules)
-                before.add(self._warm_up(warmup))
-                before.restore()
+                self._warm_up(warmup)
                 check_modules(self.modules)
             self._fill()
             self._guards = ModuleGuards(self.modules, check=self._settings.check)
             self._gradients = GradientFields(self.modules)
-            self._seen = Observation(self._arguments)
+            self._seen = Observation(self._arguments, self._gradients)
             self._capture_and_observe()
             if any(map(requires_grad, self._found)):
                 self._training = self._with_backward()
@@ -163,7 +161,6 @@ class Recording:
 
     def _leaves_backward(self) -> bool:
         """Return whether the backward pass of the results is still to come."""
-        self._gradients.add(self._seen.gradients)
         uses_gradients = self._seen.optimizers or self._gradients.changed()
         uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
         return not uses_gradients and any(map(requires_grad, self._found))
@@ -245,10 +242,13 @@ class Recording:
         args, kwargs = rebuild(self._flat.pattern, self._arguments)
         check_made(args, kwargs, self._arguments)
 
-    def _warm_up(self, times: int) -> list[tuple[Any, Any]]:
-        """Run the function; return the tensors whose ``.grad`` it may have set."""
-        seen = Observation(self._arguments)
-        with kept_random_state(self._place.device), ExitStack() as after:
+    def _warm_up(self, times: int) -> None:
+        """Run the function, and put back what it changes of torch's."""
+        gradients = GradientFields(self.modules)
+        seen = Observation(self._arguments, gradients)
+        with ExitStack() as after:
+            after.callback(random_state(self._place.device))
+            after.callback(gradients.restore)
             after.callback(seen.restore)
             for number in range(max(times, 2) if self._is_compiled else times):
                 result = None  # its memory serves the next run
@@ -262,7 +262,6 @@ class Recording:
                     result = self._run(is_real=True)
                     backward_of(flatten_result(result, self._flat.constants).arrays)
         self.modules += [each for each in seen.modules if each not in self.modules]
-        return seen.gradients
 
     def _fill(self) -> None:
         for each, array in zip(self._inputs, self._flat.arrays, strict=True):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._callable.state import GradientFields
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.array_facts import extent, facts_by_attributes
 from gpuprof._frameworks.arrays import put_back
@@ -55,7 +56,9 @@ class External:
 class Observation:
     """What runs of a function were seen to use; made before, with the graph's own arguments."""
 
-    def __init__(self, arguments: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, arguments: Sequence[Any] = (), gradients: GradientFields | None = None
+    ) -> None:
         self._arguments: dict[int, list[int]] = {}
         self._keep: list[Any] = []  # what must keep its address
         for number, argument in enumerate(arguments):
@@ -72,7 +75,8 @@ class Observation:
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
         self._read: dict[int, Any] = {}
-        self._gradients: dict[int, tuple[Any, Any]] = {}
+        # Gets the external tensors that gradients go to, as they are at their first use.
+        self._gradients = GradientFields() if gradients is None else gradients
         # An external tensor that operators have made of others that require gradients.
         self.made_outside: Any = None
         self.written: set[int] = set()  # the numbers of the arguments that were written to
@@ -87,11 +91,6 @@ class Observation:
     @property
     def externals(self) -> list[External]:
         return list(self._externals.values())
-
-    @property
-    def gradients(self) -> list[tuple[Any, Any]]:
-        """The external tensors that gradients go to, with the ``.grad`` before their first use."""
-        return list(self._gradients.values())
 
     @property
     def modules_read(self) -> list[Any]:
@@ -253,7 +252,7 @@ class Observation:
     def _note_external(self, external: External, use: Use) -> None:
         tensor = use.tensor
         if tensor.requires_grad and tensor.is_leaf:
-            self._gradients.setdefault(id(tensor), (tensor, tensor.grad))
+            self._gradients.add(tensor)
         elif tensor.requires_grad:
             is_made_here = tensor._is_view() and tensor.grad_fn._sequence_nr() >= self._first
             self.made_outside = self.made_outside if is_made_here else tensor

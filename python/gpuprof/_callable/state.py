@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.arrays import copied, put_back
+from gpuprof._frameworks.torch import random_state
 
 if TYPE_CHECKING:
     from gpuprof._callable.leaves import Leaf
@@ -175,15 +177,14 @@ class GradientFields:
     find as well, and what a call leaves there.
     """
 
-    def __init__(self, modules: Iterable[Any]) -> None:
+    def __init__(self, modules: Iterable[Any] = ()) -> None:
         self._before: dict[int, tuple[Any, Any]] = {}
-        for module in modules:
-            self.add((each, each.grad) for each in module.parameters())
+        for each in (each for module in modules for each in module.parameters()):
+            self.add(each)
 
-    def add(self, found: Iterable[tuple[Any, Any]]) -> None:
-        """Add tensors with the ``.grad`` that they had before, if they are not known."""
-        for tensor, before in found:
-            self._before.setdefault(id(tensor), (tensor, before))
+    def add(self, tensor: Any) -> None:
+        """Add a tensor with the ``.grad`` that it has now, if it is not known."""
+        self._before.setdefault(id(tensor), (tensor, tensor.grad))
 
     def changed(self) -> list[tuple[Any, Any]]:
         """Return the parameters whose ``.grad`` the function has set, with what it has set."""
@@ -206,6 +207,21 @@ class GradientFields:
             or (before is not None and before.untyped_storage()._cdata in used)
         ]
         return [(functools.partial(_have_gradients, expected), True)] if expected else []
+
+
+class Snapshot:
+    """Torch's generator of a device, what tensors hold, and the ``.grad`` of parameters."""
+
+    def __init__(self, device: int, tensors: Sequence[Any], parameters: Iterable[Any]) -> None:
+        self.copies = copied(tensors)
+        self._tensors = tensors
+        self._gradients = [(each, each.grad) for each in parameters]
+        self._rewind = random_state(device)
+
+    def put_back(self) -> None:
+        put_back(self._tensors, self.copies)
+        set_gradients(self._gradients)
+        self._rewind()
 
 
 def set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._callable.entry import draws
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
-from gpuprof._callable.state import set_gradients
+from gpuprof._callable.state import Snapshot, set_gradients
 from gpuprof._common.text import a_type, shown_value
 from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
-from gpuprof._frameworks.arrays import copied, put_back
+from gpuprof._frameworks.arrays import copied
 from gpuprof._frameworks.compare import Difference, differences, largest_change, move
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
+from gpuprof._frameworks.torch import fresh_autocast_cache
 from gpuprof.errors import GraphMismatchError
 
 if TYPE_CHECKING:
@@ -84,17 +84,17 @@ def compared(
     generators are put back, too. Nothing is compared if the replay did not take place.
     """
     state = captured.externals_written
-    device = captured.device
-    with kept_random_state(device) if undo else contextlib.nullcontext():
-        own = _OwnRuns(function, captured, flat, on)
-        with kept_random_state(device) as own.rewind:
-            result = replay(*rebuild(flat.pattern, flat.arrays))
+    own = _OwnRuns(function, captured, flat, on)
+    with contextlib.ExitStack() as stack:
+        if undo:
+            stack.callback(own.before.put_back)
+        result = replay(*rebuild(flat.pattern, flat.arrays))
         if result is _core._no_fit:
             return result, [], False
         after = copied(state)
-        put_back(state, own.before)
+        own.before.put_back()
         expected = own.run(own.twins)
-        set_gradients(own.gradients if undo else captured.gradients)
+        set_gradients(captured.gradients)
         found = _result_pairs(expected, result, flat.constants, captured.flat.constants)
         written = [(flat.leaves[n], own.twins[n], flat.arrays[n]) for n in own.written]
         found += [(leaf.path, twin, array) for leaf, twin, array in written]
@@ -105,8 +105,6 @@ def compared(
         if problems:
             for leaf, twin, array in written:
                 leaf.framework.at(on).fill(array, twin)
-        if undo:
-            put_back(state, own.before)
     return result, problems, own.has_moved and not problems
 
 
@@ -133,13 +131,14 @@ class _OwnRuns:
         self.twins = twins_of(flat, on)
         # What the caller's arrays are before the replay, which leaves alone those not written to.
         self._given = twins_of(flat, on) if self.written else flat.arrays
-        self.before = copied(captured.externals_written)
-        self.gradients = [(parameter, parameter.grad) for parameter, _ in captured.gradients]
-        self.rewind: Callable[[], object] = tuple
+        self.before = self._snapshot(captured.externals_written)
         self.has_moved = False
 
+    def _snapshot(self, tensors: Sequence[Any]) -> Snapshot:
+        parameters = [parameter for parameter, _ in self._captured.gradients]
+        return Snapshot(self._captured.device, tensors, parameters)
+
     def run(self, twins: Sequence[Any]) -> Any:
-        set_gradients(self.gradients)
         args, kwargs = rebuild(self._flat.pattern, twins)
         with fresh_autocast_cache(), as_in_capture(self._captured):
             return self._function(*args, **kwargs)
@@ -164,22 +163,20 @@ class _OwnRuns:
         state, floating = self._captured.externals_written, self._captured.floating
         expected = {n: pairs[n][1].detach().clone() for n in units}
         results = [None] * (len(pairs) - len(self.written) - len(state))
-        begun = [*results, *(self._given[n] for n in self.written), *self.before]
-        with kept_random_state(self._captured.device), contextlib.ExitStack() as undo:
-            undo.callback(set_gradients, [(one, one.grad) for one, _ in self.gradients])
-            undo.callback(put_back, state, copied(state))
-            put_back(state, self.before)
-            before = copied(floating)
-            undo.callback(put_back, floating, before)
+        begun = [*results, *(self._given[n] for n in self.written), *self.before.copies]
+        now = self._snapshot([*floating, *state])
+        try:
             for seed in _SEEDS:
-                put_back(floating, before)
-                put_back(state, self.before)
+                now.put_back()
+                self.before.put_back()
                 moved, ended = self._moved_run(seed)
                 moved = [*results, *moved]
                 # Unless it returns another structure now.
                 for n in units if len(ended) == len(pairs) else ():
                     ends = expected[n], ended[n], pairs[n][2]
                     units[n] = max(units[n], largest_change(*ends, begun[n], moved[n]))
+        finally:
+            now.put_back()
 
     def _moved_run(self, seed: int) -> tuple[list[Any], list[Any]]:
         """Return what is changed in place as it was moved, and results and that after the run."""
@@ -188,7 +185,6 @@ class _OwnRuns:
         move([*self._captured.floating, *tensors], seed, self._captured.dtypes)
         written = [*(twins[n] for n in self.written), *self._captured.externals_written]
         moved = copied(written)
-        self.rewind()
         result = self.run(twins)
         return moved, [*flatten_result(result, self._flat.constants).arrays, *written]
 

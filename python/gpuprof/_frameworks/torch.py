@@ -95,13 +95,11 @@ def _reseed_cuda() -> None:
         cuda.manual_seed(cuda.initial_seed())
 
 
-@contextmanager
-def kept_random_state(device: int) -> Iterator[Callable[[], None]]:
-    """Put torch's generator of one CUDA device back after the block; yields what does so."""
+def random_state(device: int) -> Callable[[], None]:
+    """Return what puts torch's generator of one CUDA device back to where it is now."""
     cuda = None if loaded.whole_torch() is None else loaded.torch_cuda()
     if cuda is None:
-        yield lambda: None
-        return
+        return lambda: None
     generator = cuda.default_generators[device]
     seed, offset = generator.initial_seed(), generator.get_offset()
 
@@ -110,10 +108,7 @@ def kept_random_state(device: int) -> Iterator[Callable[[], None]]:
             generator.manual_seed(seed)
         generator.set_offset(offset)
 
-    try:
-        yield rewind
-    finally:
-        rewind()
+    return rewind
 
 
 @contextmanager
