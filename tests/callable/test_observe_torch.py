@@ -84,7 +84,7 @@ def test_external_tensors_are_those_that_are_neither_arguments_nor_made_in_the_r
     assert uses(seen, unused) == (set(), set())
     assert (seen.written, seen.depends_on_layout, seen.has_foreign_work) == (set(), False, False)
     assert not seen.externals[0].is_on_gpu
-    assert seen.ranges([]) == ([], []), "of the GPU alone"
+    assert (seen.state([]), seen.read) == ([], []), "of the GPU alone"
     assert seen.written_tensors() == []
 
 

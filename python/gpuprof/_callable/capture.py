@@ -18,7 +18,7 @@ from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes, ma
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_made, check_unchanged
-from gpuprof._callable.observe import Observation, Range, check_modules, merged, watch_of
+from gpuprof._callable.observe import Observation, Range, check_modules, merged, range_of, watch_of
 from gpuprof._callable.placement import Place, one_capture
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
@@ -202,13 +202,13 @@ class Recording:
     def _captured_call(self) -> CapturedCall:
         seen = self._seen
         guards = self._guards.finish(seen)
-        written, read = seen.ranges(guards.modules)
+        state, read = seen.state(guards.modules), seen.read
         if self._settings.outputs == "static":
-            read = merged([*read, *(extent(each.facts) for each in self._results)])
+            read += [extent(each.facts) for each in self._results]
         tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
         tensors += [each.tensor for each in seen.externals]
         return CapturedCall(
-            spec=self._entry_spec(guards, written, read),
+            spec=self._entry_spec(guards, merged(map(range_of, state)), merged(read)),
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
@@ -218,7 +218,7 @@ class Recording:
             pool=self._pool,
             writes=frozenset(self._inputs[number].leaf.path for number in self._written),
             by_torch=self._place.backend == "torch",
-            externals_written=seen.state(guards.modules),
+            externals_written=state,
             floating=seen.floating(guards.modules),
             hides_writes=seen.has_foreign_work and self._settings.writes.names is None,
             strides_matter=any(self._call_strides(leaf) is not None for leaf in self._flat.leaves),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -139,23 +139,18 @@ class Observation:
             if loaded.is_tensor(each) and each.is_cuda:
                 self._note(Use(each, is_written=False, is_viewed=False))
 
-    def ranges(self, modules: Sequence[Any]) -> tuple[list[Range], list[Range]]:
-        """Return where the run may have written and read besides, each merged and in order.
+    @property
+    def read(self) -> list[Range]:
+        """Where operators read external memory of the GPU."""
+        return [place for each in self._on_gpu for place in each.reads]
+
+    def state(self, modules: Sequence[Any]) -> list[Any]:
+        """Return external tensors that cover all that may have been written to.
 
         Foreign work may have written to all that is known: externals, and what is in `modules`.
         """
-        written = [place for each in self._on_gpu for place in each.writes]
-        read = [place for each in self._on_gpu for place in each.reads]
-        if self.has_foreign_work:
-            written += [extent(facts_by_attributes(each)) for each in self._whole_state(modules)]
-        return merged(written), merged(read)
-
-    def state(self, modules: Sequence[Any]) -> list[Any]:
-        """Return external tensors that cover all that may have been written to."""
-        return self._whole_state(modules) if self.has_foreign_work else self.written_tensors()
-
-    def _whole_state(self, modules: Sequence[Any]) -> list[Any]:
-        """Return all memory of externals and of what is in `modules`, as bytes."""
+        if not self.has_foreign_work:
+            return self.written_tensors()
         storages = {
             tensor.untyped_storage()._cdata: tensor.untyped_storage()
             for tensor in (*(each.tensor for each in self.externals), *_tensors_in(modules))
@@ -260,7 +255,7 @@ class Observation:
             external.tensors.setdefault(id(tensor), tensor)
         if use.is_viewed:
             return
-        place = extent(facts_by_attributes(tensor))
+        place = range_of(tensor)
         if not use.is_written:
             external.reads.add(place)
             return
@@ -310,7 +305,11 @@ def check_modules(modules: Sequence[Any]) -> None:
                 raise TypeError(message)
 
 
-def merged(ranges: Sequence[Range]) -> list[Range]:
+def range_of(tensor: Any) -> Range:
+    return extent(facts_by_attributes(tensor))
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
     """Return disjoint ranges in order that cover the same."""
     found: list[Range] = []
     for begin, end in sorted(ranges):

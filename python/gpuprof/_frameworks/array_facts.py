@@ -17,7 +17,8 @@ Facts: TypeAlias = "tuple[Any, ...]"
 ADDRESS, DEVICE_TYPE, DEVICE, DTYPE, SHAPE, STRIDES = range(6)
 
 CUDA, MANAGED, _CPU, _PINNED = 2, 13, 1, 3  # of DLPack's device types
-_CODES = {0: "int", 1: "uint", 2: "float", 3: "opaque", 4: "bfloat", 5: "complex"}
+_OPAQUE = 3  # of its codes of types
+_CODES = {0: "int", 1: "uint", 2: "float", _OPAQUE: "opaque", 4: "bfloat", 5: "complex"}
 _OWN_NAMES = {
     6: "bool",
     7: "float8_e3m4",
@@ -115,20 +116,16 @@ def facts_by_attributes(tensor: Any) -> Facts:
     """Return the facts of a tensor by its attributes, in DLPack's terms."""
     name = str(tensor.dtype).removeprefix("torch.")
     known = {text: code for code, text in (_CODES | _OWN_NAMES).items()}
-    code = known[name] if name in known else known[name.rstrip("0123456789")]
+    code = known.get(name, known.get(name.rstrip("0123456789"), _OPAQUE))
     dtype = (code, 8 * tensor.element_size(), 1)
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     return (tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
 
 
-def facts_or_none(tensor: Any) -> tuple[Any, ...] | None:
-    """Return where and how a tensor is, as C++ compares it; None of what has no memory to tell."""
-    facts: tuple[Any, ...] | None = _core._array_facts(tensor)
-    if facts is not None:
-        return facts
+def facts_or_none(tensor: Any) -> Facts | None:
+    """Return the facts of a tensor; None of what has no memory to tell of."""
     try:
-        place = (tensor.data_ptr(), tensor.device, None, tensor.dtype)
-        return (*place, tuple(tensor.shape), tuple(tensor.stride()))
+        return facts_of(tensor)
     except (RuntimeError, AttributeError, ValueError, TypeError):  # sparse, or not made yet
         return None
 
@@ -141,7 +138,7 @@ def memory_of(tensor: Any) -> Any:
         return None
 
 
-def layout_change(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None) -> str | None:
+def layout_change(now: Facts | None, captured: Facts | None) -> str | None:
     """Say how a tensor's memory or layout is not as it was; None if it is."""
     if now == captured:
         return None
@@ -160,8 +157,6 @@ def type_text(kind: type) -> str:
 
 def dtype_name(facts: Facts) -> str:
     """Write the type of the elements, as in "float32"."""
-    if not isinstance(facts[DTYPE], tuple):  # torch's own
-        return str(facts[DTYPE])
     code, bits, lanes = facts[DTYPE]
     name = _OWN_NAMES.get(code) or f"{_CODES.get(code, f'type{code}_')}{bits}"
     return name if lanes == 1 else f"{name}x{lanes}"

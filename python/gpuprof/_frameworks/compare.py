@@ -187,10 +187,9 @@ def _judged_floats(
     xp: Any, a: Any, b: Any, tolerance: float, unit: float | None
 ) -> Iterator[tuple[int, Any, Any]]:
     """Yield of each chunk where it begins, which elements are too far off, and their errors."""
-    if unit is None:
-        scale = _scale(xp, a, b)
-    else:
-        limit = max(_UNITS * unit, _ULPS * float(xp.finfo(b.dtype).eps) * _largest(a, b))
+    scale, largest = _magnitudes(xp, a, b)
+    if unit is not None:
+        limit = max(_UNITS * unit, _ULPS * float(xp.finfo(b.dtype).eps) * largest)
     for start, *chunks in _chunks(a, b):
         x, y = map(_wide, chunks)
         same = (x == y) | (xp.isnan(x) & xp.isnan(y))
@@ -203,35 +202,24 @@ def _judged_floats(
         yield start, bad, error
 
 
-def _scale(xp: Any, a: Any, b: Any) -> float:
-    """Return the root mean square of `b`, of which the module's text says what is left out."""
-    top, total, count = _top(xp, b), 0.0, 0
-    if not top:
-        return 0.0
+def _magnitudes(xp: Any, a: Any, b: Any) -> tuple[float, float]:
+    """Return the root mean square of `b`, and the greatest, without what the module leaves out."""
+    top, total, count, largest = _top(xp, b), 0.0, 0, 0.0
     for _, *chunks in _chunks(a, b):
         x, y = map(_wide, chunks)
         counts = xp.isfinite(y) & ((abs(y) < top) | (x != y))
+        magnitude = xp.where(counts, abs(y), 0.0)
+        largest = max(largest, float(magnitude.max()))
         # As a fraction of the greatest, so that no square overflows.
-        total += float((xp.where(counts, y, 0.0) / top).__pow__(2).sum())
+        total += float(((magnitude / (top or 1.0)) ** 2).sum())
         count += int(counts.sum())
-    return top * math.sqrt(total / count) if count else 0.0
-
-
-def _largest(a: Any, b: Any) -> float:
-    """Return the greatest finite magnitude in a tensor `b`, without the fill value of a mask."""
-    torch, largest = loaded.torch(), 0.0
-    top = _top(torch, b)
-    for _, *chunks in _chunks(a, b):
-        x, y = map(_wide, chunks)
-        counts = y.isfinite() & ((abs(y) < top) | (x != y))
-        largest = max(largest, float(torch.where(counts, abs(y), 0.0).max()))
-    return largest
+    return top * math.sqrt(total / max(count, 1)), largest
 
 
 def _top(xp: Any, elements: Any) -> float:
     """Return the greatest finite magnitude."""
     top = 0.0
-    for _, y, _ in _chunks(elements, elements):
+    for _, y in _chunks(elements):
         magnitude = abs(_wide(y))
         top = max(top, float(xp.where(xp.isfinite(magnitude), magnitude, 0.0).max()))
     return top
@@ -252,8 +240,8 @@ def largest_change(
     elements = [flat(each) for each in given if each is not None]
     torch, largest = loaded.torch(), 0.0
     top = _top(torch, elements[0])
-    for start in range(0, len(elements[0]), _CHUNK):
-        y, m, x, *before = (_wide(each[start : start + _CHUNK]) for each in elements)
+    for _, *chunks in _chunks(*elements):
+        y, m, x, *before = map(_wide, chunks)
         change = m - y
         if before:
             change = change - (before[1] - before[0])
@@ -295,10 +283,10 @@ def _is_floating(array: Any) -> bool:
     )
 
 
-def _chunks(a: Any, b: Any) -> Iterator[tuple[int, Any, Any]]:
-    for start in range(0, len(b), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        yield start, a[chunk], b[chunk]
+def _chunks(*elements: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield where each chunk begins, and that of each array."""
+    for start in range(0, len(elements[0]), _CHUNK):
+        yield start, *(each[start : start + _CHUNK] for each in elements)
 
 
 def _wide(chunk: Any) -> Any:

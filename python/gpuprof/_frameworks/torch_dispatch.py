@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +17,7 @@ from gpuprof._frameworks import loaded
 
 # Batch norms write to these while they train, and their schemas do not tell.
 _STATISTICS = {"running_mean", "running_var"}
+_ALL = sys.maxsize
 _TRAINS = ("training", "train", "use_input_stats")
 
 
@@ -102,7 +104,7 @@ def _mode_class() -> Any:
                 self._before([Use(result, is_written=False, is_viewed=True)])
             is_copy = getattr(func, "_overloadpacket", None) in copying
             may_draw = drawing in getattr(func, "tags", ()) and _may_draw(func, args, kwargs)
-            self._after(func, _tensors(result), is_copy, may_draw)
+            self._after(func, [*loaded.tensors_in(result, _ALL)], is_copy, may_draw)
             return result
 
     return Watch
@@ -117,7 +119,7 @@ def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]
     found = []
     for place, value in (*enumerate(args), *kwargs.items()):
         is_written = written is None or place in written
-        found += [Use(each, is_written, is_view) for each in _tensors(value)]
+        found += [Use(each, is_written, is_view) for each in loaded.tensors_in(value, _ALL)]
     return found
 
 
@@ -154,14 +156,3 @@ def _effects(func: Any) -> tuple[frozenset[_Place] | None, bool, tuple[int, str]
             continue
         written |= {index, argument.name}
     return frozenset(written), is_view, trains
-
-
-def _tensors(value: Any) -> list[Any]:
-    """Return the tensors in a value and in the lists, tuples and dicts that it is made of."""
-    if loaded.is_tensor(value):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return []
-    return [tensor for each in value for tensor in _tensors(each)]
