@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpuprof._callable import state
-from gpuprof._callable.observe import External
 from gpuprof._frameworks.torch import fresh_autocast_cache, random_state
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -123,10 +122,6 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
     assert state.current() == without
 
 
-def external(tensor: Any) -> External:
-    return External(tensor, tensor.untyped_storage(), {id(tensor): tensor})
-
-
 def holds(guards: Any) -> bool:
     """Return whether all say what they said when they were made."""
     return all(ask() == wanted for ask, wanted in guards)
@@ -135,7 +130,7 @@ def holds(guards: Any) -> bool:
 def test_external_tensors_require_gradients_as_they_did() -> None:
     frozen, trained = torch.ones(2), torch.ones(2, requires_grad=True)
     numbers = torch.tensor([1])
-    guards = state.tensor_guards(state.current(), map(external, (frozen, trained, numbers)))
+    guards = state.tensor_guards(state.current(), (frozen, trained, numbers))
     assert holds(guards)
     frozen.requires_grad_(True)
     assert not holds(guards)
@@ -149,14 +144,14 @@ def test_external_tensors_require_gradients_as_they_did() -> None:
 def test_where_gradients_are_not_recorded_it_is_no_matter_who_requires_them(block: Any) -> None:
     tensor = torch.ones(2)
     with block():
-        guards = state.tensor_guards(state.current(), [external(tensor)])
+        guards = state.tensor_guards(state.current(), [tensor])
     tensor.requires_grad_(True)
     assert holds(guards)
 
 
 def test_an_external_tensor_on_the_host_holds_what_it_held() -> None:
     tensor = torch.ones(2)
-    guards = state.tensor_guards(state.current(), [external(tensor)])
+    guards = state.tensor_guards(state.current(), [tensor])
     assert holds(guards)
     tensor.add_(1)
     assert not holds(guards)
@@ -165,7 +160,7 @@ def test_an_external_tensor_on_the_host_holds_what_it_held() -> None:
 def test_a_tensor_of_inference_mode_has_no_version_to_look_at() -> None:
     with torch.inference_mode():
         tensor = torch.ones(2)
-    guards = state.tensor_guards(state.current(), [external(tensor)])
+    guards = state.tensor_guards(state.current(), [tensor])
     assert holds(guards)
     with torch.inference_mode():
         tensor.add_(1)
@@ -217,7 +212,7 @@ def test_gradients_that_were_added_to_are_to_be_the_same_tensors(model: Any) -> 
     fields = state.GradientFields([model])
     model(torch.ones(2)).sum().backward()
     assert fields.changed() == []
-    guards = fields.guards([external(model.weight.grad)])
+    guards = fields.guards({model.weight.grad.untyped_storage()._cdata})
     assert holds(guards)
     kept = model.weight.grad
     model.weight.grad = kept.clone()

@@ -162,7 +162,7 @@ class Recording:
     def _leaves_backward(self) -> bool:
         """Return whether the backward pass of the results is still to come."""
         uses_gradients = self._seen.optimizers or self._gradients.changed()
-        uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
+        uses_gradients = uses_gradients or self._gradients.guards(self._seen.used)
         return not uses_gradients and any(map(requires_grad, self._found))
 
     def _with_backward(self) -> Training:
@@ -181,8 +181,7 @@ class Recording:
                 "it as an argument, so that its gradient is returned"
             )
             raise InvalidStateError(message)
-        may_be_read = [*self._arguments, *self._found, *self._owners.values()]
-        may_be_read += [each for one in self._seen.externals for each in one.tensors.values()]
+        may_be_read = [*self._arguments, *self._found, *self._owners.values(), *self._seen.tensors]
         return Training(
             self._settings,
             self._place,
@@ -383,9 +382,9 @@ class Recording:
             "arrays": tuple(self._spec(n, each, on) for n, each in enumerate(self._inputs)),
             "state_guards": (
                 *state_guards(self._state),
-                *tensor_guards(self._state, self._seen.externals),
+                *tensor_guards(self._state, self._seen.tensors),
                 *training_flags(self.modules),
-                *self._gradients.guards(self._seen.externals),
+                *self._gradients.guards(self._seen.used),
                 *((ask, ask()) for ask in self._settings.guards),
             ),
             "guards": guards.core,

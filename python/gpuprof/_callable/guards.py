@@ -112,7 +112,7 @@ class ModuleGuards:
             for each in seen.optimizers:
                 _refuse_made_state(each, seen)
                 self._add_optimizer(each)
-            for tensor in (t for each in seen.externals for t in each.tensors.values()):
+            for tensor in seen.tensors:
                 self._add_tensor(f"a tensor of shape {tuple(tensor.shape)}", tensor)
         self.core = _core._Guards(
             tuple(

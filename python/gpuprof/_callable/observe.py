@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,16 @@ class Observation:
     @property
     def externals(self) -> list[External]:
         return list(self._externals.values())
+
+    @property
+    def tensors(self) -> list[Any]:
+        """All external tensors."""
+        return [each for one in self.externals for each in one.tensors.values()]
+
+    @property
+    def used(self) -> Collection[int]:
+        """The numbers of all external memory."""
+        return self._externals.keys()
 
     @property
     def modules_read(self) -> list[Any]:

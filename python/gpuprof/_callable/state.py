@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._frameworks import loaded
@@ -20,7 +20,6 @@ from gpuprof._frameworks.torch import random_state
 
 if TYPE_CHECKING:
     from gpuprof._callable.leaves import Leaf
-    from gpuprof._callable.observe import External
 
 _NO_LEVEL = -1  # of forward-mode differentiation
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
@@ -131,12 +130,11 @@ def requires_grad(array: object) -> bool:
     return bool(getattr(array, "requires_grad", False))
 
 
-def tensor_guards(state: State, externals: Iterable[External]) -> list[StateGuard]:
-    """Return what says that external tensors require gradients, and hold on the CPU, as they did.
+def tensor_guards(state: State, tensors: Sequence[Any]) -> list[StateGuard]:
+    """Return what says that tensors require gradients, and hold on the CPU, as they did.
 
     What a graph reads of a tensor on the CPU it has inside.
     """
-    tensors = [tensor for each in externals for tensor in each.tensors.values()]
     found: list[StateGuard] = [
         (functools.partial(getattr, tensor, "_version"), tensor._version)
         for tensor in tensors
@@ -194,12 +192,11 @@ class GradientFields:
     def restore(self) -> None:
         set_gradients(self._before.values())
 
-    def guards(self, externals: Iterable[External]) -> list[StateGuard]:
+    def guards(self, used: Collection[int]) -> list[StateGuard]:
         """Return what says that a call finds there what the capture found, as far as it matters.
 
-        It does where the function read a gradient or wrote to it, and where there was none.
+        It does where the function `used` the memory of a gradient, and where there was none.
         """
-        used = {each.storage._cdata for each in externals}
         expected = [
             (each, before)
             for each, before in self._before.values()

@@ -249,27 +249,29 @@ def _result_pairs(
 
 def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield what is not the same in two structures, by path."""
-    kind = expected[0]
     if pattern_key(expected) == pattern_key(found):
         return
-    if kind == found[0] == "value":
+    if expected[0] == found[0] == "value":
         yield path, expected[1], found[1]
         return
-    if kind == found[0] and kind in {"tuple", "list", "dict"}:
-        mine, theirs = (
-            dict(zip(each[1] if kind == "dict" else range(len(each[1])), each[-1], strict=True))
-            for each in (expected, found)
-        )
-        if mine.keys() == theirs.keys():
-            for name, child in mine.items():
-                yield from _other_parts(child, theirs[name], f"{path}[{name!r}]")
-            return
-    if kind == found[0] == "registered" and expected[1] is found[1]:
-        yield from _other_parts(expected[3][0], found[3][0], path)
-        yield from _other_parts(expected[3][1], found[3][1], f"{path} (context)")
+    mine, theirs = _children(expected), _children(found)
+    if mine and [*mine] == [*theirs]:
+        for step, child in mine.items():
+            yield from _other_parts(child, theirs[step], path + step[-1])
         return
     told = _parts(expected), _parts(found)
     yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
+
+
+def _children(pattern: Pattern) -> dict[tuple[Any, ...], Pattern]:
+    """Return the parts of a container by its kind and a step of a path; none of anything else."""
+    kind = pattern[0]
+    if kind == "registered":
+        return {(pattern[1], ""): pattern[3][0], (pattern[1], " (context)"): pattern[3][1]}
+    if kind not in {"tuple", "list", "dict"}:
+        return {}
+    names = pattern[1] if kind == "dict" else range(len(pattern[1]))
+    return {(kind, f"[{name!r}]"): part for name, part in zip(names, pattern[-1], strict=True)}
 
 
 def _parts(pattern: Pattern) -> str:
