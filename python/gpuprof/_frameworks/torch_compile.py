@@ -29,41 +29,29 @@ _MESSAGE = (
     "they measure and show nothing there; put them around the call of the compiled function"
 )
 
-_IN_DICT = (
-    *("path", "names", "clock", "state", "ms", "host_ms"),
-    *("failed", "flops", "nbytes", "memory"),
-)
 _said = False
 
 
-class TracedOutSample:
-    """The sample of a scope in a compiled region, equal to that of a disabled scope."""
+_off = _core.Scope(
+    "", stream=None, backend="cpu", enabled=False, verify_stream=False, record_in_capture=False
+)
+with _off as _disabled:
+    _AS_DICT = _disabled.to_dict()
 
-    path = ""
-    names: tuple[str, ...] = ()
-    clock = "cpu"
-    state = "disabled"
-    ms = float("nan")
-    host_ms = float("nan")
-    stream = 0
-    ready = False
-    failed = False
-    dropped = False
-    cuda_started_inside = False
-    host_begin_ns = 0
-    host_end_ns = 0
-    thread_id = 0
-    one_in = 1
-    flops: float | None = None
-    nbytes: float | None = None
-    memory = None
+
+class TracedOutSample:
+    """The sample of a scope in a compiled region, with all that a disabled scope's has."""
 
     def try_ms(self) -> float:
-        return self.ms
+        return float("nan")
 
     def to_dict(self) -> dict[str, Any]:
-        times = {"ms": None, "host_ms": None}
-        return {name: times.get(name, getattr(self, name)) for name in _IN_DICT}
+        return dict(_AS_DICT)
+
+
+for _name in dir(_disabled):
+    if not _name.startswith("_") and not hasattr(TracedOutSample, _name):
+        setattr(TracedOutSample, _name, getattr(_disabled, _name))
 
 
 class _TracedOut:
