@@ -156,19 +156,15 @@ class ModuleGuards:
 
     def _add_module(self, module: Any, path: str) -> None:
         own = vars(module)
-        for name, kind in _OWNED.items():
-            owned = own.get(name)
-            if owned is None:  # a scripted module makes these when it is asked
-                owned = getattr(module, name, {})
-            if isinstance(owned, dict):
-                self._add(owned, _contents(owned), kind, path)
-            for key, value in owned.items():
+        for name, kind in (*_OWNED.items(), *((name, "hook") for name in _HOOKS)):
+            held = own.get(name)
+            if held is None:  # a scripted module makes these when it is asked
+                held = getattr(module, name, {})
+            if isinstance(held, dict):
+                self._add(held, _contents(held), kind, path)
+            for key, value in held.items():
                 if is_tensor(value):
                     self._add_tensor(f"{kind} {_path(path, key)}", value)
-        for name in _HOOKS:
-            hooks = own.get(name)
-            if isinstance(hooks, dict):
-                self._add(hooks, _contents(hooks), "hook", path)
         guarded = {k: v for k, v in own.items() if k in _DICTS or _is_setting(v)}
         guarded.update({name: _ABSENT for name in _OF_THE_CLASS if name not in own})
         others = (*_DICTS, "_non_persistent_buffers_set")  # which is of no matter to a call

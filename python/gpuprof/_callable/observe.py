@@ -85,8 +85,8 @@ class Observation:
         # whether one may have drawn random numbers.
         self.depends_on_layout = False
         self.has_foreign_work = False
-        self.modules: list[Any] = []  # that were called
-        self.optimizers: list[Any] = []
+        self._modules: dict[int, Any] = {}  # that were called, by their ids
+        self._optimizers: dict[int, Any] = {}
 
     @property
     def externals(self) -> list[External]:
@@ -101,6 +101,15 @@ class Observation:
     def used(self) -> Collection[int]:
         """The numbers of all external memory."""
         return self._externals.keys()
+
+    @property
+    def modules(self) -> list[Any]:
+        """Those that were called."""
+        return list(self._modules.values())
+
+    @property
+    def optimizers(self) -> list[Any]:
+        return list(self._optimizers.values())
 
     @property
     def modules_read(self) -> list[Any]:
@@ -122,7 +131,7 @@ class Observation:
         try:
             self._count_nodes(None)
             with (
-                _called_modules(self.modules, self.optimizers),
+                _called_modules(self._modules, self._optimizers),
                 contextlib.nullcontext() if count is None else read_modules(self._read),
                 watching(self._before, self._after, self._failed),
             ):
@@ -331,22 +340,15 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 @contextlib.contextmanager
-def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]:
-    """Add the modules and optimizers of torch's that the block calls, each once."""
-    torch = loaded.whole_torch()
-    if torch is None:
-        yield
-        return
+def _called_modules(modules: dict[int, Any], optimizers: dict[int, Any]) -> Iterator[None]:
+    """Add the modules and optimizers of torch's that the block calls, by their ids."""
 
-    def add(to: list[Any]) -> Callable[..., None]:
-        def called(each: Any, *_: Any) -> None:
-            if not any(each is other for other in to):
-                to.append(each)
-
-        return called
+    def add(to: dict[int, Any]) -> Callable[..., None]:
+        return lambda each, *_: to.update({id(each): each})
 
     with contextlib.ExitStack() as undo:
-        undo.callback(torch_hooks.around_all_modules(add(modules)))
+        if loaded.whole_torch() is not None:
+            undo.callback(torch_hooks.around_all_modules(add(modules)))
         if loaded.torch_part("optim.optimizer") is not None:
             undo.callback(torch_hooks.around_all_steps(add(optimizers)))
         yield

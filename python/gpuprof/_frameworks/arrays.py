@@ -91,14 +91,7 @@ class Arrays(ABC):
 def arrays_of(kind: type, on: CallStream | None = None) -> Arrays:
     """Return what handles the arrays of exactly this type; TypeError where nothing does."""
     if issubclass(kind, loaded.tensor_type()):
-        arrays = _of_torch(loaded.torch())
-        if kind in arrays.types:
-            return arrays
-        message = (
-            f"expected a torch.Tensor, got its subclass {kind.__module__}.{kind.__qualname__}, "
-            "whose operators a graph cannot follow; pass the tensors inside of it"
-        )
-        raise TypeError(message)
+        return _of_torch(loaded.torch())  # of none of its subclasses there are facts
     if kind is loaded.cupy_array_type():
         return _of_cupy(loaded.cupy())
     if kind is loaded.numba_array_type():

@@ -171,7 +171,8 @@ def _compared(
     numbers = isinstance(value, (int, float, complex)) and name != "bool"
     error = largest if numbers else None
     size = math.prod(shape)
-    return Difference(path, _index(first, shape), value, other, count, size, error, unit)
+    index = tuple(map(int, xp.unravel_index(xp.asarray(first), shape)))
+    return Difference(path, index, value, other, count, size, error, unit)
 
 
 def _judged_bits(
@@ -309,14 +310,6 @@ def _element(one: Any, dtype: str) -> object:
         return str(one)
     values = _wide(one).reshape(-1).tolist()
     return complex(*values) if len(values) > 1 else values[0]
-
-
-def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    index: list[int] = []
-    for size in reversed(shape):
-        flat, at = divmod(flat, size)
-        index.append(at)
-    return tuple(reversed(index))
 
 
 def _tolerance(dtype: str) -> float | None:
