@@ -28,7 +28,8 @@ class Array:
         address: int = 4096,
     ) -> None:
         self.shape = shape
-        self.facts = (address, kind, device, dtype, shape, tuple(_dense(shape)))
+        made: Any = _core.ArrayDesc
+        self.facts = made((address, kind, device, dtype, shape, tuple(_dense(shape))))
 
     def __repr__(self) -> str:
         return f"Array{self.shape}"

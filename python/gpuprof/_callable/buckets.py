@@ -20,7 +20,7 @@ from gpuprof._callable.leaves import same_value
 from gpuprof._callable.pytree import Flat, flatten_arguments, flatten_result, rebuild
 from gpuprof._common import checks
 from gpuprof._common.text import shown_value
-from gpuprof._frameworks.array_facts import SHAPE, STRIDES, type_text
+from gpuprof._frameworks.array_facts import resized, type_text
 from gpuprof._frameworks.arrays import all_true
 
 if TYPE_CHECKING:
@@ -54,14 +54,11 @@ class Padding:
     pads: tuple[Pad, ...]
 
     def of(self, flat: Flat) -> Flat:
-        """Return what the padded arguments will be, for their key; their strides are None."""
+        """Return what the padded arguments will be, for their key, with the strides of the call."""
         leaves = list(flat.leaves)
         for number, dim, size in self.pads:
             leaf = leaves[number]
-            facts = list(leaf.facts)
-            facts[SHAPE] = (*facts[SHAPE][:dim], size, *facts[SHAPE][dim + 1 :])
-            facts[STRIDES] = None
-            leaves[number] = leaf._replace(facts=tuple(facts))
+            leaves[number] = leaf._replace(facts=resized(leaf.facts, dim, size))
         return replace(flat, leaves=tuple(leaves))
 
     def arrays(self, flat: Flat, on: CallStream) -> list[Any]:
@@ -83,7 +80,7 @@ class Padding:
             leaf, real = flat.leaves[number], arrays[number]
             if leaf.path in written:
                 library = leaf.framework.at(on)
-                for dim, size in enumerate(leaf.facts[SHAPE]):
+                for dim, size in enumerate(leaf.facts.shape):
                     real = library.slice(real, dim, size)
                 library.fill(flat.arrays[number], real)
 
@@ -110,7 +107,7 @@ class _Dimension(NamedTuple):
 def shapes_of(flat: Flat) -> Hashable:
     """Return what a plan depends on of the arrays, and what padding takes over from them."""
     return tuple(
-        (leaf.path, leaf.facts[SHAPE], leaf.facts[STRIDES], leaf.requires_grad)
+        (leaf.path, leaf.facts.shape, leaf.facts.strides, leaf.requires_grad)
         for leaf in flat.leaves
     )
 
@@ -246,7 +243,7 @@ def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimensi
     for number, leaf in enumerate(flat.leaves):
         if leaf.path != rule.path and (rule.path is not None or leaf.path == mask_path):
             continue
-        shape = tuple(leaf.facts[SHAPE])
+        shape = tuple(leaf.facts.shape)
         if -len(shape) <= rule.dim < len(shape):
             dim = rule.dim % len(shape)
             text = f"{leaf.path}: its size in dimension {dim}"
@@ -343,7 +340,7 @@ def learned(
     slices = []
     stayed = [0]
     for (path, padded), leaf in zip(padded_shapes, flat.leaves, strict=True):
-        real = tuple(leaf.facts[SHAPE])
+        real = tuple(leaf.facts.shape)
         slices.append(_followers(padding.axes, path, tuple(padded), real))
         stayed += [size for size, large in zip(real, padded, strict=True) if size == large]
     # A size that stayed may be a limit, as in x[:4]: smaller real sizes have to be looked at again.

@@ -32,7 +32,7 @@ from gpuprof._callable.state import (
 )
 from gpuprof._callable.training import Training, backward_of
 from gpuprof._frameworks import loaded, torch_hooks
-from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent, facts_of
+from gpuprof._frameworks.array_facts import Facts, extent, facts_of
 from gpuprof._frameworks.arrays import Arrays
 from gpuprof._frameworks.torch import fresh_autocast_cache, own_parameters, random_state
 from gpuprof._frameworks.torch_constants import HostConstants
@@ -70,7 +70,7 @@ class _Result(NamedTuple):
     path: str
     arrays: Arrays
     array: Any
-    facts: tuple[Any, ...]
+    facts: Facts
     make: Callable[[Any], Any] | None
     nbytes: int
 
@@ -211,7 +211,7 @@ class Recording:
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
-            result_shapes=[(each.path, each.facts[SHAPE]) for each in self._results],
+            result_shapes=[(each.path, each.facts.shape) for each in self._results],
             nbytes=sum(each.nbytes for each in self._inputs)
             + sum(each.arrays.nbytes(each.array) for each in self._results),
             pool=self._pool,
@@ -334,9 +334,9 @@ class Recording:
             arrays = leaf.framework.at(self._place.copies_on)
             inside = arrays.dense(array)
             facts = facts_of(inside)
-            if facts[DEVICE] != self._place.device:
+            if facts.device != self._place.device:
                 message = (
-                    f"{leaf.path}: an array on GPU {facts[DEVICE]}, of a graph on GPU "
+                    f"{leaf.path}: an array on GPU {facts.device}, of a graph on GPU "
                     f"{self._place.device}; return arrays of that one"
                 )
                 raise TypeError(message)
@@ -365,7 +365,7 @@ class Recording:
         """Describe a copy between an array of the graph's and one that stands for a call's."""
         outside = arrays.empty_like(inside)
         self._borrowed.append(outside)
-        return facts_of(inside)[ADDRESS], facts_of(outside)[ADDRESS], arrays.nbytes(inside)
+        return facts_of(inside).address, facts_of(outside).address, arrays.nbytes(inside)
 
     # The entry.
 
@@ -420,7 +420,7 @@ class Recording:
 
     def _call_strides(self, leaf: Leaf) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""
-        shape, strides = leaf.facts[SHAPE], leaf.facts[STRIDES]
+        shape, strides = leaf.facts.shape, leaf.facts.strides
         was_expanded = any(
             stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
         )

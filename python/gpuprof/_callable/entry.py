@@ -11,7 +11,7 @@ import gpuprof._core as _core
 from gpuprof._callable.pytree import Flat
 from gpuprof._callable.state import set_gradients
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
+from gpuprof._frameworks.array_facts import Facts, extent
 
 if TYPE_CHECKING:
     from gpuprof._callable.buckets import ResultSlices
@@ -82,14 +82,14 @@ def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix("torch.") for name in found))
 
 
-def may_be_view(facts: tuple[Any, ...]) -> bool:
+def may_be_view(facts: Facts) -> bool:
     """Return whether a tensor laid out as this one may stand for the conjugate or negative of it.
 
     A real tensor is a negative view where it is the imaginary part of a conjugate one, every second
     of its numbers, which shows in its strides if it has more than one.
     """
-    code = facts[DTYPE][0]
-    return code == _COMPLEX or (code in _FLOATS and math.prod(facts[SHAPE]) == 1)
+    code = facts.dtype[0]
+    return code == _COMPLEX or (code in _FLOATS and math.prod(facts.shape) == 1)
 
 
 # Called from C++.

@@ -120,7 +120,7 @@ class ModuleGuards:
                 for each in self._containers
             ),
             tuple(
-                (each.tensor, each.facts if isinstance(each.facts, _core.ArrayDesc) else None)
+                (each.tensor, _core._array_facts(each.tensor))
                 for each in self._tensors
                 if each.facts is not None
             ),

@@ -15,19 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import (
-    ADDRESS,
-    CUDA,
-    DEVICE,
-    DEVICE_TYPE,
-    DTYPE,
-    MANAGED,
-    SHAPE,
-    STRIDES,
-    Facts,
-    dtype_name,
-    type_text,
-)
+from gpuprof._frameworks.array_facts import CUDA, MANAGED, Facts, dtype_name, type_text
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.arrays import Arrays
@@ -54,14 +42,14 @@ class Leaf(NamedTuple):
         Managed memory counts as the device's own: a graph can be fed from either.
         """
         facts = self.facts
-        where = CUDA if facts[DEVICE_TYPE] == MANAGED else facts[DEVICE_TYPE]
-        key = (self.framework.types[0], where, facts[DEVICE], facts[DTYPE], facts[SHAPE])
+        where = CUDA if facts.device_type == MANAGED else facts.device_type
+        key = (self.framework.types[0], where, facts.device, facts.dtype, facts.shape)
         # What cannot be copied is used where it is.
-        return (*key, facts[ADDRESS], facts[STRIDES]) if self.framework.in_place else key
+        return (*key, facts.address, facts.strides) if self.framework.in_place else key
 
     def __str__(self) -> str:
         name = type_text(self.framework.types[0])
-        return f"a {dtype_name(self.facts)} {name} of shape {self.facts[SHAPE]}"
+        return f"a {dtype_name(self.facts)} {name} of shape {self.facts.shape}"
 
 
 def is_plain(value: object) -> bool:

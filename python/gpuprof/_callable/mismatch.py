@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._callable.leaves import same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
 from gpuprof._common.text import a_type, plural, shown_value, type_name
-from gpuprof._frameworks.array_facts import SHAPE, Facts, device_name, dtype_name, type_text
+from gpuprof._frameworks.array_facts import Facts, device_name, dtype_name, type_text
 
 if TYPE_CHECKING:
     from gpuprof._callable.entry import CapturedCall
@@ -86,7 +86,7 @@ def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> lis
 
 
 _OF_ARRAYS: dict[str, Callable[[Facts], Any]] = {
-    "shape": operator.itemgetter(SHAPE),
+    "shape": operator.attrgetter("shape"),
     "dtype": dtype_name,
     "device": device_name,
 }

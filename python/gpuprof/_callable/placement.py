@@ -15,7 +15,6 @@ from typing import Any, Literal
 import gpuprof._core as _core
 from gpuprof._callable.pytree import Flat
 from gpuprof._frameworks import loaded, torch_capture
-from gpuprof._frameworks.array_facts import DEVICE
 from gpuprof._frameworks.cupy import CupyCapture
 from gpuprof._frameworks.streams import CallStream, cupy_capture_stream, torch_capture_stream
 from gpuprof._frameworks.torch_graph import what_it_lacks
@@ -86,10 +85,10 @@ class Place:
     def _device_of(self, flat: Flat) -> int:
         for leaf in flat.leaves:
             first = flat.leaves[0]
-            if leaf.facts[DEVICE] != first.facts[DEVICE]:
+            if leaf.facts.device != first.facts.device:
                 message = (
-                    f"{leaf.path}: an array on GPU {leaf.facts[DEVICE]}, and {first.path} is on "
-                    f"GPU {first.facts[DEVICE]}; a graph runs on one: move the arrays to it"
+                    f"{leaf.path}: an array on GPU {leaf.facts.device}, and {first.path} is on "
+                    f"GPU {first.facts.device}; a graph runs on one: move the arrays to it"
                 )
                 raise TypeError(message)
         if flat.leaves:

@@ -32,14 +32,7 @@ from gpuprof._callable.leaves import Leaf, is_plain, value_key
 from gpuprof._common.containers import ContainerParts, parts_of
 from gpuprof._common.text import a_type
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import (
-    DEVICE,
-    SHAPE,
-    STRIDES,
-    array_facts,
-    is_array,
-    is_array_type,
-)
+from gpuprof._frameworks.array_facts import array_facts, is_array, is_array_type
 from gpuprof._frameworks.arrays import Arrays, arrays_of, memory_order
 from gpuprof._frameworks.torch import pytree_node
 
@@ -84,7 +77,7 @@ class Flat:
     @property
     def device(self) -> int:
         """That of the first array."""
-        found: int = self.leaves[0].facts[DEVICE] if self.leaves else 0
+        found: int = self.leaves[0].facts.device if self.leaves else 0
         return found
 
     @property
@@ -135,11 +128,11 @@ def layout_of(flat: Flat, padded: Flat) -> Hashable:
     """
     found = []
     for leaf, padded_leaf in zip(flat.leaves, padded.leaves, strict=True):
-        strides = leaf.facts[STRIDES]
-        if padded_leaf.facts[STRIDES] is None:
+        strides = leaf.facts.strides
+        if padded_leaf.facts.shape != leaf.facts.shape:
             found.append(tuple(memory_order(strides)[0]))
         else:
-            pairs = zip(leaf.facts[SHAPE], strides, strict=True)
+            pairs = zip(leaf.facts.shape, strides, strict=True)
             found.append(tuple(stride if size > 1 else 0 for size, stride in pairs))
     return tuple(found)
 

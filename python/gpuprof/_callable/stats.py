@@ -15,7 +15,7 @@ from gpuprof._common.records import Document, Record, in_results
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.shown import Shown
-from gpuprof._frameworks.array_facts import SHAPE, dtype_name
+from gpuprof._frameworks.array_facts import dtype_name
 
 if TYPE_CHECKING:
     from gpuprof._display.table import Table
@@ -148,7 +148,7 @@ class GraphedCallableStats(Shown, Document):
 def arguments_text(leaves: Sequence[Leaf]) -> str:
     """Write the arrays of a call in short, as in "args[0]: float32 (32, 256)"."""
     texts = [
-        shown_text(f"{leaf.path}: {dtype_name(leaf.facts)} {tuple(leaf.facts[SHAPE])}")
+        shown_text(f"{leaf.path}: {dtype_name(leaf.facts)} {tuple(leaf.facts.shape)}")
         for leaf in leaves[:_MAX_ARGUMENTS]
     ]
     more = len(leaves) - len(texts)

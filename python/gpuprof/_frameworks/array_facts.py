@@ -12,9 +12,7 @@ import gpuprof._core as _core
 from gpuprof._common.text import a_type, type_name
 from gpuprof._frameworks import loaded
 
-Facts: TypeAlias = "tuple[Any, ...]"
-
-ADDRESS, DEVICE_TYPE, DEVICE, DTYPE, SHAPE, STRIDES = range(6)
+Facts: TypeAlias = _core.ArrayDesc
 
 CUDA, MANAGED, _CPU, _PINNED = 2, 13, 1, 3  # of DLPack's device types
 _OPAQUE = 3  # of its codes of types
@@ -45,7 +43,7 @@ def array_facts(value: object, path: str, role: str = "argument") -> Facts:
     if isinstance(value, loaded.tensor_type()):
         return _tensor_facts(value, path, role)
     facts: Facts | None = _core._array_facts(value)
-    if facts is not None and facts[DEVICE_TYPE] in {CUDA, _PINNED, MANAGED}:
+    if facts is not None and facts.device_type in {CUDA, _PINNED, MANAGED}:
         return facts
     told = a_type(type(value))
     if loaded.is_numpy_array(value):
@@ -56,7 +54,7 @@ def array_facts(value: object, path: str, role: str = "argument") -> Facts:
         how = "which is not readable as a dense array in device memory: pass one of torch or CuPy"
         wrong = f"{told}, {how}"
     else:
-        where = "in host memory" if facts[DEVICE_TYPE] == _CPU else "on another kind of device"
+        where = "in host memory" if facts.device_type == _CPU else "on another kind of device"
         wrong = f"{told} {where}; {_MOVE[role].format('its own library')}"
     message = f"{path}: {wrong}"
     raise TypeError(message)
@@ -119,7 +117,17 @@ def facts_by_attributes(tensor: Any) -> Facts:
     code = known.get(name, known.get(name.rstrip("0123456789"), _OPAQUE))
     dtype = (code, 8 * tensor.element_size(), 1)
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    return (tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
+    return _facts(tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
+
+
+def resized(facts: Facts, dim: int, size: int) -> Facts:
+    """Return the facts with another size in one dimension."""
+    shape = (*facts.shape[:dim], size, *facts.shape[dim + 1 :])
+    return _facts(*facts[:4], shape, facts.strides)
+
+
+def _facts(*fields: Any) -> Facts:
+    return _core.ArrayDesc(fields)  # type: ignore[call-arg, arg-type]  # it takes them as one
 
 
 def facts_or_none(tensor: Any) -> Facts | None:
@@ -142,11 +150,12 @@ def layout_change(now: Facts | None, captured: Facts | None) -> str | None:
     """Say how a tensor's memory or layout is not as it was; None if it is."""
     if now == captured:
         return None
-    if now is None or captured is None or now[ADDRESS] != captured[ADDRESS]:
+    if now is None or captured is None or now.address != captured.address:
         return MOVED
-    for index, name in ((SHAPE, "its shape is"), (STRIDES, "its strides are")):
-        if now[index] != captured[index]:
-            return f"{name} {now[index]}, captured {captured[index]}"
+    if now.shape != captured.shape:
+        return f"its shape is {now.shape}, captured {captured.shape}"
+    if now.strides != captured.strides:
+        return f"its strides are {now.strides}, captured {captured.strides}"
     return f"its dtype is {dtype_name(now)}, captured {dtype_name(captured)}"
 
 
@@ -157,24 +166,24 @@ def type_text(kind: type) -> str:
 
 def dtype_name(facts: Facts) -> str:
     """Write the type of the elements, as in "float32"."""
-    code, bits, lanes = facts[DTYPE]
+    code, bits, lanes = facts.dtype
     name = _OWN_NAMES.get(code) or f"{_CODES.get(code, f'type{code}_')}{bits}"
     return name if lanes == 1 else f"{name}x{lanes}"
 
 
 def device_name(facts: Facts) -> str:
     """Write the device, as in "cuda:0"."""
-    if facts[DEVICE_TYPE] == _PINNED:
+    if facts.device_type == _PINNED:
         return "pinned host memory"
-    return f"cuda:{facts[DEVICE]}"
+    return f"cuda:{facts.device}"
 
 
 def extent(facts: Facts) -> tuple[int, int]:
     """Return where an array begins, and the first address after it."""
-    shape, address = facts[SHAPE], int(facts[ADDRESS])
+    shape, address = facts.shape, int(facts.address)
     if 0 in shape:
         return address, address
-    steps = [(size - 1) * stride for size, stride in zip(shape, facts[STRIDES], strict=True)]
+    steps = [(size - 1) * stride for size, stride in zip(shape, facts.strides, strict=True)]
     first, last = (sum(pick(0, step) for step in steps) for pick in (min, max))
-    itemsize = facts[DTYPE][1] // 8
+    itemsize = facts.dtype[1] // 8
     return address + first * itemsize, address + (last + 1) * itemsize
