@@ -59,11 +59,12 @@ class GpuWork:
             found.append(self.kernels.by_caller())
         return found
 
-    def shown(self) -> dict[str, Any]:
-        """Return what a report shows, by headings."""
-        found: dict[str, Any] = {"by scope": self.kernels} if self.kernels is not None else {}
-        found |= dict(zip(("by name", "by caller"), self.totals(), strict=False))
-        return found | ({"idle lines": self.idle} if self.idle is not None else {})
+    def parts(self) -> list[tuple[str, str]]:
+        """Return what a report shows: headings, and their HTML."""
+        found: dict[str, Any] = {"GPU work by scope": self.kernels}
+        found |= zip(("GPU work by name", "GPU work by caller"), self.totals(), strict=False)
+        found["Idle lines"] = self.idle
+        return [(name, each._repr_html_()) for name, each in found.items() if each is not None]
 
     def show(self, out: TextIO | None) -> None:
         """Print the tables; nowhere if nobody reads."""
