@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._frameworks import torch_compile
@@ -60,7 +61,8 @@ def _follow_flight_recorder() -> None:
 
     name = os.environ.get("GPUPROF_FLIGHT_RECORDER_SIGNAL") or "SIGUSR1"
     try:
-        flight_recorder(path, dump_on=[getattr(signal, name, name)]).start()
+        number: Any = getattr(signal, name, name)  # what is none is refused in words
+        flight_recorder(path, dump_on=[number]).start()
     except Exception as error:  # whatever it is, the first use of gpuprof must not raise it
         import warnings
 

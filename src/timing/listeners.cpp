@@ -34,7 +34,8 @@ std::string plain_text(const Path& path) {
   for (const Path* each : lineage(path)) {
     const std::string& name = each->name;
     if (!text.empty()) text += '/';
-    text += name.back() == '}' ? name.substr(0, name.find('{')) : name;
+    const bool may_have_some = !name.empty() && name.back() == '}';
+    text += may_have_some ? name.substr(0, name.find('{')) : name;
   }
   return text;
 }

@@ -162,6 +162,17 @@ def test_the_context_is_put_back_where_the_body_raises(traced: Traced) -> None:
     assert "gpuprof.duration" not in attributes
 
 
+def test_an_interrupt_at_the_entry_puts_the_context_back(traced: Traced) -> None:
+    def synchronize() -> None:
+        raise KeyboardInterrupt
+
+    with traced.export():
+        with pytest.raises(KeyboardInterrupt):
+            with gpuprof.timer("step", backend=gpuprof.SyncBackend("tpu", synchronize)):
+                pass
+        assert current() is trace.INVALID_SPAN
+
+
 def test_a_decorated_coroutine_and_generators_out_of_order(traced: Traced) -> None:
     @gpuprof.timer("answer", backend="cpu")
     async def answer() -> str:

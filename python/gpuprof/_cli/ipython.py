@@ -113,7 +113,7 @@ def _options(line: str) -> tuple[dict[str, Any], str]:
     except (GetoptError, ValueError) as error:
         message = f"{error}; {USAGE}; a statement that begins with - needs --"
         raise _usage_error(message) from None
-    options = {"mode": mode, "name": given.get("-n"), "cold_l2": "-c" in given}
+    options: dict[str, Any] = {"mode": mode, "name": given.get("-n"), "cold_l2": "-c" in given}
     options |= {"scopes": "-s" in given, "returns": "-o" in given}
     # A warm-up may take five times its least, and capturing takes time, too.
     options |= {"warmup_s": 0.06 * seconds, "max_time_s": 0.6 * seconds}

@@ -50,7 +50,7 @@ def taken_apart(names: Iterable[str]) -> tuple[list[str], Mapping[str, str]]:
     """Return the names of a path without their labels, and all labels; the innermost wins."""
     plain, labels = [], {}
     for name in names:
-        found = _LABELLED.fullmatch(name)
+        found = _LABELLED.fullmatch(name) if name.endswith("}") else None
         plain.append(found[1] if found else name)
         for key, value in _PARTS.findall(found[2]) if found else ():
             labels[key] = re.sub(r"\\(.)", lambda each: each[1].replace("n", "\n"), value)

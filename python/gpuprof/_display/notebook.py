@@ -25,6 +25,7 @@ def follow_cells(shell: Any) -> None:
 
 
 def _show_unheld(_result: object = None) -> None:
+    samples: list[Any]
     samples, count = _core._take_unheld()
     lines = [*map(_line, samples)]
     if count > len(samples):

@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <array>
 #include <memory>
@@ -102,7 +103,7 @@ bool is_answered_yes(const PythonFunction& function, PyObject* sample) {
   return yes;
 }
 
-py::tuple take_unheld() {
+py::typing::Tuple<py::typing::List<py::object>, std::size_t> take_unheld() {
   if (notebook_cell != 0 && ++notebook_cell == 0) notebook_cell = 1;
   std::vector<SampleRef> first;
   const std::size_t count = std::exchange(unheld.count, 0);

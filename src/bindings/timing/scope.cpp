@@ -98,6 +98,7 @@ PyObject* Scope::open_sample(SampleRef sample, const Visit& visit) {
     open_entry(*raw, visit);
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
     if (open_ranges::count != 0) open_ranges::close(raw, false, false);
+    if (open_spans != 0) leave_span(sample_in(object));
     Py_DECREF(object);
     throw;
   }
