@@ -37,7 +37,6 @@ struct BenchmarkResult {
   bool gated = true;                  ///< the GPU began once the work of a sample was queued
   std::vector<std::string> warnings;  ///< what was measured otherwise than asked for
   std::vector<std::pair<std::string, std::string>> axes;
-  bool graph_wanted = true;
   std::string machine;  ///< GPU and driver, as JSON
   std::string created;  ///< ISO 8601, UTC
   double duration_s = 0.0;
@@ -57,7 +56,7 @@ struct BenchmarkResult {
 /// @throws std::invalid_argument an option makes no sense
 /// What `f` throws outside of a capture comes through.
 [[nodiscard]] BenchmarkResult benchmark(Stream stream, const std::function<void()>& f,
-                                        BenchmarkOptions options = {});
+                                        const BenchmarkOptions& options = {});
 
 /// Writes the results of one run of a program as a file that `gpuprof compare`, `ab` and `save`
 /// take; one that is there is replaced.

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 
 #include "api/benchmark_json.hpp"
@@ -38,11 +36,11 @@ constexpr double kLeastGpuMs = 250e-6;  // under half of the shortest kernel
 constexpr int kReadings = 3;
 constexpr double kGateLimitMs = 250.0;  // after which the gate opens, besides the host's time
 constexpr double kBatchMs = 20.0;       // of the warm-up
-constexpr double kStable = 0.02;        // the largest difference of three batches' medians
+constexpr double kStable = 0.02;        // the largest difference of two batches' medians
 constexpr double kWarmUpFactor = 5.0;
-constexpr int kNotFound = 500;      // the driver has no such call
-constexpr int kNotSupported = 801;  // the device has no such wait
 constexpr std::size_t kMaxSamples = 5'000;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double now_ms() noexcept { return timing::milliseconds(timing::monotonic_now()); }
 
@@ -61,25 +59,20 @@ double precision_of(std::vector<double> values) {
   const auto count = static_cast<double>(values.size());
   const auto low =
       static_cast<std::size_t>(std::max(0.0, std::floor((count - 1.96 * std::sqrt(count)) / 2)));
-  const double half = (values[values.size() - 1 - low] - values[low]) / 2.0;
-  const double middle = median_of(values);
-  return middle > 0.0 ? half / middle : 0.0;
+  const double middle = values[values.size() / 2];
+  return middle > 0.0 ? (values[values.size() - 1 - low] - values[low]) / 2.0 / middle : 0.0;
 }
 
 void check_options(const BenchmarkOptions& options) {
-  const auto fail = [](const std::string& what) {
-    throw std::invalid_argument("benchmark: " + what);
-  };
-  if (options.name.empty()) fail("the name is empty");
-  for (const auto& [name, value] : options.axes) {
-    if (name.empty() || value.empty()) fail("an axis has an empty name or value");
-  }
+  bool good = !options.name.empty() && options.min_samples > 0 && options.max_time_s > 0.0;
+  for (const auto& [name, value] : options.axes) good = good && !name.empty() && !value.empty();
   for (const double value : {options.warmup_s, options.min_time_s, options.rel_precision}) {
-    if (!(value >= 0.0)) fail("a time or the precision is below 0");
+    good = good && value >= 0.0;
   }
-  if (!(options.max_time_s > 0.0) || options.min_samples == 0) {
-    fail("max_time_s and min_samples have to be above 0");
-  }
+  if (good) return;
+  throw std::invalid_argument(
+      "benchmark: names and values of axes are not empty, max_time_s and min_samples are above 0, "
+      "and the others at least 0");
 }
 
 class Measurement {
@@ -92,7 +85,6 @@ class Measurement {
       result_.axes.emplace_back(name, value);
     }
     if (!result_.axes.empty()) result_.name += "]";
-    result_.graph_wanted = options.graph;
   }
 
   BenchmarkResult run() {
@@ -107,18 +99,14 @@ class Measurement {
     result_.calls_per_sample = many_ - few_;
     result_.tick_ms = calibration_.tick_ns * 1e-6 / static_cast<double>(many_ - few_);
     result_.gated = gate_ != nullptr;
-    result_.machine = api::machine_json(std::max(driver::current_ordinal(), 0));
-    result_.created = api::utc_now();
+    api::describe_machine(result_, std::max(driver::current_ordinal(), 0));
     result_.duration_s = (now_ms() - begun) * 1e-3;
     api::emit_pending_warnings();
     return std::move(result_);
   }
 
  private:
-  void warn(const std::string& text) {
-    auto& all = result_.warnings;
-    if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(text);
-  }
+  void warn(const std::string& text) { result_.warnings.push_back(text); }
 
   void synchronize() const { timing::device::synchronize(stream_.handle(), 0); }
 
@@ -138,16 +126,12 @@ class Measurement {
   }
 
   void open_gate() {
-    const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
-    if (blocking != nullptr && *blocking != '\0' && std::string(blocking) != "0") {
-      return give_up("CUDA_LAUNCH_BLOCKING is set, so every launch waits for the GPU");
-    }
-    gate_ = std::make_unique<timing::Gate>(stream_.handle(), 0);
     try {
+      gate_ = std::make_unique<timing::Gate>(stream_.handle(), 0);
       held([] {});
     } catch (const Error& error) {
-      if (error.code() != kNotSupported && error.code() != kNotFound) throw;
-      give_up("the device cannot wait for a word in memory");
+      if (error.kind() != ErrorKind::kCuda) throw;
+      give_up(error.what());  // a device that cannot wait for a word in memory
     }
   }
 
@@ -163,12 +147,7 @@ class Measurement {
       return true;
     }
     gate_->close(static_cast<timing::HostNanoseconds>(limit_ms_ * 1e6));
-    try {
-      queue();
-    } catch (...) {
-      gate_->open();
-      throw;
-    }
+    queue();  // after an exception the destructor of the gate opens it
     return gate_->open();
   }
 
@@ -180,10 +159,9 @@ class Measurement {
 
   // The least reading of `body` less an empty interval; infinite if `body` waits for the GPU.
   double reading_ms(const Body& body) {
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInfinity;
     for (int i = 0; i < kReadings; ++i) {
-      if (!held([&] { time(first_, stream_, body); }))
-        return std::numeric_limits<double>::infinity();
+      if (!held([&] { time(first_, stream_, body); })) return kInfinity;
       least = std::min(least, first_.elapsed_ms());
     }
     const double empty = gate_ == nullptr ? calibration_.idle_ns : calibration_.queued_ns;
@@ -191,8 +169,7 @@ class Measurement {
   }
 
   void probe() {
-    std::vector<double> host;
-    std::vector<double> wall;
+    std::vector<double> host, wall;
     const double begun = now_ms();
     while (host.size() < 3 || (host.size() < kProbeCalls && now_ms() - begun < kProbeMs)) {
       const double called = now_ms();
@@ -247,8 +224,8 @@ class Measurement {
       const double in_time = kCaptureMs / std::max(result_.host_ms, 1e-3);
       const Calls fit = kMaxNodes / std::max<std::size_t>(once.num_nodes(), 1);
       choose_calls(ms, std::min(std::max<Calls>(3, static_cast<Calls>(in_time)), fit));
-      few_graph_.emplace(capture(few_));
-      many_graph_.emplace(capture(many_));
+      few_graph_ = std::make_unique<CapturedGraph>(capture(few_));
+      many_graph_ = std::make_unique<CapturedGraph>(capture(many_));
     } catch (const std::exception& error) {  // whatever the function throws where it is captured
       const std::string text = error.what();
       warn("it cannot be captured into a graph, so its calls were queued one by one: " +
@@ -282,7 +259,7 @@ class Measurement {
       synchronize();
       if (tries == 2) {
         give_up("queueing its work waits for the GPU");
-      } else if (!many_graph_ && many_ > 2) {  // fewer calls may fit into the queue
+      } else if (many_graph_ == nullptr && many_ > 2) {  // fewer calls may fit into the queue
         few_ = std::max<Calls>(1, few_ / 4);
         many_ = std::max<Calls>(2, many_ / 4);
       }
@@ -294,22 +271,17 @@ class Measurement {
   void warm_up() {
     const double least = options_.warmup_s * 1e3;
     const double begun = now_ms();
-    std::vector<double> medians;
-    while (least > 0.0) {
+    for (double before = 0.0; now_ms() - begun < kWarmUpFactor * least;) {
       std::vector<double> batch;
-      const double until = now_ms() + std::min(kBatchMs, least);
-      do {
+      for (const double until = now_ms() + kBatchMs; batch.empty() || now_ms() < until;) {
         batch.push_back(sample());
-      } while (now_ms() < until);
-      medians.push_back(median_of(batch));
-      if (medians.size() > 3) medians.erase(medians.begin());
-      const auto [low, high] = std::minmax_element(medians.begin(), medians.end());
-      const bool stable = medians.size() == 3 && *high - *low <= kStable * *high;
-      const double spent = now_ms() - begun;
-      if (spent >= least && (stable || batch.size() == 1)) return;
-      if (spent >= kWarmUpFactor * least)
-        return warn("its time was still changing after the warm-up");
+      }
+      const double median = median_of(batch);
+      const bool stable = batch.size() == 1 || std::abs(median - before) <= kStable * median;
+      if (stable && now_ms() - begun >= least) return;
+      before = median;
     }
+    if (least > 0.0) warn("its time was still changing after the warm-up");
   }
 
   void take_samples() {
@@ -340,10 +312,8 @@ class Measurement {
   double call_ms_ = 0.0;
   Timer first_{Clock::kCuda};
   Timer second_{Clock::kCuda};
-  std::optional<CapturedGraph> few_graph_;
-  std::optional<CapturedGraph> many_graph_;
-  Body queue_few_;
-  Body queue_many_;
+  std::unique_ptr<CapturedGraph> few_graph_, many_graph_;
+  Body queue_few_, queue_many_;
   Calls few_ = 1;
   Calls many_ = 2;
   bool few_first_ = false;
@@ -353,7 +323,8 @@ class Measurement {
 
 double BenchmarkResult::median_ms() const { return median_of(samples_ms); }
 
-BenchmarkResult benchmark(Stream stream, const std::function<void()>& f, BenchmarkOptions options) {
+BenchmarkResult benchmark(Stream stream, const std::function<void()>& f,
+                          const BenchmarkOptions& options) {
   check_options(options);
   timing::device::require();
   return Measurement(stream, f, options).run();

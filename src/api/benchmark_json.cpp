@@ -7,43 +7,24 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "driver/devices.hpp"
-#include "gpuprof/benchmark.hpp"
 #include "gpuprof/version.hpp"
 #include "trace/label.hpp"
 
 GPUPROF_BEGIN_NAMESPACE
 namespace {
 
+using Members = std::vector<std::pair<std::string, std::string>>;  // names, and values as JSON
+
 constexpr const char* kDriverFile = "/sys/module/nvidia/version";
-
-// A JSON object or array that is being written.
-class Members {
- public:
-  explicit Members(char begin) : text_(1, begin), end_(begin == '{' ? '}' : ']') {}
-
-  Members& add(std::string_view name, const std::string& json) {
-    separate();
-    trace::append_json(text_, name);
-    text_ += ": " + json;
-    return *this;
-  }
-  Members& add(const std::string& json) {
-    separate();
-    text_ += json;
-    return *this;
-  }
-  [[nodiscard]] std::string end() const { return text_ + end_; }
-
- private:
-  void separate() {
-    if (text_.size() > 1) text_ += ", ";
-  }
-
-  std::string text_;
-  char end_;
-};
+// The begin of a result.
+constexpr const char* kAlways =
+    R"({"format": "gpuprof-result", "version": 1, "unit": "ms", "requested_mode": "auto", )"
+    R"("clock": "cuda", "l2": "hot", "clock_mhz": [], "throttle_reasons": [], "nbytes": null, )"
+    R"("flops": null, "extra_info": {}, )";
 
 std::string json_of(std::string_view text) {
   std::string found;
@@ -58,35 +39,46 @@ std::string json_of(double value) {
   return text;
 }
 
+std::string list(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& json : items) text += (text.empty() ? "" : ", ") + json;
+  return "[" + text + "]";
+}
+
+std::string object(const Members& members) {
+  std::string text;
+  for (const auto& [name, json] : members) {
+    text += (text.empty() ? "" : ", ") + json_of(name) + ": " + json;
+  }
+  return "{" + text + "}";
+}
+
 }  // namespace
 GPUPROF_END_NAMESPACE
 
 namespace gpuprof::api {
 
-std::string machine_json(int ordinal) {
-  Members found('{');
-  for (const driver::Device& device : driver::devices()) {
-    if (device.index != ordinal) continue;
-    found.add("gpu", json_of(device.name));
-    found.add("gpu_uuid", json_of(device.uuid));
-    found.add("sms", std::to_string(device.multiprocessors));
-    found.add("cc", json_of(std::to_string(device.major) + "." + std::to_string(device.minor)));
-    found.add("gpu_memory", std::to_string(device.total_memory));
-  }
-  std::string release;
-  if (std::ifstream(kDriverFile) >> release) found.add("driver", json_of(release));
+void describe_machine(BenchmarkResult& result, int ordinal) {
   const int cuda = driver::driver_version();
   const std::string known = std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
-  return found.add("cuda", json_of(known)).add("gpuprof", json_of(GPUPROF_VERSION_STRING)).end();
-}
-
-std::string utc_now() {
+  Members found{{"cuda", json_of(known)}, {"gpuprof", json_of(GPUPROF_VERSION_STRING)}};
+  std::string release;
+  if (std::ifstream(kDriverFile) >> release) found.emplace_back("driver", json_of(release));
+  for (const driver::Device& device : driver::devices()) {
+    if (device.index != ordinal) continue;
+    const std::string cc = std::to_string(device.major) + "." + std::to_string(device.minor);
+    found.emplace_back("gpu", json_of(device.name));
+    found.emplace_back("gpu_uuid", json_of(device.uuid));
+    found.emplace_back("gpu_memory", std::to_string(device.total_memory));
+    found.emplace_back("sms", std::to_string(device.multiprocessors));
+    found.emplace_back("cc", json_of(cc));
+  }
+  result.machine = object(found);
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
-  gmtime_r(&now, &parts);
   char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S+00:00", &parts);
-  return text;
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S+00:00", gmtime_r(&now, &parts));
+  result.created = text;
 }
 
 }  // namespace gpuprof::api
@@ -94,57 +86,44 @@ std::string utc_now() {
 GPUPROF_BEGIN_NAMESPACE
 
 std::string BenchmarkResult::to_json() const {
-  Members samples('['), told('['), params('{');
-  for (const double ms : samples_ms) samples.add(json_of(ms));
-  for (const std::string& text : warnings) told.add(json_of(text));
-  for (const auto& [axis, value] : axes) params.add(axis, json_of(value));
-  return Members('{')
-      .add("format", json_of("gpuprof-result"))
-      .add("version", "1")
-      .add("unit", json_of("ms"))
-      .add("name", json_of(name))
-      .add("mode", json_of(mode))
-      .add("requested_mode", json_of(graph_wanted ? "auto" : "batched"))
-      .add("clock", json_of("cuda"))
-      .add("l2", json_of("hot"))
-      .add("samples_ms", samples.end())
-      .add("host_ms", json_of(host_ms))
-      .add("tick_ms", json_of(tick_ms))
-      .add("calls_per_sample", std::to_string(calls_per_sample))
-      .add("gate", json_of(gated ? "gated" : "ungated"))
-      .add("clock_mhz", "[]")
-      .add("throttle_reasons", "[]")
-      .add("nbytes", "null")
-      .add("flops", "null")
-      .add("warnings", told.end())
-      .add("params", params.end())
-      .add("extra_info", "{}")
-      .add("machine", machine)
-      .add("created", json_of(created))
-      .add("duration_s", json_of(duration_s))
-      .end();
+  std::vector<std::string> samples, told;
+  Members params;
+  for (const double ms : samples_ms) samples.push_back(json_of(ms));
+  for (const std::string& text : warnings) told.push_back(json_of(text));
+  for (const auto& [axis, value] : axes) params.emplace_back(axis, json_of(value));
+  return kAlways + object({{"name", json_of(name)},
+                           {"mode", json_of(mode)},
+                           {"samples_ms", list(samples)},
+                           {"host_ms", json_of(host_ms)},
+                           {"tick_ms", json_of(tick_ms)},
+                           {"calls_per_sample", std::to_string(calls_per_sample)},
+                           {"gate", json_of(gated ? "gated" : "ungated")},
+                           {"warnings", list(told)},
+                           {"params", object(params)},
+                           {"machine", machine},
+                           {"created", json_of(created)},
+                           {"duration_s", json_of(duration_s)}})
+                       .substr(1);
 }
 
 void write_benchmarks(const std::string& path, const std::vector<BenchmarkResult>& results) {
   if (results.empty()) throw std::invalid_argument("write_benchmarks: there is no result");
-  Members named('{');
   std::set<std::string> names;
+  Members members;
   for (const BenchmarkResult& result : results) {
     if (!names.insert(result.name).second) {
       throw std::invalid_argument("write_benchmarks: two results are called '" + result.name +
                                   "'; tell them apart by BenchmarkOptions::axes");
     }
-    named.add(result.name, result.to_json());
+    members.emplace_back(result.name, result.to_json());
   }
-  const BenchmarkResult& last = results.back();
-  Members run('{');
-  run.add("created", json_of(last.created)).add("commit", "null").add("machine", last.machine);
-  run.add("results", named.end());
-  Members file('{');
-  file.add("format", json_of("gpuprof-baseline")).add("version", "1");
-  file.add("runs", Members('[').add(run.end()).end());
+  const std::string run = object({{"created", json_of(results.back().created)},
+                                  {"commit", "null"},
+                                  {"machine", results.back().machine},
+                                  {"results", object(members)}});
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << file.end() << '\n';
+  out << object({{"format", json_of("gpuprof-baseline")}, {"version", "1"}, {"runs", list({run})}})
+      << '\n';
   out.close();
   if (!out) throw std::runtime_error("write_benchmarks: '" + path + "' cannot be written");
 }

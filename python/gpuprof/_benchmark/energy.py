@@ -9,13 +9,13 @@ resolution. The time is the host's, because the counter knows no stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gpuprof._common.nvml import EnergyCounter, NvmlUnavailable
+from gpuprof._common.nvml import NvmlUnavailable, energy_counter
 from gpuprof._common.units import joules, percent
 from gpuprof._results import statistics
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -44,13 +44,6 @@ class _Block:
     spent_s: float = 0.0
     used: float = 0.0
     steps: int = 0
-    largest: float = 0.0
-
-    def add_step(self, joules: float, calls: int) -> None:
-        used = joules - self.joules
-        self.largest = max(self.largest, used - self.used)
-        self.steps += 1
-        self.calls, self.spent_s, self.used = calls, perf_counter() - self.begun, used
 
     @property
     def done(self) -> bool:
@@ -66,15 +59,15 @@ def check_energy(mode: str, uuid: str | None) -> None:
             "each other on the GPU; leave energy=True out"
         )
         raise InvalidStateError(message)
-    with _counter(uuid):
-        pass
+    with _counter(uuid) as read:
+        read()
 
 
 @contextmanager
-def _counter(uuid: str | None) -> Iterator[EnergyCounter]:
+def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
     try:
-        with closing(EnergyCounter(uuid)) as counter:
-            yield counter
+        with energy_counter(uuid) as read:
+            yield read
     except NvmlUnavailable as error:
         message = f"energy: it cannot be measured: {error}"
         raise GpuprofError(message) from None
@@ -85,14 +78,14 @@ def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict
     ranks, sampler = harness.ranks, harness.sampler
     times = max(1, round(BATCH_MS / max(median_ms * sampler.calls, 1e-3)))
     run = partial(sampler.run, ranks.decide("the energy", times))
-    with _counter(uuid) as counter:
-        _counted(run, counter.joules, lambda block: ranks.decide("the energy", block.steps > 0))
+    with _counter(uuid) as read:
+        _counted(run, read, lambda block: ranks.decide("the energy", block.steps > 0))
         blocks = [
-            _counted(run, counter.joules, lambda block: ranks.decide("the energy", block.done))
+            _counted(run, read, lambda block: ranks.decide("the energy", block.done))
             for _ in range(BLOCKS)
         ]
-    step = max(block.largest for block in blocks)
-    resolution = step / min(block.used for block in blocks)
+    step = statistics.median([block.used / block.steps for block in blocks])
+    resolution = 1.0 / min(block.steps for block in blocks)
     if resolution > COARSE:
         harness.work.warn(
             f"the energy of a call is known to {percent(resolution, 2)} only, because the GPU's "
@@ -117,8 +110,9 @@ def _counted(
         calls += run()
         now = read()
         if now != last:
-            last = now
-            block.add_step(now, calls)
+            last, block.steps = now, block.steps + 1
+            block.calls, block.used = calls, now - block.joules
+            block.spent_s = perf_counter() - block.begun
         elif perf_counter() - block.begun > block.spent_s + STUCK_S:
             raise NvmlUnavailable(_STUCK)
     if not block.steps:  # rank 0 had enough

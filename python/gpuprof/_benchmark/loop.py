@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from time import perf_counter
 from typing import Any
@@ -49,6 +49,7 @@ class Samples:
         self.mhz: list[float] = []
         self.reasons: set[str] = set()
         self.too_long = 0  # perhaps
+        self.energy: dict[str, float] = {}
 
     def add_chunk(self, harness: Harness, clocks: Clocks, deadline: float) -> None:
         """Take samples for `CHUNK_S`; count them if the framework's memory grew meanwhile."""
@@ -218,14 +219,11 @@ class Measurer(Harness):
                 f"{taken.too_long} samples may be too long, because the framework took memory from "
                 "the driver meanwhile"
             )
-        energy = {}
         if options.energy:
-            energy = energy_of_call(self, uuid, statistics.median(taken.samples))
-        return self._report(taken, perf_counter() - begun, energy)
+            taken.energy = energy_of_call(self, uuid, statistics.median(taken.samples))
+        return self._report(taken, perf_counter() - begun)
 
-    def _report(
-        self, taken: Samples, duration_s: float = 0.0, energy: Mapping[str, float] | None = None
-    ) -> BenchResult:
+    def _report(self, taken: Samples, duration_s: float = 0.0) -> BenchResult:
         options, sampler, samples = self.options, self.sampler, taken.samples
         on_gpu, found = sampler.mode != "cpu", sampler.found()
         self._warn_of_quality(taken)
@@ -252,7 +250,7 @@ class Measurer(Harness):
             flops=options.flops,
             launches=self.launches() if on_gpu else None,
             memory=self.memory() if on_gpu else {},
-            energy=energy or {},
+            energy=taken.energy,
             peaks=peaks_for(self.work, options, self.device) if on_gpu else {},
             warnings=tuple(self.work.warnings),
             params=dict(options.params),

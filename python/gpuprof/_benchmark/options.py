@@ -78,10 +78,4 @@ def checked_options(**given: Any) -> Options:
             'use mode="isolated"'
         )
         raise ValueError(message)
-    if options.energy and (options.setup is not None or options.mode == "isolated"):
-        message = (
-            "energy: it is that of calls which follow each other, and isolated calls, as with "
-            "setup=, do not"
-        )
-        raise ValueError(message)
     return options

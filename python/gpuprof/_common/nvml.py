@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 # The bits of NVML's clocks event reasons, which older headers call throttle reasons.
@@ -25,6 +27,8 @@ _CLOCK_REASONS = {
     0x400: "reliability",
 }
 IDLE, APPLICATION_CLOCKS = _CLOCK_REASONS[0x001], _CLOCK_REASONS[0x002]
+
+_NO_COUNTER = "the GPU has no counter of its energy, as before Volta, and as MIG slices"
 
 
 class NvmlUnavailable(Exception):
@@ -91,36 +95,28 @@ def clock_reasons(nvml: Any, handle: Any) -> list[str] | None:
     return [*known, f"{rest:#x}"] if rest else known
 
 
-class EnergyCounter:
-    """The energy that a GPU has taken since its driver was loaded; to be closed.
+@contextmanager
+def energy_counter(uuid: str | None) -> Iterator[Callable[[], float]]:
+    """Give what reads the energy of a whole GPU since its driver was loaded, in joules.
 
-    NVML counts millijoules for the whole GPU. `NvmlUnavailable` says why it does not.
+    `NvmlUnavailable`, from both, says why it cannot be read.
     """
+    nvml = opened()
+    try:
+        handle = handle_of(nvml, uuid or "")
+        if handle is None:
+            message = f"NVML does not know the device {uuid or 'without a UUID'}"
+            raise NvmlUnavailable(message)
 
-    def __init__(self, uuid: str | None) -> None:
-        self._nvml = opened()
-        try:
-            self._handle = handle_of(self._nvml, uuid or "")
-            if self._handle is None:
-                message = f"NVML does not know the device {uuid or 'without a UUID'}"
-                raise NvmlUnavailable(message)
-            self.joules()
-        except BaseException:
-            self.close()
-            raise
+        def joules() -> float:
+            millijoules = ask(nvml, handle, "nvmlDeviceGetTotalEnergyConsumption")
+            if millijoules is None:
+                raise NvmlUnavailable(_NO_COUNTER)
+            return float(millijoules) * 1e-3
 
-    def joules(self) -> float:
-        try:
-            return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) * 1e-3
-        except (AttributeError, self._nvml.NVMLError) as error:
-            message = (
-                f"nvmlDeviceGetTotalEnergyConsumption: {error}; GPUs before Volta and MIG slices "
-                "have no such counter"
-            )
-            raise NvmlUnavailable(message) from error
-
-    def close(self) -> None:
-        self._nvml.nvmlShutdown()
+        yield joules
+    finally:
+        nvml.nvmlShutdown()
 
 
 def text(value: Any) -> str | None:

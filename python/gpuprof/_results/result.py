@@ -85,8 +85,8 @@ class BenchResult(Shown, Plotted, Exported, Document):
     energy : mapping of str to float
         What a call takes of the GPU's energy, idle power included: ``"joules"``, and ``"watts"``
         while such calls follow each other, the medians of blocks of ``"block_s"`` seconds. The
-        counter moves in steps of up to ``"step_joules"``, which are ``"resolution"`` of a block, as
-        a fraction. Empty if it was not measured; of several ranks it is rank 0's.
+        counter moves in steps of ``"step_joules"``, which are ``"resolution"`` of a block, as a
+        fraction. Empty if it was not measured; of several ranks it is rank 0's.
     peaks : mapping of str to float or str
         What the device can do, for the shares: ``"bytes_per_s"``, ``"flops_per_s"`` for data of
         type ``"dtype"``, their ``"source"`` and ``"date"``. Empty if that was not known.

@@ -77,8 +77,8 @@ def peak_text(peak_bytes: float | None) -> str:
 def energy_text(energy: Mapping[str, float]) -> str:
     """Say what energy a call takes, and how well that is known."""
     return (
-        f"{joules(energy['joules'])} a call at {energy['watts']:,.0f} W; the counter's steps of up "
-        f"to {joules(energy['step_joules'])} are {percent(energy['resolution'], 2)} of a block"
+        f"{joules(energy['joules'])} a call at {energy['watts']:,.0f} W; the counter's steps of "
+        f"{joules(energy['step_joules'])} are {percent(energy['resolution'], 2)} of a block"
     )
 
 
