@@ -118,6 +118,19 @@ TEST_F(ApiBenchmark, LetsWhatTheFunctionThrowsThrough) {
                std::out_of_range);
 }
 
+TEST_F(ApiBenchmark, OpensTheGateWhereTheFunctionThrowsBehindIt) {
+  int calls = 0;  // some 60 of them come before the first sample
+  const auto throws = [&] {
+    if (++calls > 100) throw std::out_of_range("its own");
+    ten_microseconds(stream_);
+  };
+  BenchmarkOptions options = quick("throws late");
+  options.graph = false;
+  EXPECT_THROW((void)benchmark(stream_, throws, options), std::out_of_range);
+  EXPECT_EQ(calls, 101);
+  EXPECT_EQ(table_->cuStreamSynchronize(stream_), CUDA_SUCCESS);
+}
+
 TEST_F(ApiBenchmark, TakesSamplesUntilTheMedianIsKnownOrTheTimeIsOver) {
   BenchmarkOptions options = quick("long");
   options.max_time_s = 1e-9;
