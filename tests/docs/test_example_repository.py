@@ -180,19 +180,3 @@ def test_the_page_prints_the_files_of_the_example(name: str) -> None:
     language = "sh" if name.endswith(".sh") else "yaml"
     text = (EXAMPLE / name).read_text(encoding="utf-8")
     assert f"```{language}\n{text}```\n" in PAGE.read_text(encoding="utf-8")
-
-
-def test_no_page_and_no_file_installs_gpuprof_by_its_name() -> None:
-    """On the index that name is another project's."""
-    texts = {
-        path: path.read_text(encoding="utf-8")
-        for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    }
-    texts |= {
-        path: path.read_text(encoding="utf-8") for path in EXAMPLE.rglob("*") if path.is_file()
-    }
-    by_name = re.compile(r"pip install (?:[^\n`]* )?['\"]?gpuprof(?:\[|[ '\"`]|$)", re.M)
-    assert [str(path) for path, text in texts.items() if by_name.search(text)] == []
-    assert by_name.search("pip install -q gpuprof pytest")
-    assert by_name.search("`pip install 'gpuprof[nvml]'`")
-    assert not by_name.search("pip install ./gpuprof .tools/wheels/gpuprof-*.whl")
