@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpuprof import _core
-from gpuprof._frameworks import torch_capture
 from gpuprof._frameworks.torch_capture import TorchCapture, wants
 from gpuprof._frameworks.torch_graph import from_torch
 from gpuprof.errors import InvalidStateError
@@ -20,7 +19,7 @@ from tests.support.stand_in_torch import World, install
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(torch_capture, "_own_streams", threading.local())
+    monkeypatch.setattr("gpuprof._frameworks.cupy._own_streams", threading.local())
     return install(monkeypatch)
 
 

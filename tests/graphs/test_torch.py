@@ -35,7 +35,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture(autouse=True)
 def forget_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_capture, "_own_streams", threading.local())
+    monkeypatch.setattr("gpuprof._frameworks.cupy._own_streams", threading.local())
 
 
 def begun(

@@ -149,7 +149,7 @@ def tensor_guards(state: State, tensors: Sequence[Any]) -> list[StateGuard]:
         any_requires = loaded.torch()._C._any_requires_grad
         found.append((functools.partial(any_requires, *without), False))
     if with_:
-        found.append((functools.partial(_all_require, with_), True))
+        found.append((lambda: all(map(_REQUIRES_GRAD, with_)), True))
     return found
 
 
@@ -162,10 +162,6 @@ def training_flags(modules: Iterable[Any]) -> list[StateGuard]:
     inner = {id(part) for each in modules for part in each.modules() if part is not each}
     outer = [each for each in modules if id(each) not in inner]
     return [(functools.partial(getattr, each, "training"), each.training) for each in outer]
-
-
-def _all_require(tensors: list[Any]) -> bool:
-    return all(map(_REQUIRES_GRAD, tensors))
 
 
 class GradientFields:
@@ -203,7 +199,7 @@ class GradientFields:
             if (before is None and each.grad is not None)
             or (before is not None and before.untyped_storage()._cdata in used)
         ]
-        return [(functools.partial(_have_gradients, expected), True)] if expected else []
+        return [(lambda: all(each.grad is one for each, one in expected), True)] if expected else []
 
 
 class Snapshot:
@@ -224,7 +220,3 @@ class Snapshot:
 def set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:
     for parameter, gradient in gradients:
         parameter.grad = gradient
-
-
-def _have_gradients(expected: list[tuple[Any, Any]]) -> bool:
-    return all(parameter.grad is gradient for parameter, gradient in expected)

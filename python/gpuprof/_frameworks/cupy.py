@@ -15,7 +15,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gpuprof._core as _core
@@ -25,17 +25,22 @@ from gpuprof.errors import CudaError
 _RELAXED = 2  # of the driver's capture modes
 _HOST_FUNCTIONS = "_graph_host_funcargs"  # where a stream of CuPy 14 keeps them
 
-_own_streams = threading.local()
+_own_streams = threading.local()  # by their library and device
 
 
 def own_stream() -> Any:
-    """Return this thread's capture stream of CuPy's current device, made when first needed."""
+    """Return this thread's capture stream of CuPy's current device."""
     cuda = loaded.cupy().cuda
-    streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
-    device = int(cuda.runtime.getDevice())
-    if device not in streams:
-        streams[device] = cuda.Stream(non_blocking=True)
-    return streams[device]
+    make = functools.partial(cuda.Stream, non_blocking=True)
+    return kept_stream("cupy", int(cuda.runtime.getDevice()), make)
+
+
+def kept_stream(library: str, device: int, make: Callable[[], Any]) -> Any:
+    """Return this thread's capture stream of a library, made when first needed."""
+    streams, name = vars(_own_streams), f"{library}:{device}"
+    if name not in streams:
+        streams[name] = make()
+    return streams[name]
 
 
 class CupyMemory:
@@ -247,7 +252,7 @@ def _keep_host_functions(stream: Any, functions: list[Any], undo: contextlib.Exi
 
 
 def _is_own(stream: Any) -> bool:
-    return any(own == stream for own in _own_streams.__dict__.get("by_device", {}).values())
+    return any(own == stream for own in vars(_own_streams).values())
 
 
 def _use_again(cuda: Any, device: int, stream: Any) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.cupy import relaxed
+from gpuprof._frameworks.cupy import kept_stream, relaxed
 from gpuprof._frameworks.torch_graph import (
     RandomnessProbe,
     TorchParts,
@@ -42,8 +42,6 @@ _INVALIDATED = 2
 _WRONG_THREAD = 908  # of its errors
 _BEGIN = "cuStreamBeginCapture"
 _END = "cuStreamEndCapture"
-
-_own_streams = threading.local()
 
 
 class _Sharing:
@@ -105,11 +103,7 @@ def stream_to_capture(asked: object) -> Any:
 
 def _own_stream(torch: Any) -> Any:
     """Return this thread's capture stream of the current device: torch never destroys any."""
-    streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
-    device = int(torch.cuda.current_device())
-    if device not in streams:
-        streams[device] = torch.cuda.Stream()
-    return streams[device]
+    return kept_stream("torch", int(torch.cuda.current_device()), torch.cuda.Stream)
 
 
 class TorchCapture:
