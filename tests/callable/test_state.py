@@ -78,12 +78,12 @@ def test_a_mode_makes_another_state_and_probes_that_differ(
     autocast: Any, block: Any, difference: list[str]
 ) -> None:
     plain = state.current()
-    probes = state.state_guards(plain)
+    probes = state.state_guards()
     assert all(probe() == wanted for probe, wanted in probes)
     with block(autocast):
         other = state.current()
         assert not all(probe() == wanted for probe, wanted in probes)
-        inside = state.state_guards(other)
+        inside = state.state_guards()
         assert all(probe() is wanted for probe, wanted in inside)
     assert not all(probe() == wanted for probe, wanted in inside)
     assert other != plain
@@ -95,7 +95,7 @@ def test_a_mode_makes_another_state_and_probes_that_differ(
 def test_dtypes_of_autocast_differ(autocast: Any) -> None:
     with autocast(torch.bfloat16):
         one = state.current()
-        probes = state.state_guards(one)
+        probes = state.state_guards()
     with autocast(torch.float16):
         other = state.current()
         assert not all(probe() == wanted for probe, wanted in probes)
@@ -104,9 +104,10 @@ def test_dtypes_of_autocast_differ(autocast: Any) -> None:
 
 def test_autocast_of_the_cpu_is_no_part_of_it() -> None:
     plain = state.current()
+    probes = state.state_guards()
     with torch.autocast("cpu"):
         assert state.current() == plain
-        assert all(probe() == wanted for probe, wanted in state.state_guards(plain))
+        assert all(probe() == wanted for probe, wanted in probes)
 
 
 def test_without_torch_the_state_is_the_one_torch_begins_with(
@@ -114,7 +115,7 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
 ) -> None:
     monkeypatch.delitem(sys.modules, "torch")
     without = state.current()
-    assert state.state_guards(without) == ()
+    assert state.state_guards() == ()
     random_state(0)()
     with fresh_autocast_cache():
         pass
@@ -236,7 +237,7 @@ def test_a_transform_of_torch_func_is_named() -> None:
         seen.append(state.transform_of_torch())
         return x * 2
 
-    guards = state.state_guards(state.current())
+    guards = state.state_guards()
 
     def outside(x: Any) -> Any:
         seen.append(None if holds(guards) else "differs")

@@ -91,7 +91,7 @@ class Recording:
     ) -> None:
         self._function = function
         self._flat = flat
-        self._state = state
+        self._state, self._modes = state, state_guards()
         self._settings = settings
         self.modules = list(modules)  # with those that are seen to be called
         self.is_running = False  # whether an error of the function is its own, in a warm-up
@@ -381,7 +381,7 @@ class Recording:
             "keywords_in_order": self._settings.keywords_in_order,
             "arrays": tuple(self._spec(n, each, on) for n, each in enumerate(self._inputs)),
             "state_guards": (
-                *state_guards(self._state),
+                *self._modes,
                 *tensor_guards(self._state, self._seen.tensors),
                 *training_flags(self.modules),
                 *self._gradients.guards(self._seen.used),

@@ -105,10 +105,7 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
     constant that can be told from others, or a container contains itself.
     """
     walk = _Walk("argument")
-    positional = [walk.pattern(value, f"args[{number}]") for number, value in enumerate(args)]
-    by_name = [walk.pattern(value, f"kwargs[{name!r}]") for name, value in kwargs.items()]
-    keywords = "dict", tuple(kwargs), tuple(by_name)
-    return walk.flat(("tuple", (("tuple", tuple(positional)), keywords)))
+    return walk.flat(("tuple", (walk.pattern(args, "args"), walk.pattern(kwargs, "kwargs"))))
 
 
 def flatten_result(result: Any, given: Iterable[Any] = ()) -> Flat:

@@ -75,28 +75,29 @@ def current() -> State:
     )
 
 
-def state_guards(state: State) -> tuple[StateGuard, ...]:
-    """Return functions without arguments, with what each returns in this state.
+def state_guards() -> tuple[StateGuard, ...]:
+    """Return functions without arguments, with what each returns on this thread now.
 
     They are of torch's own, take some 50 ns each, and return shared objects: True, False, dtypes.
     """
     torch = loaded.whole_torch()
     if torch is None:
         return ()
-    found: list[StateGuard] = [
-        (torch.is_grad_enabled, state.grad),
-        (torch.is_inference_mode_enabled, state.inference),
-        # Without an argument it tells of the GPU, in half the time.
-        (torch.is_autocast_enabled, state.autocast is not None),
-        (torch.get_default_dtype, state.default_dtype or torch.float32),
+    asks: list[Callable[[], object]] = [
+        torch.is_grad_enabled,
+        torch.is_inference_mode_enabled,
+        torch.is_autocast_enabled,  # without an argument it tells of the GPU, in half the time
+        torch.get_default_dtype,
         # Of torch.func: under vmap, grad or functionalize tensors stand for others.
-        (torch._C._functorch.maybe_current_level, None),
-        (functools.partial(getattr, torch.autograd.forward_ad, "_current_level"), _NO_LEVEL),
+        torch._C._functorch.maybe_current_level,
+        functools.partial(getattr, torch.autograd.forward_ad, "_current_level"),
     ]
-    if state.autocast is not None:
-        found.append((functools.partial(torch.get_autocast_dtype, "cuda"), state.autocast))
-        found.append((torch.is_autocast_cache_enabled, state.autocast_cache))
-    return tuple(found)
+    if torch.is_autocast_enabled():
+        asks += [
+            functools.partial(torch.get_autocast_dtype, "cuda"),
+            torch.is_autocast_cache_enabled,
+        ]
+    return tuple((ask, ask()) for ask in asks)
 
 
 def transform_of_torch() -> str | None:

@@ -54,7 +54,7 @@ class CupyMemory:
     @property
     def is_empty(self) -> bool:
         """Whether CuPy allocated nothing in the capture and added no host function to it."""
-        return not self.host_functions and self.pool.is_empty
+        return not self.host_functions and not self.pool.blocks
 
     def __del__(self) -> None:
         if hasattr(self, "pool"):
@@ -73,14 +73,9 @@ class _Pool:
         self._cuda = cuda
         self._is_closed = False
         # Held here because CuPy's pool lets go of some where memory runs short.
-        self._blocks: list[_Block] = []
+        self.blocks: list[_Block] = []
         # Not a method of this object, which would be a cycle, for only the collector to end.
-        self._pool = cuda.MemoryPool(functools.partial(_new_block, cuda, self._blocks))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was ever allocated."""
-        return not self._blocks
+        self._pool = cuda.MemoryPool(functools.partial(_new_block, cuda, self.blocks))
 
     def malloc(self, size: int) -> Any:
         """Return memory, as an allocator of CuPy's does."""
@@ -91,7 +86,7 @@ class _Pool:
     def close(self) -> None:
         """Free memory from now on as soon as no array uses it. Never raises."""
         self._is_closed = True
-        self._blocks.clear()
+        self.blocks.clear()
         self.trim()
 
     def trim(self) -> None:
