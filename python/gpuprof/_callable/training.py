@@ -449,10 +449,8 @@ class _Order:
         """
         if self.launches.launches != self._seen or self._other > since:
             return True
-        return any(
-            replay > since and not forward < number <= last
-            for number, replay in tuple(self._replays.items())
-        )
+        replays = tuple(self._replays.items())
+        return any(not forward < each <= last for each, replay in replays if replay > since)
 
 
 @functools.lru_cache(maxsize=1)
