@@ -20,7 +20,7 @@ from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_made, check_unchanged
 from gpuprof._callable.observe import Observation, Range, check_modules, merged, range_of, watch_of
 from gpuprof._callable.placement import Place, one_capture
-from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
+from gpuprof._callable.pytree import Flat, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
 from gpuprof._callable.state import (
     GradientFields,
@@ -100,19 +100,12 @@ class Recording:
         self._place = Place(flat, settings.stream)
         self._inputs: list[_Input] = []
         self._arguments: list[Any] = []  # what the function gets of them
-        self._seen = Observation()
         self._constants: HostConstants | None = None  # of the last capture
         self._training: Training | None = None
         self._is_compiled = settings.compile or may_run_compiled_code()
-        self._forget()
-
-    def _forget(self) -> None:
-        """Forget a capture."""
-        self._pool = self._settings.pool
-        self._written: set[int] = set()
+        # Of the last capture.
         self._results: list[_Result] = []
         self._found: Sequence[Any] = ()  # the results as the function returned them
-        self._pattern: Pattern = ()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
     def record(self, warmup: int) -> CapturedCall:
@@ -150,8 +143,8 @@ class Recording:
         trains = self._leaves_backward()
         # The one that was observed has compiled code operator by operator.
         if not runs_once and (trains or self._is_compiled):
+            self._found = ()
             self._graph.close()
-            self._forget()
             self._gradients.restore()
             # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
             # whose nodes for their gradients may be of another stream.
@@ -278,9 +271,10 @@ class Recording:
 
     def _capture(self, *, observes: bool, trains: bool) -> CapturedGraph:
         settings = self._settings
-        if trains and self._state.records_gradients and not settings.shares_pool:
-            # What a forward pass leaves for the backward one no other graph may overwrite.
-            self._pool = CapturePool()
+        # What a forward pass leaves for the backward one no other graph may overwrite.
+        is_alone = trains and self._state.records_gradients and not settings.shares_pool
+        self._pool = CapturePool() if is_alone else settings.pool
+        self._results, self._borrowed = [], []
         block = capture(
             self._place.stream,
             backend=self._place.backend,

@@ -73,8 +73,7 @@ class _Backward(NamedTuple):
     number: int  # in the order of captures, where memory is shared
     gradients_in: dict[int, Any]  # by the numbers of the results
     returned: int  # how many gradients autograd gets
-    flat: list[tuple[Any, list[int]]]  # gradients of one dtype, and whose they are
-    like: dict[int, Any]
+    flat: list[tuple[Any, list[int], list[Any]]]  # gradients of one dtype, and whose they are
     is_used: list[bool]  # for each parameter whose gradients are accumulated
 
 
@@ -198,7 +197,7 @@ class Training:
                 )
                 count = len(found) - len(self._accumulated)
                 with torch.no_grad():
-                    flat, like = _side_by_side(found[:count])
+                    flat = _side_by_side(found[:count])
                     used_sums = [
                         (total, grad)
                         for total, grad in zip(self._sums, found[count:], strict=True)
@@ -208,7 +207,7 @@ class Training:
                         torch._foreach_add_(*map(list, zip(*used_sums, strict=True)))
             is_used = [grad is not None for grad in found[count:]]
             number = self._order.next_number()
-            return _Backward(guard.graph, number, gradients_in, count, flat, like, is_used)
+            return _Backward(guard.graph, number, gradients_in, count, flat, is_used)
 
     # Calls.
 
@@ -260,8 +259,7 @@ class Training:
         for parameter, total in others:
             parameter.grad = parameter.grad + total
         found: list[Any] = [None] * backward.returned
-        for flat, numbers in backward.flat:
-            like = [backward.like[number] for number in numbers]
+        for flat, numbers, like in backward.flat:
             views = torch._C._nn.unflatten_dense_tensors(flat.clone(), like)
             for number, view in zip(numbers, views, strict=True):
                 found[number] = view
@@ -350,7 +348,7 @@ class Training:
             raise InvalidStateError(message)
 
 
-def _side_by_side(gradients: Sequence[Any]) -> tuple[list[tuple[Any, list[int]]], dict[int, Any]]:
+def _side_by_side(gradients: Sequence[Any]) -> list[tuple[Any, list[int], list[Any]]]:
     """Lay the gradients of one dtype side by side, so that one copy makes them the caller's.
 
     Return what holds them, with whose they are, and tensors without memory that are laid out as
@@ -358,16 +356,17 @@ def _side_by_side(gradients: Sequence[Any]) -> tuple[list[tuple[Any, list[int]]]
     """
     torch = loaded.torch()
     by_dtype: dict[Any, list[int]] = {}
-    like = {}
     for number, gradient in enumerate(gradients):
         if gradient is not None:
             by_dtype.setdefault(gradient.dtype, []).append(number)
-            like[number] = torch.empty(gradient.shape, dtype=gradient.dtype, device="meta")
-    flat = [
-        (torch.cat([gradients[number].reshape(-1) for number in numbers]), numbers)
-        for numbers in by_dtype.values()
+    return [
+        (
+            torch.cat([gradients[number].reshape(-1) for number in numbers]),
+            numbers,
+            [torch.empty(gradients[n].shape, dtype=dtype, device="meta") for n in numbers],
+        )
+        for dtype, numbers in by_dtype.items()
     ]
-    return flat, like
 
 
 class _Unless(NamedTuple):
