@@ -141,20 +141,6 @@ def test_two_rules_about_one_dimension_are_an_error() -> None:
         Buckets({1: (8,), -1: (16,)}).plan(flat(Array(3, 5)))
 
 
-def test_calls_that_are_padded_to_one_size_have_one_key() -> None:
-    buckets = Buckets({0: (8,)})
-    listed = flat(Array(8, 3), [Array(8)], weight=Array(3))
-
-    def padded(size: int) -> Any:
-        call = flat(Array(size, 3), [Array(size)], weight=Array(3))
-        padding = buckets.plan(call)
-        assert padding is not None
-        assert call.key != listed.key
-        return padding.of(call).key
-
-    assert padded(5) == padded(7) == listed.key
-
-
 # What is refused at once
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._callable.leaves import same_value
 from gpuprof._callable.pytree import Flat, flatten_arguments, flatten_result, rebuild
 from gpuprof._common import checks
 from gpuprof._common.text import shown_value
-from gpuprof._frameworks.array_facts import SHAPE, STRIDES, type_text
+from gpuprof._frameworks.array_facts import SHAPE, type_text
 from gpuprof._frameworks.arrays import all_true
 
 if TYPE_CHECKING:
@@ -52,17 +52,6 @@ class Padding:
 
     axes: tuple[Axis, ...]
     pads: tuple[Pad, ...]
-
-    def of(self, flat: Flat) -> Flat:
-        """Return what the padded arguments will be, for their key; their strides are None."""
-        leaves = list(flat.leaves)
-        for number, dim, size in self.pads:
-            leaf = leaves[number]
-            facts = list(leaf.facts)
-            facts[SHAPE] = (*facts[SHAPE][:dim], size, *facts[SHAPE][dim + 1 :])
-            facts[STRIDES] = None
-            leaves[number] = leaf._replace(facts=tuple(facts))
-        return replace(flat, leaves=tuple(leaves))
 
     def arrays(self, flat: Flat, on: CallStream) -> list[Any]:
         """Return the arrays of a call, of which those to pad are new ones that end in zeros."""
@@ -105,14 +94,6 @@ class _Dimension(NamedTuple):
     dim: int
     size: int
     text: str
-
-
-def shapes_of(flat: Flat) -> Hashable:
-    """Return what a plan depends on of the arrays, and what padding takes over from them."""
-    return tuple(
-        (leaf.path, leaf.facts[SHAPE], leaf.facts[STRIDES], leaf.requires_grad)
-        for leaf in flat.leaves
-    )
 
 
 class Buckets:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.buckets import Padding, learned, shapes_of
+from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.entry import CapturedCall, Kind, draws
 from gpuprof._callable.guards import MadeStateError
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
-from gpuprof._callable.pytree import Flat, flatten_arguments, layout_of, rebuild
+from gpuprof._callable.pytree import Flat, flatten_arguments, rebuild
 from gpuprof._callable.state import modes_of, transform_of_torch
 from gpuprof._callable.stats import GraphedCallableStats
 from gpuprof._callable.verify import as_in_capture, check_padding, compared, mismatch, twins_of
@@ -64,8 +64,6 @@ class CapturingCalls(_core.CallBase):
         self._has_samples = samples is not None
         self._kinds: dict[Any, Kind] = {}  # by their keys; not looked into with the lock
         self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
-        # How calls with such arrays were padded last, and the graph that answered.
-        self._padded: dict[Hashable, tuple[Padding, CapturedCall]] = {}
         self._held_modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
@@ -85,8 +83,11 @@ class CapturingCalls(_core.CallBase):
     def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
-        padding = self._settings.buckets.plan(flat)
-        captured = self._find(flat, padding)
+        padding, given = self._settings.buckets.plan(flat), flat
+        if padding is not None:
+            arrays = padding.arrays(flat, self._stream_of(flat))
+            given = self._flat(*rebuild(flat.pattern, arrays))
+        captured = self._find(flat, given)
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None and self._is_to_be_verified(captured):
             twins = twins_of(flat, self._stream_of(flat))
@@ -128,26 +129,29 @@ class CapturingCalls(_core.CallBase):
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
         kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
-        if self._stream_of(flat).is_captured():
+        on = self._stream_of(flat)
+        if on.is_captured():
             return self._eagerly(args, kwargs)
-        if self._padded:
-            result = self._like_an_earlier_call(flat, (args, kwargs))
+        padding, given = self._settings.buckets.plan(flat), flat
+        if padding is not None:
+            arrays = padding.arrays(flat, on)
+            result = self._by_known_graph(flat, padding, arrays)
             if result is not _core._no_fit:
                 return result
-        padding = self._settings.buckets.plan(flat)
+            given = self._flat(*rebuild(flat.pattern, arrays))
         for _ in range(_TRIES):
-            captured = self._find(flat, padding)
+            captured = self._find(flat, given)
             if captured is None or captured.overlaps(flat):
                 break
-            if padding is not None:
-                result = self._run_padded(captured, flat, padding, (args, kwargs))
+            if padding is not None and captured.knows(padding):
+                result = self._run_padded(captured, flat, padding, arrays)
+            elif padding is not None:
+                result = self._learn(captured, given, padding, (args, kwargs))
             elif self._is_to_be_verified(captured):
                 result = self._compare(captured, flat)
             else:
                 result = self._run(captured, args, kwargs)
             if result is not _core._no_fit:
-                if padding is not None:
-                    self._note_padded(flat, padding, captured)
                 return result
             # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
@@ -219,17 +223,15 @@ class CapturingCalls(_core.CallBase):
 
     # Captures.
 
-    def _kind_of(self, flat: Flat, padding: Padding | None) -> Kind:
+    def _kind_of(self, flat: Flat) -> Kind:
         """Return the kind of a call, which strides may tell apart, too."""
-        padded = flat if padding is None else padding.of(flat)
         modes = modes_of(flat.leaves, self._find_modules(flat))
         own = tuple(guard() for guard in self._settings.guards)
-        kind = self._remembered((padded.key, *modes, own))
-        return self._of_layout(kind, flat, padding) if kind.strides_matter else kind
+        kind = self._remembered((flat.key, *modes, own))
+        return self._of_layout(kind, flat) if kind.strides_matter else kind
 
-    def _of_layout(self, kind: Kind, flat: Flat, padding: Padding | None) -> Kind:
-        padded = flat if padding is None else padding.of(flat)
-        return self._remembered((*kind.key, layout_of(flat, padded)))
+    def _of_layout(self, kind: Kind, flat: Flat) -> Kind:
+        return self._remembered((*kind.key, flat.layout))
 
     def _remembered(self, key: Any) -> Kind:
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
@@ -248,9 +250,12 @@ class CapturingCalls(_core.CallBase):
             self._held_modules = find_modules(self._fn, [])
         return self._held_modules
 
-    def _find(self, flat: Flat, padding: Padding | None) -> CapturedCall | None:
-        """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
-        kind = self._kind_of(flat, padding)
+    def _find(self, flat: Flat, given: Flat) -> CapturedCall | None:
+        """Return the graph for a call, captured now if it is to be; None if it runs eagerly.
+
+        `given` is what the graph gets: the arguments, padded if they are to be.
+        """
+        kind = self._kind_of(given)
         with self._lock:
             captured = self._of_kind(kind)
             self._counts["misses" if captured is None else "hits"] += 1
@@ -268,8 +273,8 @@ class CapturingCalls(_core.CallBase):
         with capturing:
             # Another thread may have captured it meanwhile.
             if kind.strides_matter:
-                kind = self._of_layout(kind, flat, padding)
-            return self._of_kind(kind) or self._try_capture(flat, padding, kind, warmup)
+                kind = self._of_layout(kind, given)
+            return self._of_kind(kind) or self._try_capture(given, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -284,16 +289,11 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _try_capture(
-        self, flat: Flat, padding: Padding | None, kind: Kind, warmup: int
-    ) -> CapturedCall | None:
-        given = flat
-        if padding is not None:
-            given = self._flat(*rebuild(flat.pattern, padding.arrays(flat, self._stream_of(flat))))
-        modules = self._find_modules(given)
-        recording = Recording(self._body, given, kind.key[1], self._settings, modules)
+    def _try_capture(self, flat: Flat, kind: Kind, warmup: int) -> CapturedCall | None:
+        modules = self._find_modules(flat)
+        recording = Recording(self._body, flat, kind.key[1], self._settings, modules)
         try:
-            return self._note(recording.record(warmup), kind, flat, padding)
+            return self._note(recording.record(warmup), kind, flat)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -309,14 +309,12 @@ class CapturingCalls(_core.CallBase):
             self._warn("capture", f"the capture failed, and such calls run eagerly: {told}")
         return None
 
-    def _note(
-        self, captured: CapturedCall, kind: Kind, flat: Flat, padding: Padding | None
-    ) -> CapturedCall:
+    def _note(self, captured: CapturedCall, kind: Kind, flat: Flat) -> CapturedCall:
         """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
         limit = self._settings.max_graphs
         if captured.strides_matter and len(kind.key) == _KEY_WITHOUT_STRIDES:
             kind.strides_matter = True
-            kind = self._of_layout(kind, flat, padding)
+            kind = self._of_layout(kind, flat)
         captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
@@ -347,7 +345,6 @@ class CapturingCalls(_core.CallBase):
     def _drop(self, captured: CapturedCall) -> None:
         """Forget a graph, with the lock: the caller keeps it until that is free."""
         # Not closed: another thread may be in a call of it.
-        self._forget_padded(captured)
         self._remove(captured)
         self._counts["replays"] += captured.replays
         order = captured.pool._launch_order()
@@ -396,53 +393,46 @@ class CapturingCalls(_core.CallBase):
 
     # Padding.
 
-    def _like_an_earlier_call(self, flat: Flat, given: Any) -> Any:
-        """Answer a padded call by the graph of the last one with such arrays, if it still fits.
+    def _by_known_graph(self, flat: Flat, padding: Padding, arrays: Sequence[Any]) -> Any:
+        """Answer a padded call by a graph that has served such ones; `_no_fit` if none fits.
 
-        Its key, which takes longer than the replay, is not made: C++ compares the same when it runs
-        the graph.
+        Its key, which takes longer than the replay, is not made: C++ compares the same.
         """
-        padding, captured = self._padded.get(shapes_of(flat), (None, None))
-        if padding is None or captured is None or captured.overlaps(flat):
-            return _core._no_fit
-        result = self._run_padded(captured, flat, padding, given)
-        with self._lock:
-            if result is not _core._no_fit:
-                self._counts["hits"] += 1
-            else:
-                self._forget_padded(captured)
-        return result
+        for captured in self._entries:
+            if captured.knows(padding) and not captured.overlaps(flat):
+                result = self._run_padded(captured, flat, padding, arrays)
+                if result is not _core._no_fit:
+                    with self._lock:
+                        self._counts["hits"] += 1
+                    return result
+        return _core._no_fit
 
-    def _note_padded(self, flat: Flat, padding: Padding, captured: CapturedCall) -> None:
-        with self._lock:
-            if captured in self._entries:  # it may have been dropped
-                if len(self._padded) >= _MAX_KINDS:
-                    self._padded.pop(next(iter(self._padded)))
-                self._padded[shapes_of(flat)] = padding, captured
-
-    def _forget_padded(self, captured: CapturedCall) -> None:
-        self._padded = {k: each for k, each in self._padded.items() if each[1] is not captured}
-
-    def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding, given: Any) -> Any:
-        on = self._stream_of(flat)
-        if captured.slices is None or not captured.slices.covers(padding):
-            # How results are cut is learned from the function's own, which answer this call.
-            with as_in_capture(captured):
-                result = self._eagerly(*given)
-            more = learned(padding, captured.result_shapes, result, flat.constants)
-            captured.slices = more if captured.slices is None else captured.slices.with_(more)
-            if self._settings.verify != "off" and not captured.hides_writes:
-                run = functools.partial(self._run, captured)
-                check_padding(captured, padding, flat, on, expected=result, replay=run)
-            return result
-        arrays = padding.arrays(flat, on)
+    def _run_padded(
+        self, captured: CapturedCall, flat: Flat, padding: Padding, arrays: Sequence[Any]
+    ) -> Any:
         result = self._run(captured, *rebuild(flat.pattern, arrays))
         if result is _core._no_fit:
             return result
-        padding.give_back(flat, arrays, captured.writes, on)
+        padding.give_back(flat, arrays, captured.writes, self._stream_of(flat))
         with self._lock:
             self._counts["padded_calls"] += 1
         return captured.slices.cut(result, padding, captured.flat.constants)
+
+    def _learn(self, captured: CapturedCall, given: Flat, padding: Padding, real: Any) -> Any:
+        """Answer a padded call by the function itself, which shows how results are cut."""
+        with as_in_capture(captured):
+            result = self._eagerly(*real)
+        more = learned(padding, captured.result_shapes, result, given.constants)
+        captured.slices = more if captured.slices is None else captured.slices.with_(more)
+        # A replay writes a second time, and draws other random numbers.
+        repeats = not (captured.writes or captured.externals_written or captured.hides_writes)
+        if self._settings.verify != "off" and repeats and not draws(captured.graph):
+            found = self._run(captured, *rebuild(given.pattern, given.arrays))
+            if found is not _core._no_fit:
+                captured.checks += 1
+                found = captured.slices.cut(found, padding, captured.flat.constants)
+                check_padding(captured, result, found, given.constants, self._stream_of(given))
+        return result
 
     # Small things.
 

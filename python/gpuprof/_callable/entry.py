@@ -14,7 +14,7 @@ from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
 
 if TYPE_CHECKING:
-    from gpuprof._callable.buckets import ResultSlices
+    from gpuprof._callable.buckets import Padding, ResultSlices
     from gpuprof._callable.guards import ModuleGuards
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
@@ -63,6 +63,10 @@ class CapturedCall(_core._CacheEntry):
     def replays(self) -> int:
         """How many replays calls have asked for, or others of the graph."""
         return int(self.graph.num_replays) - self.checks
+
+    def knows(self, padding: Padding) -> bool:
+        """Return whether it is known how the results of such a padded call are cut."""
+        return self.slices is not None and self.slices.covers(padding)
 
     def overlaps(self, flat: Flat) -> bool:
         """Return whether it matters for these arguments which copy is made first."""

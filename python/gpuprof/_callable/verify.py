@@ -20,7 +20,6 @@ from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof.errors import GraphMismatchError
 
 if TYPE_CHECKING:
-    from gpuprof._callable.buckets import Padding
     from gpuprof._callable.entry import CapturedCall
     from gpuprof._frameworks.streams import CallStream
 
@@ -210,27 +209,13 @@ def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) ->
 
 
 def check_padding(
-    captured: CapturedCall,
-    padding: Padding,
-    flat: Flat,
-    on: CallStream,
-    *,
-    expected: Any,
-    replay: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    captured: CapturedCall, expected: Any, found: Any, given: Sequence[Any], on: CallStream
 ) -> None:
-    """Replay a padded call that the function has answered; ValueError if its results differ.
+    """Compare a padded replay's result with the function's own; ValueError if they differ.
 
-    Not where it writes besides its results, which would be done twice, or draws random numbers.
+    `given` are the constants of the call.
     """
-    if captured.writes or captured.externals_written or draws(captured.graph):
-        return
-    found = replay(*rebuild(flat.pattern, padding.arrays(flat, on)))
-    if found is _core._no_fit:
-        return
-    captured.checks += 1
-    assert captured.slices is not None
-    cut = captured.slices.cut(found, padding, captured.flat.constants)
-    pairs = _result_pairs(expected, cut, flat.constants, captured.flat.constants)
+    pairs = _result_pairs(expected, found, given, captured.flat.constants)
     for problem in differences(pairs, on=on, computed_in=captured.dtypes):
         message = (
             f"buckets: padding changes what the function returns ({problem}): its rows are not "
