@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.entry import draws
-from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
+from gpuprof._callable.mismatch import thing, unlike
+from gpuprof._callable.pytree import Flat, flatten_result, pattern_key, rebuild
 from gpuprof._callable.state import set_gradients
-from gpuprof._common.text import a_type, shown_value
 from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.arrays import copied, put_back
@@ -230,40 +229,14 @@ def _result_pairs(
 ) -> list[tuple[str, Any, Any]]:
     """Pair the arrays of two results; where their structure or their values differ, those."""
     wanted, replayed = flatten_result(expected, given), flatten_result(found, captured)
-    if pattern_key(wanted.pattern) != pattern_key(replayed.pattern):
-        return list(_other_parts(wanted.pattern, replayed.pattern, "result"))
-    paths = [leaf.path for leaf in wanted.leaves]
-    return list(zip(paths, wanted.arrays, replayed.arrays, strict=True))
-
-
-def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what is not the same in two structures, by path."""
-    kind = expected[0]
-    if pattern_key(expected) == pattern_key(found):
-        return
-    if kind == found[0] == "value":
-        yield path, expected[1], found[1]
-        return
-    if kind == found[0] and kind in {"tuple", "list", "dict"}:
-        mine, theirs = (
-            dict(zip(each[1] if kind == "dict" else range(len(each[1])), each[-1], strict=True))
-            for each in (expected, found)
-        )
-        if mine.keys() == theirs.keys():
-            for name, child in mine.items():
-                yield from _other_parts(child, theirs[name], f"{path}[{name!r}]")
-            return
-    if kind == found[0] == "registered" and expected[1] is found[1]:
-        yield from _other_parts(expected[3][0], found[3][0], path)
-        yield from _other_parts(expected[3][1], found[3][1], f"{path} (context)")
-        return
-    told = _parts(expected), _parts(found)
-    yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
-
-
-def _parts(pattern: Pattern) -> str:
-    if pattern[0] == "value":
-        return shown_value(pattern[1])
-    if pattern[0] == "registered":
-        return a_type(pattern[1])
-    return "an array" if pattern[0] == "array" else f"a {pattern[0]} of {len(pattern[-1])}"
+    if pattern_key(wanted.pattern) == pattern_key(replayed.pattern):
+        paths = [leaf.path for leaf in wanted.leaves]
+        return list(zip(paths, wanted.arrays, replayed.arrays, strict=True))
+    pairs = []
+    for path, own, other in unlike(wanted.pattern, replayed.pattern, "result"):
+        if own is not None and other is not None and own[0] == other[0] == "value":
+            pairs.append((path, own[1], other[1]))
+        elif own is None or own[0] != "array" or own != other:
+            told = thing(wanted, own), thing(replayed, other)
+            pairs.append((path, told[0], told[1] if told[0] != told[1] else f"another {told[1]}"))
+    return pairs
