@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from gpuprof._callable.pytree import Flat, flatten_arguments, rebuild
 from gpuprof._callable.state import modes_of, transform_of_torch
 from gpuprof._callable.stats import GraphedCallableStats
 from gpuprof._callable.verify import as_in_capture, check_padding, compared, mismatch, twins_of
-from gpuprof._common.checks import level_outside
+from gpuprof._common.checks import warn_outside
 from gpuprof._frameworks.streams import CallStream
 from gpuprof._frameworks.torch import compiled
 from gpuprof._frameworks.torch_modules import find_modules
@@ -63,7 +62,6 @@ class CapturingCalls(_core.CallBase):
         self._settings = settings
         self._has_samples = samples is not None
         self._kinds: dict[Any, Kind] = {}  # by their keys; not looked into with the lock
-        self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
         self._held_modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
@@ -98,10 +96,8 @@ class CapturingCalls(_core.CallBase):
         try:
             _core.require_cuda()
         except CudaUnavailableError as error:
-            if self._settings.on_capture_error == "raise":
-                raise
+            self._fall_back(error, "no CUDA", f"{error}; every call runs the function itself")
             self._always_eager = True
-            self._warn("no CUDA", f"{error}; every call runs the function itself")
 
     @property
     def name(self) -> str:
@@ -177,9 +173,8 @@ class CapturingCalls(_core.CallBase):
             f"{self.name}: this call is inside of {transform}, whose tensors stand for others that "
             "a graph does not see; transform the function itself (.eager), or call it outside"
         )
-        if self._settings.on_capture_error == "raise":
-            raise InvalidStateError(message)
-        self._warn("transform", f"calls inside of {transform} run eagerly")
+        text = f"calls inside of {transform} run eagerly"
+        self._fall_back(InvalidStateError(message), "transform", text)
         return self._eagerly(args, kwargs)
 
     # Comparing with the function.
@@ -302,12 +297,11 @@ class CapturingCalls(_core.CallBase):
                 kind.runs = self._settings.warmup + 1
                 return None  # this call makes the state, and the next one is captured
             self._counts["failures"] += 1
-            if self._settings.on_capture_error == "raise":
-                raise
-            kind.is_eager = True
             told = "\n".join([str(error), *getattr(error, "__notes__", ())])
-            self._warn("capture", f"the capture failed, and such calls run eagerly: {told}")
-        return None
+            text = f"the capture failed, and such calls run eagerly: {told}"
+            self._fall_back(error, "capture", text)
+            kind.is_eager = True
+            return None
 
     def _note(self, captured: CapturedCall, kind: Kind, flat: Flat) -> CapturedCall:
         """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
@@ -318,9 +312,6 @@ class CapturingCalls(_core.CallBase):
         captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
-            order = captured.pool._launch_order()
-            if order not in self._orders:
-                self._orders.append(order)
             self._counts["captures"] += 1
             self._counts["capture_s"] += captured.seconds
             self._add(captured)
@@ -347,10 +338,8 @@ class CapturingCalls(_core.CallBase):
         # Not closed: another thread may be in a call of it.
         self._remove(captured)
         self._counts["replays"] += captured.replays
-        order = captured.pool._launch_order()
         if captured.pool is not self._settings.pool:
-            self._orders.remove(order)
-            self._launches_gone += order.launches
+            self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_stale(self, found: CapturedCall) -> None:
         """Drop a graph that is stale, with all others that are, or refuse the call.
@@ -441,7 +430,13 @@ class CapturingCalls(_core.CallBase):
             self._counts["eager_calls"] += 1
         return self._body(*args, **kwargs)
 
+    def _fall_back(self, error: Exception, about: str, text: str) -> None:
+        """Raise the error, or warn where calls are to run eagerly then."""
+        if self._settings.on_capture_error == "raise":
+            raise error
+        self._warn(about, text)
+
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
-            warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=level_outside())
+            warn_outside(f"{self.name}: {text}")
