@@ -9,7 +9,6 @@ import pytest
 
 from gpuprof._callable.buckets import Buckets, ResultSlices, learned
 from gpuprof._callable.pytree import flatten_result, rebuild
-from gpuprof._frameworks.array_facts import SHAPE
 from tests.support.structures import Batch, flat
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -40,10 +39,9 @@ class Calls:
         arrays = padding.arrays(call, self.on)
         result = self.run(call.pattern, arrays)
         if self.known is None or not self.known.covers(padding):
-            leaves = flatten_result(result, call.constants).leaves
-            shapes = [(leaf.path, leaf.facts[SHAPE]) for leaf in leaves]
+            padded = flatten_result(result, call.constants)
             real = self.run(call.pattern, call.arrays)
-            more = learned(padding, shapes, real, call.constants)
+            more = learned(padding, padded, real, call.constants)
             self.known = more if self.known is None else self.known.with_(more)
             return real
         padding.give_back(call, arrays, self.written, self.on)

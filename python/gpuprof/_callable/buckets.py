@@ -16,12 +16,12 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuprof._callable.leaves import same_value
+from gpuprof._callable.mismatch import other_parts
 from gpuprof._callable.pytree import Flat, flatten_arguments, flatten_result, rebuild
 from gpuprof._common import checks
-from gpuprof._common.text import shown_value
 from gpuprof._frameworks.array_facts import SHAPE, type_text
 from gpuprof._frameworks.arrays import all_true
+from gpuprof._frameworks.compare import Difference
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
@@ -256,13 +256,11 @@ class ResultSlices:
     """What to cut off the results of a padded call: the dimensions of each that follow an axis.
 
     `rules` are the axes that were padded when this was learned, with the least real size that it
-    holds for; of others nothing is known. `values` are what the function returned besides arrays
-    for real arguments.
+    holds for; of others nothing is known.
     """
 
     slices: tuple[Followers, ...]
     rules: dict[Hashable, int]
-    values: tuple[Any, ...]
 
     def covers(self, padding: Padding) -> bool:
         """Return whether the axes of a call are known, for sizes as small as its own."""
@@ -274,9 +272,8 @@ class ResultSlices:
         if any(mine[dim] != theirs[dim] for mine, theirs in pairs for dim in mine.keys() & theirs):
             message = "buckets: a dimension of a result follows several axes; drop buckets="
             raise ValueError(message)
-        _check_values(self.values, other.values)
         slices = tuple(mine | theirs for mine, theirs in pairs)
-        return ResultSlices(slices, self.rules | other.rules, self.values)
+        return ResultSlices(slices, self.rules | other.rules)
 
     def apply(self, padding: Padding) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return what to cut of each result, as (dimension, real size), if `covers` is true."""
@@ -289,11 +286,9 @@ class ResultSlices:
     def cut(self, result: Any, padding: Padding, constants: Sequence[Any]) -> Any:
         """Return the result of a padded call cut to the real sizes.
 
-        `constants` are those that the graph was captured with. ValueError if what is returned
-        besides arrays depends on the padding.
+        `constants` are those that the graph was captured with.
         """
         flat = flatten_result(result, constants)
-        _check_values(tuple(flat.constants), self.values)
         arrays = []
         for leaf, array, cuts in zip(flat.leaves, flat.arrays, self.apply(padding), strict=True):
             for dim, size in cuts:
@@ -302,43 +297,29 @@ class ResultSlices:
         return rebuild(flat.pattern, arrays)
 
 
-def learned(
-    padding: Padding,
-    padded_shapes: Sequence[tuple[str, Shape]],
-    result: Any,
-    constants: Sequence[Any],
-) -> ResultSlices:
-    """Compare the paths and shapes of a padded call's results with the result for real arguments.
+def learned(padding: Padding, padded: Flat, result: Any, constants: Sequence[Any]) -> ResultSlices:
+    """Compare the result of a padded call, without its arrays, with that for real arguments.
 
     `constants` are those of the real call. ValueError if a size differs and is not a multiple of an
-    axis, or may be one of several.
+    axis, or may be one of several, or if anything else depends on the padding.
     """
     flat = flatten_result(result, constants)
-    if len(padded_shapes) != len(flat.leaves):
+    for path, real, other in other_parts(flat, padded):
+        problem = Difference(path, None, real, other)
         message = (
-            f"the function returns {len(padded_shapes)} arrays for padded arguments and "
-            f"{len(flat.leaves)} for the real ones, so that padding changes what it does; drop "
-            "buckets="
+            f"buckets: padding changes what the function returns ({problem}); return arrays alone, "
+            "or drop buckets="
         )
         raise ValueError(message)
     slices = []
     stayed = [0]
-    for (path, padded), leaf in zip(padded_shapes, flat.leaves, strict=True):
-        real = tuple(leaf.facts[SHAPE])
-        slices.append(_followers(padding.axes, path, tuple(padded), real))
-        stayed += [size for size, large in zip(real, padded, strict=True) if size == large]
+    for before, leaf in zip(padded.leaves, flat.leaves, strict=True):
+        large, small = tuple(before.facts[SHAPE]), tuple(leaf.facts[SHAPE])
+        slices.append(_followers(padding.axes, leaf.path, large, small))
+        stayed += [size for size, other in zip(small, large, strict=True) if size == other]
     # A size that stayed may be a limit, as in x[:4]: smaller real sizes have to be looked at again.
     least = {axis.rule: max(size for size in stayed if size <= axis.real) for axis in padding.axes}
-    return ResultSlices(tuple(slices), least, tuple(flat.constants))
-
-
-def _check_values(found: tuple[Any, ...], real: tuple[Any, ...]) -> None:
-    if not same_value(found, real):
-        message = (
-            f"besides arrays the function returns {shown_value(real)}, and {shown_value(found)} "
-            "when the arguments are padded; return arrays alone, or drop buckets="
-        )
-        raise ValueError(message)
+    return ResultSlices(tuple(slices), least)
 
 
 def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> Followers:

@@ -411,7 +411,7 @@ class CapturingCalls(_core.CallBase):
         """Answer a padded call by the function itself, which shows how results are cut."""
         with as_in_capture(captured):
             result = self._eagerly(*real)
-        more = learned(padding, captured.result_shapes, result, given.constants)
+        more = learned(padding, captured.returned, result, given.constants)
         captured.slices = more if captured.slices is None else captured.slices.with_(more)
         # A replay writes a second time, and draws other random numbers.
         repeats = not (captured.writes or captured.externals_written or captured.hides_writes)

@@ -20,7 +20,7 @@ from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_made, check_unchanged
 from gpuprof._callable.observe import Observation, Range, check_modules, merged, watch_of
 from gpuprof._callable.placement import Place, one_capture
-from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
+from gpuprof._callable.pytree import Flat, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
 from gpuprof._callable.state import (
     GradientFields,
@@ -67,7 +67,6 @@ class _Result(NamedTuple):
     `make` makes one like it for a call, to which `nbytes` are copied; None gives that one itself.
     """
 
-    path: str
     arrays: Arrays
     array: Any
     facts: tuple[Any, ...]
@@ -112,7 +111,6 @@ class Recording:
         self._written: set[int] = set()
         self._results: list[_Result] = []
         self._found: Sequence[Any] = ()  # the results as the function returned them
-        self._pattern: Pattern = ()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
     def record(self, warmup: int) -> CapturedCall:
@@ -219,7 +217,7 @@ class Recording:
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
-            result_shapes=[(each.path, each.facts[SHAPE]) for each in self._results],
+            returned=self._result,
             nbytes=sum(each.nbytes for each in self._inputs)
             + sum(each.arrays.nbytes(each.array) for each in self._results),
             pool=self._pool,
@@ -358,7 +356,7 @@ class Recording:
 
     def _note_results(self, result: Any) -> None:
         flat = flatten_result(result, self._flat.constants)
-        self._pattern, self._found = flat.pattern, flat.arrays
+        self._result, self._found = flat.without_arrays(), flat.arrays
         for leaf, array in zip(flat.leaves, flat.arrays, strict=True):
             arrays = leaf.framework.at(self._place.copies_on)
             inside = arrays.dense(array)
@@ -374,7 +372,7 @@ class Recording:
             is_static = self._settings.outputs == "static" or arrays.in_place
             make = None if is_static else arrays.empty_like
             nbytes = 0 if is_static else arrays.nbytes(inside)
-            self._results.append(_Result(leaf.path, arrays, inside, facts, make, nbytes))
+            self._results.append(_Result(arrays, inside, facts, make, nbytes))
 
     # Copies.
 
@@ -421,7 +419,7 @@ class Recording:
                 (each.arrays.at(on), each.make, each.array, each.nbytes > 0)
                 for each in self._results
             ),
-            "result": self._pattern,
+            "result": self._result.pattern,
             "written": written,
             "read": read,
             "after": after_run(self._seen.written_tensors(), self._gradients.changed()),

@@ -40,7 +40,7 @@ class CapturedCall(_core._CacheEntry):
     flat: Flat  # without its arrays
     guards: ModuleGuards
     seconds: float
-    result_shapes: list[tuple[str, tuple[int, ...]]]
+    returned: Flat  # the same
     nbytes: int  # of the arrays that it owns
     pool: CapturePool
     writes: frozenset[str]  # the arguments that the function writes to, by path

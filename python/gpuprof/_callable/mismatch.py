@@ -53,6 +53,19 @@ def unlike(
             yield path, pattern, other
 
 
+def other_parts(result: Flat, other: Flat) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two results differ besides what their arrays hold: the path, and both parts.
+
+    Constants are as they are, other parts in words.
+    """
+    for path, mine, theirs in unlike(result.pattern, other.pattern, "result"):
+        if mine is not None and theirs is not None and mine[0] == theirs[0] == "value":
+            yield path, mine[1], theirs[1]
+        elif mine is None or mine[0] != "array" or mine != theirs:
+            told = _thing(result, mine), _thing(other, theirs)
+            yield path, told[0], told[1] if told[0] != told[1] else f"another {told[1]}"
+
+
 def _head(pattern: Pattern) -> Hashable:
     """Return what a container is, whatever is inside."""
     kind, what = pattern[:2]
@@ -146,9 +159,9 @@ def _texts(
 ) -> list[str]:
     """Write how what is at one path differs; nothing of arrays that one graph serves."""
     if pattern is None:
-        return [f"{path}: missing, captured {thing(captured, other)}"]
+        return [f"{path}: missing, captured {_thing(captured, other)}"]
     if other is None:
-        return [f"{path}: {thing(flat, pattern)}, captured without it"]
+        return [f"{path}: {_thing(flat, pattern)}, captured without it"]
     if pattern[0] == other[0] == "array":
         return _of_arrays(flat.leaves[pattern[1]], captured.leaves[other[1]], path)
     if pattern[0] == other[0] == "value":
@@ -156,7 +169,7 @@ def _texts(
     if _head(pattern) == _head(other):
         order = ", ".join(map(shown_value, other[-2]))
         return [f"{path}: the order of its keys, captured {order}"]
-    return [f"{path}: {thing(flat, pattern)}, captured {thing(captured, other)}"]
+    return [f"{path}: {_thing(flat, pattern)}, captured {_thing(captured, other)}"]
 
 
 def _of_arrays(mine: Leaf, theirs: Leaf, path: str) -> list[str]:
@@ -174,7 +187,7 @@ def _of_arrays(mine: Leaf, theirs: Leaf, path: str) -> list[str]:
     return found or [f"{path}: another address or other strides than captured"]
 
 
-def thing(flat: Flat, pattern: Pattern | None) -> str:
+def _thing(flat: Flat, pattern: Pattern | None) -> str:
     """Write what is at a place in few words."""
     if pattern is None:
         return "nothing"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.mismatch import thing, unlike
-from gpuprof._callable.pytree import Flat, flatten_result, pattern_key, rebuild
+from gpuprof._callable.mismatch import other_parts
+from gpuprof._callable.pytree import Flat, flatten_result, rebuild
 from gpuprof._callable.state import set_gradients
 from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
@@ -229,14 +229,6 @@ def _result_pairs(
 ) -> list[tuple[str, Any, Any]]:
     """Pair the arrays of two results; where their structure or their values differ, those."""
     wanted, replayed = flatten_result(expected, given), flatten_result(found, captured)
-    if pattern_key(wanted.pattern) == pattern_key(replayed.pattern):
-        paths = [leaf.path for leaf in wanted.leaves]
-        return list(zip(paths, wanted.arrays, replayed.arrays, strict=True))
-    pairs = []
-    for path, own, other in unlike(wanted.pattern, replayed.pattern, "result"):
-        if own is not None and other is not None and own[0] == other[0] == "value":
-            pairs.append((path, own[1], other[1]))
-        elif own is None or own[0] != "array" or own != other:
-            told = thing(wanted, own), thing(replayed, other)
-            pairs.append((path, told[0], told[1] if told[0] != told[1] else f"another {told[1]}"))
-    return pairs
+    paths = [leaf.path for leaf in wanted.leaves]
+    others = [*other_parts(wanted, replayed)]
+    return others or list(zip(paths, wanted.arrays, replayed.arrays, strict=True))
