@@ -38,7 +38,6 @@ _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _NOT_IN_MODULES = "a tensor on the CPU, a .grad or a requires_grad"  # of which no name is known
-_KEY_WITHOUT_STRIDES = 5  # its parts
 _MAX_KINDS = 1024  # of calls without a graph, and of padded ones with, that are remembered
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
@@ -219,19 +218,14 @@ class CapturingCalls(_core.CallBase):
     # Captures.
 
     def _kind_of(self, flat: Flat) -> Kind:
-        """Return the kind of a call, which strides may tell apart, too."""
+        """Return the kind of a call, which is remembered."""
         modes = modes_of(flat.leaves, self._find_modules(flat))
         own = tuple(guard() for guard in self._settings.guards)
-        kind = self._remembered((flat.key, *modes, own))
-        return self._of_layout(kind, flat) if kind.strides_matter else kind
-
-    def _of_layout(self, kind: Kind, flat: Flat) -> Kind:
-        return self._remembered((*kind.key, flat.layout))
-
-    def _remembered(self, key: Any) -> Kind:
+        key = (flat.key, *modes, own)
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
+            with_graphs = [each.kind for each in self._entries]
             for each in [*self._kinds.values()]:
-                if self._of_kind(each) is None and not each.strides_matter:
+                if each not in with_graphs:
                     self._kinds.pop(each.key, None)
                     break
         return self._kinds.setdefault(key, Kind(key))
@@ -252,7 +246,7 @@ class CapturingCalls(_core.CallBase):
         """
         kind = self._kind_of(given)
         with self._lock:
-            captured = self._of_kind(kind)
+            captured = self._captured_for(given, kind)
             self._counts["misses" if captured is None else "hits"] += 1
             if captured is not None:
                 return captured
@@ -267,9 +261,8 @@ class CapturingCalls(_core.CallBase):
             return None
         with capturing:
             # Another thread may have captured it meanwhile.
-            if kind.strides_matter:
-                kind = self._of_layout(kind, given)
-            return self._of_kind(kind) or self._try_capture(given, kind, warmup)
+            captured = self._captured_for(given, kind)
+            return captured or self._try_capture(given, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -288,7 +281,7 @@ class CapturingCalls(_core.CallBase):
         modules = self._find_modules(flat)
         recording = Recording(self._body, flat, kind.key[1], self._settings, modules)
         try:
-            return self._note(recording.record(warmup), kind, flat)
+            return self._note(recording.record(warmup), kind)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -303,12 +296,9 @@ class CapturingCalls(_core.CallBase):
             kind.is_eager = True
             return None
 
-    def _note(self, captured: CapturedCall, kind: Kind, flat: Flat) -> CapturedCall:
-        """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
+    def _note(self, captured: CapturedCall, kind: Kind) -> CapturedCall:
+        """Keep a graph for later calls of its kind."""
         limit = self._settings.max_graphs
-        if captured.strides_matter and len(kind.key) == _KEY_WITHOUT_STRIDES:
-            kind.strides_matter = True
-            kind = self._of_layout(kind, flat)
         captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
@@ -328,8 +318,9 @@ class CapturingCalls(_core.CallBase):
             )
         return captured
 
-    def _of_kind(self, kind: Kind) -> CapturedCall | None:
-        return next((each for each in self._entries if each.kind is kind), None)
+    def _captured_for(self, flat: Flat, kind: Kind) -> CapturedCall | None:
+        same = (each for each in self._entries if each.kind is kind)
+        return next((each for each in same if each.layout in (None, flat.layout)), None)
 
     # Graphs that go.
 

@@ -226,7 +226,7 @@ class Recording:
             externals_written=seen.state(guards.modules),
             floating=seen.floating(guards.modules),
             hides_writes=seen.has_foreign_work and self._settings.writes.names is None,
-            strides_matter=any(self._call_strides(leaf) is not None for leaf in self._flat.leaves),
+            layout=self._flat.layout if any(map(self._call_strides, self._flat.leaves)) else None,
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),

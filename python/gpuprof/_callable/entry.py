@@ -29,7 +29,6 @@ class Kind:
     key: Any
     runs: int = 0  # eager calls before the capture
     is_eager: bool = False  # they run the function
-    strides_matter: bool = False  # a kind for each layout of the arguments has the graphs
 
 
 @dataclass(eq=False)
@@ -48,7 +47,7 @@ class CapturedCall(_core._CacheEntry):
     externals_written: list[Any]  # tensors that cover what it writes to besides
     floating: list[Any]  # external tensors on the GPU
     hides_writes: bool  # a second run may write a second time to what only the caller knows
-    strides_matter: bool  # of the arguments: a call with others needs another graph
+    layout: Any  # of the arguments, where a call with another one needs another graph
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
