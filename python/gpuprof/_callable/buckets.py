@@ -112,6 +112,7 @@ class Buckets:
 
     def __init__(self, rules: Any) -> None:
         self.mask: str | None = None
+        self._mask_path: str | None = None
         self._rules: list[_Rule] = []
         if rules is None:
             return
@@ -132,7 +133,9 @@ class Buckets:
                 raise checks.type_error(by_dim, where, "{dim: sizes}, as in {0: (8, 16, 32)}")
             full = f"kwargs[{path!r}]" if named and path.isidentifier() else path
             self._rules += _checked(by_dim, full, where)
-        self._mask_rule = self._rules[0]._replace(path=f"kwargs[{self.mask!r}]", dim=0)
+        if self.mask is not None:
+            self._mask_path = f"kwargs[{self.mask!r}]"
+            self._rules.append(self._rules[0]._replace(path=self._mask_path, dim=0))
 
     def plan(self, flat: Flat) -> Padding | None:
         """Say what to pad in a call; None if no array has such a size, or every size is listed.
@@ -145,8 +148,7 @@ class Buckets:
         pads: list[Pad] = []
         fits = True
         claimed: set[tuple[int, int]] = set()
-        masks = [] if self.mask is None else [self._mask_rule]
-        for axis, places in self._axes(flat, masks).items():
+        for axis, places in self._axes(flat, self._rules).items():
             for place in places:
                 if (place.leaf, place.dim) in claimed:
                     message = f"buckets: two of its rules are about {place.text}; leave one out"
@@ -169,12 +171,12 @@ class Buckets:
         """
         if self.mask is None:
             return kwargs
-        rule, path = self._rules[0], self._mask_rule.path
+        rule, path = self._rules[0], self._mask_path
         if self.mask in kwargs:
             message = f"{path}: buckets= makes this argument; leave it out of the call"
             raise TypeError(message)
         flat = flatten_arguments(args, kwargs)
-        places = self._axes(flat, ()).get(rule.axis)
+        places = self._axes(flat, self._rules[:-1]).get(rule.axis)
         if places is None:
             where = rule.path or "the arguments"
             message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
@@ -187,11 +189,11 @@ class Buckets:
             raise TypeError(message)
         return {**kwargs, self.mask: mask}
 
-    def _axes(self, flat: Flat, masks: Sequence[_Rule]) -> dict[Hashable, list[_Dimension]]:
+    def _axes(self, flat: Flat, rules: Sequence[_Rule]) -> dict[Hashable, list[_Dimension]]:
         """Return for each axis of the call the dimensions that have its size."""
         found: dict[Hashable, list[_Dimension]] = {}
-        for rule in (*self._rules, *masks):
-            places = _dimensions(flat, rule, self._mask_rule.path)
+        for rule in rules:
+            places = _dimensions(flat, rule, self._mask_path)
             if places:
                 found.setdefault(rule.axis, []).extend(places)
         for first, place in ((places[0], each) for places in found.values() for each in places):

@@ -51,12 +51,6 @@ class CapturingCalls(_core.CallBase):
     @classmethod
     def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
         self: Self = cls.__new__(cls)
-        self._begin(fn, settings, samples)
-        if samples is not None and not self._always_eager:
-            self._capture_samples(*samples)
-        return self
-
-    def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._settings = settings
         self._has_samples = samples is not None
@@ -73,9 +67,16 @@ class CapturingCalls(_core.CallBase):
         self._warned: set[str] = set()
         self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
-            self._require_cuda()
+            try:
+                _core.require_cuda()
+            except CudaUnavailableError as error:
+                self._fall_back(error, "no CUDA", f"{error}; every call runs the function itself")
+                self._always_eager = True
         self._body = compiled(fn) if settings.compile and not self._always_eager else fn
         self._fn = fn
+        if samples is not None and not self._always_eager:
+            self._capture_samples(*samples)
+        return self
 
     def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kwargs = self._settings.buckets.with_mask(args, kwargs)
@@ -90,13 +91,6 @@ class CapturingCalls(_core.CallBase):
             twins = twins_of(flat, self._stream_of(flat))
             self._compare(captured, self._flat(*rebuild(flat.pattern, twins)), undo=True)
             captured.checks = captured.graph.num_replays
-
-    def _require_cuda(self) -> None:
-        try:
-            _core.require_cuda()
-        except CudaUnavailableError as error:
-            self._fall_back(error, "no CUDA", f"{error}; every call runs the function itself")
-            self._always_eager = True
 
     @property
     def name(self) -> str:
@@ -183,7 +177,7 @@ class CapturingCalls(_core.CallBase):
         cannot = any(leaf.framework.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
         cannot |= runs_once or captured.hides_writes
-        return self._settings.verify != "off" and captured.runs == 0 and not cannot
+        return self._settings.verify is not None and captured.runs == 0 and not cannot
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.
@@ -406,7 +400,7 @@ class CapturingCalls(_core.CallBase):
         captured.slices = more if captured.slices is None else captured.slices.with_(more)
         # A replay writes a second time, and draws other random numbers.
         repeats = not (captured.writes or captured.externals_written or captured.hides_writes)
-        if self._settings.verify != "off" and repeats and not draws(captured.graph):
+        if self._settings.verify is not None and repeats and not draws(captured.graph):
             found = self._run(captured, *rebuild(given.pattern, given.arrays))
             if found is not _core._no_fit:
                 captured.checks += 1

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes, may_be_view
+from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_made, check_unchanged
@@ -424,7 +424,7 @@ class Recording:
             "read": read,
             "after": after_run(self._seen.written_tensors(), self._gradients.changed()),
             "apply": None if self._training is None else self._training.apply,
-            "verify_every": self._settings.verify_every,
+            "verify_every": self._settings.verify or 0,
             "device": self._place.device,
             "stream_type": self._place.stream_type,
             "stream": on.ask,
@@ -440,7 +440,7 @@ class Recording:
             desc=facts,
             call_strides=self._call_strides(each.leaf),
             requires_grad=each.leaf.requires_grad if asks_gradients else None,
-            may_be_view=of_torch and may_be_view(facts),
+            of_torch=of_torch,
             copied_in=each.nbytes > 0,
             copied_back=each.nbytes > 0 and number in self._written,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,13 @@ import gpuprof._core as _core
 from gpuprof._callable.pytree import Flat
 from gpuprof._callable.state import set_gradients
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import DTYPE, SHAPE, extent
+from gpuprof._frameworks.array_facts import extent
 
 if TYPE_CHECKING:
     from gpuprof._callable.buckets import Padding, ResultSlices
     from gpuprof._callable.guards import ModuleGuards
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
-
-_FLOATS, _COMPLEX = (2, 4), 5  # of DLPack's codes
 
 
 @dataclass(eq=False)
@@ -83,16 +80,6 @@ def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:
     """Return the names of the floating-point dtypes that a function computes in."""
     found = {str(each.dtype) for each in tensors if each.is_floating_point()} | {str(autocast)}
     return tuple(sorted(name.removeprefix("torch.") for name in found))
-
-
-def may_be_view(facts: tuple[Any, ...]) -> bool:
-    """Return whether a tensor laid out as this one may stand for the conjugate or negative of it.
-
-    A real tensor is a negative view where it is the imaginary part of a conjugate one, every second
-    of its numbers, which shows in its strides if it has more than one.
-    """
-    code = facts[DTYPE][0]
-    return code == _COMPLEX or (code in _FLOATS and math.prod(facts[SHAPE]) == 1)
 
 
 # Called from C++.
