@@ -17,7 +17,6 @@ from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.entry import CapturedCall, Kind, draws
 from gpuprof._callable.guards import MadeStateError
-from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
 from gpuprof._callable.pytree import Flat, flatten_arguments, rebuild
 from gpuprof._callable.state import modes_of, transform_of_torch
@@ -38,7 +37,7 @@ _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _NOT_IN_MODULES = "a tensor on the CPU, a .grad or a requires_grad"  # of which no name is known
-_MAX_KINDS = 1024  # of calls without a graph, and of padded ones with, that are remembered
+_MAX_KINDS = 1024  # of calls without a graph that are remembered
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
 # callable that is called in the warm-up of another one, and never with the lock of a callable.
@@ -55,7 +54,6 @@ class CapturingCalls(_core.CallBase):
         self._settings = settings
         self._has_samples = samples is not None
         self._kinds: dict[Any, Kind] = {}  # by their keys; not looked into with the lock
-        self._held_modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
         self._lock = threading.RLock()
@@ -104,7 +102,6 @@ class CapturingCalls(_core.CallBase):
             for captured in gone[1]:
                 self._drop(captured)
             self._kinds = {}
-            self._held_modules = None
 
     # Called from C++.
 
@@ -213,7 +210,7 @@ class CapturingCalls(_core.CallBase):
 
     def _kind_of(self, flat: Flat) -> Kind:
         """Return the kind of a call, which is remembered."""
-        modes = modes_of(flat.leaves, self._find_modules(flat))
+        modes = modes_of(flat.leaves, find_modules(self._fn, flat.constants))
         own = tuple(guard() for guard in self._settings.guards)
         key = (flat.key, *modes, own)
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
@@ -223,15 +220,6 @@ class CapturingCalls(_core.CallBase):
                     self._kinds.pop(each.key, None)
                     break
         return self._kinds.setdefault(key, Kind(key))
-
-    def _find_modules(self, flat: Flat) -> list[Any]:
-        """Return the modules that the function is or holds, or is given."""
-        constants = [value for value in flat.constants if not is_plain(value)]
-        if constants:
-            return find_modules(self._fn, constants)
-        if self._held_modules is None:
-            self._held_modules = find_modules(self._fn, [])
-        return self._held_modules
 
     def _find(self, flat: Flat, given: Flat) -> CapturedCall | None:
         """Return the graph for a call, captured now if it is to be; None if it runs eagerly.
@@ -272,7 +260,7 @@ class CapturingCalls(_core.CallBase):
         return 0
 
     def _try_capture(self, flat: Flat, kind: Kind, warmup: int) -> CapturedCall | None:
-        modules = self._find_modules(flat)
+        modules = find_modules(self._fn, flat.constants)
         recording = Recording(self._body, flat, kind.key[1], self._settings, modules)
         try:
             return self._note(recording.record(warmup), kind)
@@ -352,7 +340,6 @@ class CapturingCalls(_core.CallBase):
                 each.kind.runs = self._settings.warmup
             if policy != "eager":
                 self._counts["recaptures"] += len(stale)
-            self._held_modules = None
         for each in stale:
             what = "; ".join(moved[id(each)][:3]) or _NOT_IN_MODULES
             if policy == "eager":
