@@ -241,7 +241,7 @@ class GraphedCallable(CapturingCalls):
         With ``outputs="static"`` a result is stale once this has moved on.
         """
         pools = {self._settings.pool, *(entry.pool for entry in self._entries)}
-        return self._launches_gone + sum(pool._launch_order().launches for pool in pools)
+        return int(self._launches_gone + sum(pool._launch_order().launches for pool in pools))
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

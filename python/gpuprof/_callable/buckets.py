@@ -270,7 +270,8 @@ class ResultSlices:
 
     def with_(self, other: ResultSlices) -> ResultSlices:
         """Return what is known by this and by what was learned later; ValueError if they differ."""
-        pairs = [*zip(self.slices, other.slices, strict=True)]
+        known = self.slices or ({},) * len(other.slices)
+        pairs = [*zip(known, other.slices, strict=True)]
         if any(mine[dim] != theirs[dim] for mine, theirs in pairs for dim in mine.keys() & theirs):
             message = "buckets: a dimension of a result follows several axes; drop buckets="
             raise ValueError(message)
@@ -297,6 +298,9 @@ class ResultSlices:
                 array = leaf.framework.slice(array, dim, size)  # noqa: PLW2901
             arrays.append(array)
         return rebuild(flat.pattern, arrays)
+
+
+NOTHING_LEARNED = ResultSlices((), {})
 
 
 def learned(padding: Padding, padded: Flat, result: Any, constants: Sequence[Any]) -> ResultSlices:

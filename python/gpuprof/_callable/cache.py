@@ -50,6 +50,10 @@ class CapturingCalls(_core.CallBase):
     @classmethod
     def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
         self: Self = cls.__new__(cls)
+        self._begin(fn, settings, samples)
+        return self
+
+    def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._settings = settings
         self._has_samples = samples is not None
@@ -74,7 +78,6 @@ class CapturingCalls(_core.CallBase):
         self._fn = fn
         if samples is not None and not self._always_eager:
             self._capture_samples(*samples)
-        return self
 
     def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kwargs = self._settings.buckets.with_mask(args, kwargs)
@@ -129,7 +132,7 @@ class CapturingCalls(_core.CallBase):
             captured = self._find(flat, given)
             if captured is None or captured.overlaps(flat):
                 break
-            if padding is not None and captured.knows(padding):
+            if padding is not None and captured.slices.covers(padding):
                 result = self._run_padded(captured, flat, padding, arrays)
             elif padding is not None:
                 result = self._learn(captured, given, padding, (args, kwargs))
@@ -235,7 +238,8 @@ class CapturingCalls(_core.CallBase):
             others = self._entries
             warmup = self._warmup_before_capture(kind)
         if others and self._settings.on_new_shape == "raise" and not kind.is_eager:
-            told = describe_call(flat, kind.key, others)
+            captured_for = [(each.kind.key, each.flat) for each in others]
+            told = describe_call(flat, kind.key, captured_for)
             reason = f"{self.name}: no graph was captured for such a call"
             message = "\n  ".join([f"{reason} (on_new_shape='raise')", *told])
             raise InvalidStateError(message)
@@ -360,7 +364,7 @@ class CapturingCalls(_core.CallBase):
         Its key, which takes longer than the replay, is not made: C++ compares the same.
         """
         for captured in self._entries:
-            if captured.knows(padding) and not captured.overlaps(flat):
+            if captured.slices.covers(padding) and not captured.overlaps(flat):
                 result = self._run_padded(captured, flat, padding, arrays)
                 if result is not _core._no_fit:
                     with self._lock:
@@ -384,7 +388,7 @@ class CapturingCalls(_core.CallBase):
         with as_in_capture(captured):
             result = self._eagerly(*real)
         more = learned(padding, captured.returned, result, given.constants)
-        captured.slices = more if captured.slices is None else captured.slices.with_(more)
+        captured.slices = captured.slices.with_(more)
         # A replay writes a second time, and draws other random numbers.
         repeats = not (captured.writes or captured.externals_written or captured.hides_writes)
         if self._settings.verify is not None and repeats and not draws(captured.graph):

@@ -7,13 +7,13 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._callable.buckets import NOTHING_LEARNED, ResultSlices
 from gpuprof._callable.pytree import Flat
 from gpuprof._callable.state import set_gradients
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import extent
 
 if TYPE_CHECKING:
-    from gpuprof._callable.buckets import Padding, ResultSlices
     from gpuprof._callable.guards import ModuleGuards
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
@@ -50,7 +50,7 @@ class CapturedCall(_core._CacheEntry):
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
     kind: Kind = field(init=False)  # of the calls that it serves
     checks: int = 0  # replays that no call has asked for
-    slices: ResultSlices | None = None  # how results are cut, for a bucket
+    slices: ResultSlices = NOTHING_LEARNED  # how results are cut, for a bucket
 
     def __post_init__(self, spec: dict[str, Any]) -> None:
         super().__init__(**spec)
@@ -59,10 +59,6 @@ class CapturedCall(_core._CacheEntry):
     def replays(self) -> int:
         """How many replays calls have asked for, or others of the graph."""
         return int(self.graph.num_replays) - self.checks
-
-    def knows(self, padding: Padding) -> bool:
-        """Return whether it is known how the results of such a padded call are cut."""
-        return self.slices is not None and self.slices.covers(padding)
 
     def overlaps(self, flat: Flat) -> bool:
         """Return whether it matters for these arguments which copy is made first."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuprof._callable.leaves import Leaf, same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
 from gpuprof._common.text import a_type, shown_value, type_name
 from gpuprof._frameworks.array_facts import SHAPE, Facts, device_name, dtype_name, type_text
-
-if TYPE_CHECKING:
-    from gpuprof._callable.entry import CapturedCall
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
@@ -28,27 +25,24 @@ def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
 
 
 def unlike(
-    pattern: Pattern, other: Pattern, path: str
+    pattern: Pattern | None, other: Pattern | None, path: str
 ) -> Iterator[tuple[str, Pattern | None, Pattern | None]]:
     """Yield where two structures are not the same or have arrays, by path, with what is there.
 
     That is two patterns, of which one is None where only the other has something at the path. Of a
     container that has the same keys in another order it is the container.
     """
-    kind = pattern[0]
-    if kind == "array" or _head(pattern) != _head(other):
+    if pattern is None or other is None or "array" in (pattern[0], other[0]):
         yield path, pattern, other
-    elif kind == "value":
+    elif pattern[0] == other[0] == "value":
         if not same_value(pattern[1], other[1]):
             yield path, pattern, other
+    elif _head(pattern) != _head(other):
+        yield path, pattern, other
     else:
         mine, theirs = _children(pattern), _children(other)
         for step in mine | theirs:
-            own, their = mine.get(step), theirs.get(step)
-            if own is None or their is None:
-                yield path + step[0], own, their
-            else:
-                yield from unlike(own, their, path + step[0])
+            yield from unlike(mine.get(step), theirs.get(step), path + step[0])
         if mine.keys() == theirs.keys() and [*mine] != [*theirs]:
             yield path, pattern, other
 
@@ -79,10 +73,8 @@ def _head(pattern: Pattern) -> Hashable:
 def _children(pattern: Pattern) -> dict[tuple[str, Hashable], Pattern]:
     """Return what is in a container, by the step in the path that leads there and its key."""
     kind, inside = pattern[0], pattern[-1]
-    if kind in {"array", "value"}:
-        return {}
     if kind == "registered":
-        steps = [("", 0), (" (context)", 1)]
+        steps: list[tuple[str, Hashable]] = [("", 0), (" (context)", 1)]
     elif kind in {"dict", "mapping"}:
         steps = [(f"[{shown_value(key)}]", value_key(key)) for key in pattern[-2]]
     elif kind == "object" and isinstance(pattern[1], type):
@@ -126,15 +118,16 @@ def _check_arrays(found: Flat, arrays: Sequence[Any], wrong: str) -> None:
             raise TypeError(message)
 
 
-def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> list[str]:
+def describe_call(flat: Flat, key: Any, captured: Sequence[tuple[Any, Flat]]) -> list[str]:
     """Say how a call differs from the captured one that is closest, in a text for each difference.
 
-    With ``on_new_shape="raise"`` there is one, unless two threads began to capture at once.
+    `captured` are keys and arguments. With ``on_new_shape="raise"`` there is a text, unless two threads
+    began to capture at once.
     """
-    same = [each for each in captured if each.kind.key[0] == key[0]]
+    same = [each for each in captured if each[0][0] == key[0]]
     if not same:
-        return min((describe_mismatch(flat, each.flat) for each in captured), key=len)
-    theirs = same[0].kind.key
+        return min((describe_mismatch(flat, each) for _, each in captured), key=len)
+    theirs, theirs_flat = same[0]
     lines: list[str] = key[1].describe_difference(theirs[1])
     if key[2] != theirs[2]:
         lines.append("training mode: another than captured")
@@ -142,7 +135,9 @@ def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> lis
         lines.append("requires_grad: of other arguments or parameters than captured")
     if key[4] != theirs[4]:
         lines.append(f"guards: {key[4][0]!r}, captured {theirs[4][0]!r}")
-    return lines or ["strides of arguments: others than captured"]
+    if not lines and flat.layout != theirs_flat.layout:
+        lines.append("strides of arguments: others than captured")
+    return lines
 
 
 _OF_ARRAYS: dict[str, Callable[[Facts], Any]] = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._callable.buckets import NOTHING_LEARNED
 from gpuprof._callable.mismatch import other_parts
 from gpuprof._callable.pytree import Flat, flatten_result, rebuild
 from gpuprof._callable.state import set_gradients
@@ -220,7 +221,7 @@ def check_padding(
             f"buckets: padding changes what the function returns ({problem}): its rows are not "
             'independent, or do not come first. Drop buckets=, or name a "mask"'
         )
-        captured.slices = None
+        captured.slices = NOTHING_LEARNED
         raise ValueError(message)
 
 
