@@ -11,7 +11,6 @@ A function that has to know what is real asks for a mask.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,35 +29,31 @@ Shape = tuple[int, ...]
 _FORMS = "{dim: sizes} or {path: {dim: sizes}}, as in {0: (8, 16, 32)}"
 
 
-class Axis(NamedTuple):
-    """One size that is padded: `rule` tells it from others, `real` is n and `bucket` is B."""
+class Pad(NamedTuple):
+    """A dimension of an array, which is that of a leaf by its number, to be padded to a bucket.
 
-    rule: Hashable
+    Dimensions that have one size have one `axis`, of any name. The bucket is 0 where none will do.
+    """
+
+    axis: Hashable
+    leaf: int
+    dim: int
     real: int
     bucket: int
 
 
-class Pad(NamedTuple):
-    """One array that is padded: its number among the leaves, the dimension, and the new size."""
-
-    leaf: int
-    dim: int
-    size: int
-
-
 @dataclass(frozen=True)
 class Padding:
-    """What to pad in one call: sizes, and the arrays that have them. Dimensions count from 0."""
+    """What to pad in one call. Dimensions count from 0."""
 
-    axes: tuple[Axis, ...]
     pads: tuple[Pad, ...]
 
     def arrays(self, flat: Flat, on: CallStream) -> list[Any]:
         """Return the arrays of a call, of which those to pad are new ones that end in zeros."""
         arrays = list(flat.arrays)
-        for number, dim, size in self.pads:
-            library = flat.leaves[number].framework.at(on)
-            arrays[number] = library.padded(arrays[number], dim, size)
+        for pad in self.pads:
+            library = flat.leaves[pad.leaf].framework.at(on)
+            arrays[pad.leaf] = library.padded(arrays[pad.leaf], pad.dim, pad.bucket)
         return arrays
 
     def give_back(
@@ -84,16 +79,6 @@ class _Rule(NamedTuple):
     path: str | None
     dim: int
     sizes: tuple[int, ...]
-
-
-class _Dimension(NamedTuple):
-    """A dimension of an array, and the sizes that it may be padded to."""
-
-    sizes: tuple[int, ...]
-    leaf: int
-    dim: int
-    size: int
-    text: str
 
 
 class Buckets:
@@ -144,24 +129,9 @@ class Buckets:
         there or has too few dimensions, sizes that belong together are not the same, or two rules
         are about one dimension.
         """
-        axes: list[Axis] = []
-        pads: list[Pad] = []
-        fits = True
-        claimed: set[tuple[int, int]] = set()
-        for axis, places in self._axes(flat, self._rules).items():
-            for place in places:
-                if (place.leaf, place.dim) in claimed:
-                    message = f"buckets: two of its rules are about {place.text}; leave one out"
-                    raise ValueError(message)
-                claimed.add((place.leaf, place.dim))
-            first, sizes = places[0], places[0].sizes
-            at = bisect_left(sizes, first.size)
-            if at == len(sizes) or first.size == 0:
-                fits = False
-            elif sizes[at] != first.size:
-                axes.append(Axis(axis, first.size, sizes[at]))
-                pads += [Pad(place.leaf, place.dim, sizes[at]) for place in places]
-        return Padding(tuple(axes), tuple(pads)) if axes and fits else None
+        pads = [pad for places in self._axes(flat, self._rules).values() for pad in places]
+        padded = tuple(pad for pad in pads if pad.bucket != pad.real)
+        return Padding(padded) if padded and all(pad.bucket for pad in pads) else None
 
     def with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the keywords of a call with its mask: all True, of the real size, to be padded.
@@ -182,29 +152,37 @@ class Buckets:
             message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
             raise ValueError(message)
         number = places[0].leaf
-        mask = all_true(flat.arrays[number], places[0].size)
+        mask = all_true(flat.arrays[number], places[0].real)
         if mask is None:
             path, name = flat.leaves[number].path, type_text(type(flat.arrays[number]))
             message = f"{path}: {name}; buckets= makes masks of torch and CuPy only"
             raise TypeError(message)
         return {**kwargs, self.mask: mask}
 
-    def _axes(self, flat: Flat, rules: Sequence[_Rule]) -> dict[Hashable, list[_Dimension]]:
+    def _axes(self, flat: Flat, rules: Sequence[_Rule]) -> dict[Hashable, list[Pad]]:
         """Return for each axis of the call the dimensions that have its size."""
-        found: dict[Hashable, list[_Dimension]] = {}
-        for rule in rules:
-            places = _dimensions(flat, rule, self._mask_path)
-            if places:
-                found.setdefault(rule.axis, []).extend(places)
-        for first, place in ((places[0], each) for places in found.values() for each in places):
-            if place.size != first.size:
+        found: dict[Hashable, list[Pad]] = {}
+        claimed: set[tuple[int, int]] = set()
+        for pad in (pad for rule in rules for pad in _pads(flat, rule, self._mask_path)):
+            found.setdefault(pad.axis, []).append(pad)
+            first = found[pad.axis][0]
+            if pad.real != first.real:
                 message = (
-                    f"{place.text} is {place.size}, but {first.text} is {first.size}: dimensions "
-                    "with the same buckets are padded together; list other sizes for one that "
-                    "varies by itself"
+                    f"{_size_of(flat, pad)} is {pad.real}, but {_size_of(flat, first)} is "
+                    f"{first.real}: dimensions with the same buckets are padded together; list "
+                    "other sizes for one that varies by itself"
                 )
                 raise ValueError(message)
+            if (pad.leaf, pad.dim) in claimed:
+                about = _size_of(flat, pad)
+                message = f"buckets: two of its rules are about {about}; leave one out"
+                raise ValueError(message)
+            claimed.add((pad.leaf, pad.dim))
         return found
+
+
+def _size_of(flat: Flat, pad: Pad) -> str:
+    return f"{flat.leaves[pad.leaf].path}: its size in dimension {pad.dim}"
 
 
 def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_Rule]:
@@ -223,7 +201,7 @@ def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_R
     return rules
 
 
-def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimension]:
+def _pads(flat: Flat, rule: _Rule, mask_path: str | None) -> list[Pad]:
     """Return what a rule is about; nothing if it names an array that is given as None."""
     found = []
     for number, leaf in enumerate(flat.leaves):
@@ -232,13 +210,13 @@ def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimensi
         shape = tuple(leaf.facts[SHAPE])
         if -len(shape) <= rule.dim < len(shape):
             dim = rule.dim % len(shape)
-            text = f"{leaf.path}: its size in dimension {dim}"
-            found.append(_Dimension(rule.sizes, number, dim, shape[dim], text))
+            bucket = min((size for size in rule.sizes if size >= shape[dim] > 0), default=0)
+            found.append(Pad(rule.axis, number, dim, shape[dim], bucket))
         elif rule.path is not None:
             message = f"{leaf.path}: shape {shape}, and buckets= names dimension {rule.dim}"
             raise ValueError(message)
     if rule.path is None:
-        return [place for place in found if place.size == found[0].size]
+        return [pad for pad in found if pad.real == found[0].real]
     if not found and (rule.path, None) not in flat.values:
         known = ", ".join(leaf.path for leaf in flat.leaves) or "nowhere"
         message = f"buckets: the call has no array at {rule.path}; it has arrays at {known}"
@@ -266,7 +244,7 @@ class ResultSlices:
 
     def covers(self, padding: Padding) -> bool:
         """Return whether the axes of a call are known, for sizes as small as its own."""
-        return all(axis.real >= self.rules.get(axis.rule, axis.bucket) for axis in padding.axes)
+        return all(pad.real >= self.rules.get(pad.axis, pad.bucket) for pad in padding.pads)
 
     def with_(self, other: ResultSlices) -> ResultSlices:
         """Return what is known by this and by what was learned later; ValueError if they differ."""
@@ -280,7 +258,7 @@ class ResultSlices:
 
     def apply(self, padding: Padding) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return what to cut of each result, as (dimension, real size), if `covers` is true."""
-        real = {axis.rule: axis.real for axis in padding.axes}
+        real = {pad.axis: pad.real for pad in padding.pads}
         return tuple(
             tuple((dim, times * real[rule]) for dim, (rule, times) in each.items() if rule in real)
             for each in self.slices
@@ -321,14 +299,14 @@ def learned(padding: Padding, padded: Flat, result: Any, constants: Sequence[Any
     stayed = [0]
     for before, leaf in zip(padded.leaves, flat.leaves, strict=True):
         large, small = tuple(before.facts[SHAPE]), tuple(leaf.facts[SHAPE])
-        slices.append(_followers(padding.axes, leaf.path, large, small))
+        slices.append(_followers(padding, leaf.path, large, small))
         stayed += [size for size, other in zip(small, large, strict=True) if size == other]
     # A size that stayed may be a limit, as in x[:4]: smaller real sizes have to be looked at again.
-    least = {axis.rule: max(size for size in stayed if size <= axis.real) for axis in padding.axes}
+    least = {pad.axis: max(size for size in stayed if size <= pad.real) for pad in padding.pads}
     return ResultSlices(tuple(slices), least)
 
 
-def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> Followers:
+def _followers(padding: Padding, path: str, padded: Shape, real: Shape) -> Followers:
     follows = f"the result at {path} has shape {real}, and {padded} when the arguments are padded"
     unrelated = f"{follows}, which does not follow the padded dimension; drop buckets="
     if len(padded) != len(real):
@@ -337,7 +315,8 @@ def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> F
     for dim, (large, small) in enumerate(zip(padded, real, strict=True)):
         if large == small:
             continue
-        fitting = [axis for axis in axes if _times(axis, large, small)]
+        times = {pad.axis: _times(pad, large, small) for pad in padding.pads}
+        fitting = [(axis, one) for axis, one in times.items() if one]
         if not fitting:
             raise ValueError(unrelated)
         if len(fitting) > 1:
@@ -346,11 +325,11 @@ def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> F
                 "the first call with sizes that differ from each other"
             )
             raise ValueError(message)
-        found[dim] = fitting[0].rule, _times(fitting[0], large, small)
+        (found[dim],) = fitting
     return found
 
 
-def _times(axis: Axis, padded: int, real: int) -> int:
+def _times(pad: Pad, padded: int, real: int) -> int:
     """Return k where `padded` is k times the bucket and `real` k times the real size, else 0."""
-    times = padded // axis.bucket
-    return times if (padded, real) == (times * axis.bucket, times * axis.real) else 0
+    times = padded // pad.bucket
+    return times if (padded, real) == (times * pad.bucket, times * pad.real) else 0

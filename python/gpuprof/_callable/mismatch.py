@@ -121,8 +121,8 @@ def _check_arrays(found: Flat, arrays: Sequence[Any], wrong: str) -> None:
 def describe_call(flat: Flat, key: Any, captured: Sequence[tuple[Any, Flat]]) -> list[str]:
     """Say how a call differs from the captured one that is closest, in a text for each difference.
 
-    `captured` are keys and arguments. With ``on_new_shape="raise"`` there is a text, unless two threads
-    began to capture at once.
+    `captured` are keys and arguments. With ``on_new_shape="raise"`` there is a text, unless two
+    threads began to capture at once.
     """
     same = [each for each in captured if each[0][0] == key[0]]
     if not same:
