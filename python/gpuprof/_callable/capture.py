@@ -422,7 +422,11 @@ class Recording:
             "result": self._result.pattern,
             "written": written,
             "read": read,
-            "after": after_run(self._seen.written_tensors(), self._gradients.changed()),
+            "after": after_run(
+                self._seen.written_tensors(),
+                self._gradients.changed(),
+                copies_back=any(self._inputs[n].arrays.name == "torch" for n in self._written),
+            ),
             "apply": None if self._training is None else self._training.apply,
             "verify_every": self._settings.verify or 0,
             "device": self._place.device,

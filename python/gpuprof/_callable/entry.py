@@ -78,28 +78,22 @@ def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix("torch.") for name in found))
 
 
-# Called from C++.
+def after_run(
+    written: Sequence[Any], gradients: Sequence[tuple[Any, Any]], *, copies_back: bool
+) -> Any:
+    """Return what makes torch see what a run has changed, as an operator would; None for nothing.
 
-
-def wrote(array: Any) -> None:
-    """Tell torch that a tensor of a call has changed, as an operator would."""
-    if hasattr(array, "is_inference") and not array.is_inference():
-        loaded.torch().autograd.graph.increment_version(array)
-
-
-def after_run(written: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> Any:
-    """Return what makes torch see what a run has changed besides; None for nothing.
-
-    `gradients` are parameters with the ``.grad`` that the function leaves them.
+    It gets the arrays of a call that were written to. `written` are tensors besides, `gradients`
+    parameters with the ``.grad`` that the function leaves them.
     """
     tensors = [each for each in written if not each.is_inference()]
-    if not tensors and not gradients:
+    if not (tensors or gradients or copies_back):
         return None
     increment_version = loaded.torch().autograd.graph.increment_version
 
-    def after() -> None:
-        if tensors:
-            increment_version(tensors)
+    def after(*arrays: Any) -> None:
+        own = [each for each in arrays if loaded.is_tensor(each) and not each.is_inference()]
+        increment_version([*tensors, *own])
         set_gradients(gradients)
 
     return after

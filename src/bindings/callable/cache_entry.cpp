@@ -69,11 +69,11 @@ class CacheEntry::Run {
     let_others_launch();
     if (!launched) return false;
     ++entry_.runs_;
-    for (const std::size_t index : entry_.back_) {
-      Py_DECREF(checked(PyObject_CallOneArg(callback(Callback::kWrote), arrays_[index].object)));
-    }
-    if (!entry_.spec_.after.is_none())
-      Py_DECREF(checked(PyObject_CallNoArgs(entry_.spec_.after.ptr())));
+    PyObject* after = entry_.spec_.after.ptr();
+    if (after == Py_None) return true;
+    std::vector<PyObject*> written;
+    for (const std::size_t index : entry_.back_) written.push_back(arrays_[index].object);
+    Py_DECREF(checked(PyObject_Vectorcall(after, written.data(), written.size(), nullptr)));
     return true;
   }
 
