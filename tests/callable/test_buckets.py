@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learned
+from gpuprof._callable.buckets import Buckets, Pad, Padding, learned
+from gpuprof._callable.pytree import flatten_result
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, flat
@@ -27,7 +28,11 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sizes(padding: Padding | None) -> list[tuple[int, int]]:
     assert padding is not None
-    return [(axis.real, axis.bucket) for axis in padding.axes]
+    return [*{pad.axis: (pad.real, pad.bucket) for pad in padding.pads}.values()]
+
+
+def places(padding: Padding) -> list[tuple[int, int, int]]:
+    return [(pad.leaf, pad.dim, pad.bucket) for pad in padding.pads]
 
 
 # What is padded
@@ -39,7 +44,7 @@ def test_every_array_with_the_size_of_the_first_is_padded() -> None:
     padding = buckets.plan(call)
     assert sizes(padding) == [(5, 8)]
     assert padding is not None
-    padded = {call.leaves[pad.leaf].path: (pad.dim, pad.size) for pad in padding.pads}
+    padded = {call.leaves[pad.leaf].path: (pad.dim, pad.bucket) for pad in padding.pads}
     assert padded == {"args[0]": (0, 8), "args[1][0]": (0, 8), "kwargs['mask']": (0, 8)}
 
 
@@ -81,7 +86,7 @@ def test_several_dimensions_are_padded_each_by_itself() -> None:
     )
     assert sizes(padding) == [(3, 4), (200, 256)]
     assert padding is not None
-    assert padding.pads == (Pad(0, 0, 4), Pad(1, 0, 4), Pad(0, 1, 256), Pad(2, 1, 256))
+    assert places(padding) == [(0, 0, 4), (1, 0, 4), (0, 1, 256), (2, 1, 256)]
 
 
 def test_a_listed_size_beside_another_that_is_padded_stays() -> None:
@@ -92,7 +97,7 @@ def test_a_listed_size_beside_another_that_is_padded_stays() -> None:
 def test_dimensions_may_count_from_the_end() -> None:
     padding = Buckets({-1: (8,)}).plan(flat(Array(2, 5), Array(5), Array(5, 2)))
     assert padding is not None
-    assert padding.pads == (Pad(0, 1, 8), Pad(1, 0, 8))
+    assert places(padding) == [(0, 1, 8), (1, 0, 8)]
 
 
 def test_arrays_are_named_as_in_errors_or_by_keyword() -> None:
@@ -141,20 +146,6 @@ def test_two_rules_about_one_dimension_are_an_error() -> None:
         Buckets({1: (8,), -1: (16,)}).plan(flat(Array(3, 5)))
 
 
-def test_calls_that_are_padded_to_one_size_have_one_key() -> None:
-    buckets = Buckets({0: (8,)})
-    listed = flat(Array(8, 3), [Array(8)], weight=Array(3))
-
-    def padded(size: int) -> Any:
-        call = flat(Array(size, 3), [Array(size)], weight=Array(3))
-        padding = buckets.plan(call)
-        assert padding is not None
-        assert call.key != listed.key
-        return padding.of(call).key
-
-    assert padded(5) == padded(7) == listed.key
-
-
 # What is refused at once
 
 
@@ -200,23 +191,30 @@ def test_sizes_may_be_any_iterable_of_whole_numbers() -> None:
 
 # What is cut off the results
 
-FIVE = Padding((Axis(0, 5, 8),), ())
+
+def axes(*each: tuple[Any, int, int]) -> Padding:
+    """Padding of some axes, by their names, real sizes and buckets."""
+    return Padding(tuple(Pad(axis, 0, 0, real, bucket) for axis, real, bucket in each))
 
 
-def learn(padding: Padding, paths: list[str], padded: list[Any], real: list[Any]) -> Any:
-    shapes = [*zip(paths, padded, strict=True)]
-    return learned(padding, shapes, [Array(*shape) for shape in real], ())
+FIVE = axes((0, 5, 8))
+
+
+def learn(padding: Padding, padded: list[Any], real: list[Any]) -> Any:
+    """What is learned of arrays of these shapes, in a list if there are several."""
+    results = [[Array(*shape) for shape in shapes] for shapes in (padded, real)]
+    of_padded, of_real = (result if len(result) > 1 else result[0] for result in results)
+    return learned(padding, flatten_result(of_padded).without_arrays(), of_real, ())
 
 
 def test_dimensions_of_results_that_follow_are_cut() -> None:
     slices = learn(
         FIVE,
-        ["result[0]", "result[1]", "result[2]", "result[3]"],
         [(8, 64), (3, 16, 8), (), (2, 6, 8)],
         [(5, 64), (3, 10, 5), (), (2, 6, 5)],
     )
     assert slices.apply(FIVE) == (((0, 5),), ((1, 10), (2, 5)), (), ((2, 5),))
-    three = Padding((Axis(0, 3, 8),), ())
+    three = axes((0, 3, 8))
     assert slices.apply(three) == (((0, 3),), ((1, 6), (2, 3)), (), ((2, 3),))
 
 
@@ -234,68 +232,68 @@ def test_dimensions_of_results_that_follow_are_cut() -> None:
 def test_a_result_that_follows_in_another_way_is_refused_by_its_path(
     padded: tuple[int, ...], real: tuple[int, ...]
 ) -> None:
-    with pytest.raises(ValueError, match=r"the result at result\['y'\] has shape .*drop buckets="):
-        learn(FIVE, ["result['x']", "result['y']"], [(8,), padded], [(5,), real])
+    with pytest.raises(ValueError, match=r"the result at result\[1\] has shape .*drop buckets="):
+        learn(FIVE, [(8,), padded], [(5,), real])
 
 
 def test_a_result_with_other_arrays_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="returns 2 arrays for padded arguments and 1 for the real"
+        ValueError, match=r"returns \(result: a list replayed, a float32 .* by the f"
     ):
-        learn(FIVE, ["result[0]", "result[1]"], [(8,), (8,)], [(5,)])
+        learn(FIVE, [(8,), (8,)], [(5,)])
 
 
 def test_each_result_is_cut_by_the_axis_that_it_follows() -> None:
-    both = Padding((Axis("batch", 3, 4), Axis("length", 100, 128)), ())
-    slices = learn(both, ["result"], [(4, 128, 256)], [(3, 100, 200)])
+    both = axes(("batch", 3, 4), ("length", 100, 128))
+    slices = learn(both, [(4, 128, 256)], [(3, 100, 200)])
     assert slices.apply(both) == (((0, 3), (1, 100), (2, 200)),)
-    only_one = Padding((Axis("length", 90, 128),), ())
+    only_one = axes(("length", 90, 128))
     assert slices.apply(only_one) == (((1, 90), (2, 180)),)
 
 
 def test_what_was_not_seen_padded_is_not_known() -> None:
-    one = Padding((Axis("length", 100, 128),), ())
-    both = Padding((Axis("batch", 3, 4), Axis("length", 100, 128)), ())
-    slices = learn(one, ["result"], [(4, 128)], [(4, 100)])
+    one = axes(("length", 100, 128))
+    both = axes(("batch", 3, 4), ("length", 100, 128))
+    slices = learn(one, [(4, 128)], [(4, 100)])
     assert slices.covers(one)
     assert not slices.covers(both)
-    more = slices.with_(learn(both, ["result"], [(4, 128)], [(3, 100)]))
+    more = slices.with_(learn(both, [(4, 128)], [(3, 100)]))
     assert more.apply(both) == (((1, 100), (0, 3)),)
 
 
 def test_a_size_that_stayed_is_looked_at_again_where_fewer_are_real() -> None:
     def padding(real: int) -> Padding:
-        return Padding((Axis(0, real, 8),), ())
+        return axes((0, real, 8))
 
-    slices = learn(padding(6), ["result"], [(8, 4, 64)], [(6, 4, 64)])
+    slices = learn(padding(6), [(8, 4, 64)], [(6, 4, 64)])
     assert [slices.covers(padding(real)) for real in (3, 4, 7)] == [False, True, True]
     with pytest.raises(ValueError, match="does not follow"):
-        learn(padding(3), ["result"], [(8, 4, 64)], [(3, 3, 64)])
-    more = slices.with_(learn(padding(2), ["result"], [(8, 4, 64)], [(2, 4, 64)]))
+        learn(padding(3), [(8, 4, 64)], [(3, 3, 64)])
+    more = slices.with_(learn(padding(2), [(8, 4, 64)], [(2, 4, 64)]))
     assert more.covers(padding(1))
 
 
 def test_a_dimension_that_follows_two_axes_is_refused_when_the_second_is_seen() -> None:
-    slices = learn(Padding((Axis("a", 3, 4),), ()), ["result"], [(32,)], [(24,)])
-    other = learn(Padding((Axis("b", 5, 8),), ()), ["result"], [(32,)], [(20,)])
+    slices = learn(axes(("a", 3, 4)), [(32,)], [(24,)])
+    other = learn(axes(("b", 5, 8)), [(32,)], [(20,)])
     with pytest.raises(ValueError, match="a result follows several axes; drop buckets="):
         slices.with_(other)
 
 
-def test_values_besides_arrays_have_to_be_those_for_real_arguments() -> None:
-    slices = learned(FIVE, [("result[0]", (8,))], (Array(5), {"count": 5}), ())
+def test_what_is_besides_arrays_has_to_be_that_for_real_arguments() -> None:
+    padded = flatten_result((Array(8), {"count": 8})).without_arrays()
+    slices = learned(FIVE, padded, (Array(5), {"count": 8}), ())
     assert slices.apply(FIVE) == (((0, 5),),)
-    with pytest.raises(ValueError, match=r"returns \(5,\), and \(8,\) when the .* are padded"):
-        slices.cut((Array(8), {"count": 8}), FIVE, ())
-    other = learned(Padding((Axis("b", 3, 4),), ()), [("result[0]", (8,))], (Array(8), 8), ())
-    with pytest.raises(ValueError, match="besides arrays"):
-        slices.with_(other)
+    with pytest.raises(
+        ValueError, match=r"\(result\[1\]\['count'\]: 8 replayed, 5 by the function\)"
+    ):
+        learned(FIVE, padded, (Array(5), {"count": 5}), ())
 
 
 def test_a_size_that_may_follow_two_axes_is_refused() -> None:
-    both = Padding((Axis("batch", 3, 4), Axis("length", 3, 4)), ())
+    both = axes(("batch", 3, 4), ("length", 3, 4))
     with pytest.raises(ValueError, match=r"dimension 1 may follow more than one of the padded"):
-        learn(both, ["result"], [(7, 4)], [(7, 3)])
+        learn(both, [(7, 4)], [(7, 3)])
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 4), st.integers(1, 40))
@@ -303,9 +301,9 @@ def test_what_was_learned_at_one_size_holds_at_others(
     real: int, more: int, times: int, later: int
 ) -> None:
     bucket = real + more
-    padding = Padding((Axis(0, real, bucket),), ())
-    slices = learn(padding, ["result"], [(99, times * bucket)], [(99, times * real)])
-    assert slices.apply(Padding((Axis(0, later, bucket),), ())) == (((1, times * later),),)
+    padding = axes((0, real, bucket))
+    slices = learn(padding, [(99, times * bucket)], [(99, times * real)])
+    assert slices.apply(axes((0, later, bucket))) == (((1, times * later),),)
 
 
 # What is given back
@@ -394,7 +392,7 @@ def test_the_mask_is_padded_with_the_axis_of_the_first_rule_alone() -> None:
     padding = buckets.plan(call)
     assert sizes(padding) == [(5, 16), (5, 8), (5, 32)]
     assert padding is not None
-    assert padding.pads == (Pad(1, 1, 16), Pad(0, 0, 16), Pad(1, 0, 8), Pad(1, 2, 32))
+    assert places(padding) == [(1, 1, 16), (0, 0, 16), (1, 0, 8), (1, 2, 32)]
 
 
 def test_without_a_mask_the_keywords_stay() -> None:

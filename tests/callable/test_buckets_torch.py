@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable.buckets import Buckets, ResultSlices, learned
+from gpuprof._callable.buckets import NOTHING_LEARNED, Buckets, learned
 from gpuprof._callable.pytree import flatten_result, rebuild
 from tests.support.structures import Batch, flat
 
@@ -28,7 +28,7 @@ class Calls:
 
     def __init__(self, function: Callable[..., Any], rules: Any, *written: str) -> None:
         self.function, self.buckets, self.written = function, Buckets(rules), written
-        self.known: ResultSlices | None = None
+        self.known = NOTHING_LEARNED
         self.cut = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -38,12 +38,11 @@ class Calls:
             return self.run(call.pattern, call.arrays)
         arrays = padding.arrays(call, self.on)
         result = self.run(call.pattern, arrays)
-        if self.known is None or not self.known.covers(padding):
-            leaves = flatten_result(result, call.constants).leaves
-            shapes = [(leaf.path, leaf.facts.shape) for leaf in leaves]
+        if not self.known.covers(padding):
+            padded = flatten_result(result, call.constants)
             real = self.run(call.pattern, call.arrays)
-            more = learned(padding, shapes, real, call.constants)
-            self.known = more if self.known is None else self.known.with_(more)
+            more = learned(padding, padded, real, call.constants)
+            self.known = self.known.with_(more)
             return real
         padding.give_back(call, arrays, self.written, self.on)
         self.cut += 1

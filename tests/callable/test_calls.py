@@ -250,6 +250,24 @@ def test_a_sample_is_not_written_to(cupy: Any) -> None:
     assert x.tolist() == [1.0, 2.0]
 
 
+def test_what_a_call_has_written_is_told_once(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    tell = lambda *arrays: told.append(arrays)  # noqa: E731
+    monkeypatch.setattr("gpuprof._callable.capture.after_run", lambda *_, **__: tell)
+
+    def body(x: Any, y: Any, z: Any) -> None:
+        cupy.launch("fill")
+        x[:] = y
+        z[:] = y
+
+    x, y, z = (cupy.array([value]) for value in (1.0, 2.0, 3.0))
+    fast = make(body, x, y, z, writes=("x", "z"))
+    fast(x, y, z)
+    ((first, last),) = told
+    assert first is x
+    assert last is z
+
+
 def test_arguments_that_overlap_one_that_is_written_to_run_eagerly(cupy: Any) -> None:
     def body(x: Any, y: Any) -> None:
         x[...] = y

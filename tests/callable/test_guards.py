@@ -384,7 +384,7 @@ def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
             desc=(0, 2, 0, (2, 32, 1), (1,), (1,)),
             call_strides=None,
             requires_grad=None,
-            may_be_view=False,
+            of_torch=False,
             copied_in=each != "in place",
             copied_back=each == "written",
         )

@@ -100,11 +100,10 @@ def test_a_call_like_an_earlier_one_needs_no_key(cupy: Any, keys: Counted) -> No
     before = keys()
     for size in (3, 5, 7, 3):
         assert fast(cupy.array([2.0] * size)).tolist() == [2.0] * size
+    fast(cupy.array([2.0] * 6))  # another size that is padded to the same one
     assert keys() == before
-    fast(cupy.array([2.0] * 6))
-    assert keys() == before + 1
     stats = fast.stats()
-    assert (stats.hits, stats.misses) == (9, 2), stats
+    assert (stats.hits, stats.misses) == (10, 1), stats
     assert (stats.padded_calls, stats.eager_calls) == (9, 2), stats
 
 

@@ -28,7 +28,7 @@ def test_keys_of_a_result_come_in_the_same_order(cupy: Any) -> None:
         lambda x: dict.fromkeys(names, x), (cupy.array([1.0]),), verify=1
     )
     names.reverse()
-    with pytest.raises(gpuprof.GraphMismatchError, match="result: a dict of 2 with other parts"):
+    with pytest.raises(gpuprof.GraphMismatchError, match="result: a dict with other parts"):
         fast(cupy.array([2.0]))
 
 

@@ -23,7 +23,7 @@ import pytest
 from gpuprof import CapturePool, _core
 from gpuprof._callable import cache, capture, training
 from gpuprof._callable.cache import CapturingCalls
-from gpuprof._callable.entry import CapturedCall, wrote
+from gpuprof._callable.entry import CapturedCall
 from gpuprof._callable.observe import External, Range
 from gpuprof._callable.placement import one_capture
 from tests.support.threads import PATIENCE_S
@@ -256,7 +256,7 @@ class Entry:
     """Stands for `CapturedCall` with what C++ does of it."""
 
     runs = checks = 0
-    slices = None
+    slices = CapturedCall.slices
     replays, overlaps = CapturedCall.replays, CapturedCall.overlaps
 
     def __init__(self, spec: dict[str, Any], **given: Any) -> None:
@@ -289,9 +289,8 @@ class Entry:
         for spec, array in copied:
             if spec["copied_back"]:
                 spec["framework"].fill(array, spec["inside"])
-                wrote(array)
         if self.after is not None:
-            self.after()
+            self.after(*(array for spec, array in copied if spec["copied_back"]))
         self.runs += 1
         return tuple(results)
 

@@ -14,7 +14,7 @@ from gpuprof._callable.entry import CapturedCall
 from gpuprof._callable.module import class_for
 from gpuprof._callable.settings import check_samples, check_settings
 from gpuprof._callable.stats import GraphCounts, GraphedCallableStats, arguments_text
-from gpuprof._common.checks import type_error
+from gpuprof._common.checks import not_pickled, type_error
 from gpuprof._graphs.pool import CapturePool, check_pool
 from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -240,7 +240,8 @@ class GraphedCallable(CapturingCalls):
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        return self._launches_gone + sum(order.launches for order in self._orders)
+        pools = {self._settings.pool, *(entry.pool for entry in self._entries)}
+        return int(self._launches_gone + sum(pool._launch_order().launches for pool in pools))
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
@@ -250,11 +251,10 @@ class GraphedCallable(CapturingCalls):
     @property
     def graph(self) -> CapturedGraph:
         """The graph that was used last. InvalidStateError before the first capture."""
-        for entry in self._entries:
-            graph: CapturedGraph = entry.graph
-            return graph
-        message = f"{self.name}: nothing was captured yet; call it first"
-        raise InvalidStateError(message)
+        if not self.graphs:
+            message = f"{self.name}: nothing was captured yet; call it first"
+            raise InvalidStateError(message)
+        return self.graphs[0]
 
     def launch(self, stream: object = None) -> None:
         """Replay the graph of a function that takes no arrays, without making results.
@@ -310,12 +310,10 @@ class GraphedCallable(CapturingCalls):
             capture_s=captured.seconds,
         )
 
-    def __reduce__(self) -> Any:
-        message = (
-            "a GraphedCallable cannot be pickled or copied: its graphs are of this process; "
-            "copy or save what it was made of (.eager)"
-        )
-        raise TypeError(message)
+    __reduce__ = not_pickled(
+        "a GraphedCallable cannot be pickled or copied: its graphs are of this process; copy or "
+        "save what it was made of (.eager)"
+    )
 
     def __repr__(self) -> str:
         graphs = len(self._entries)

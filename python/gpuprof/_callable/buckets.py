@@ -11,17 +11,16 @@ A function that has to know what is real asks for a mask.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuprof._callable.leaves import same_value
+from gpuprof._callable.mismatch import other_parts
 from gpuprof._callable.pytree import Flat, flatten_arguments, flatten_result, rebuild
 from gpuprof._common import checks
-from gpuprof._common.text import shown_value
-from gpuprof._frameworks.array_facts import resized, type_text
+from gpuprof._frameworks.array_facts import type_text
 from gpuprof._frameworks.arrays import all_true
+from gpuprof._frameworks.compare import Difference
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
@@ -30,43 +29,31 @@ Shape = tuple[int, ...]
 _FORMS = "{dim: sizes} or {path: {dim: sizes}}, as in {0: (8, 16, 32)}"
 
 
-class Axis(NamedTuple):
-    """One size that is padded: `rule` tells it from others, `real` is n and `bucket` is B."""
+class Pad(NamedTuple):
+    """A dimension of an array, which is that of a leaf by its number, to be padded to a bucket.
 
-    rule: Hashable
+    Dimensions that have one size have one `axis`, of any name. The bucket is 0 where none will do.
+    """
+
+    axis: Hashable
+    leaf: int
+    dim: int
     real: int
     bucket: int
 
 
-class Pad(NamedTuple):
-    """One array that is padded: its number among the leaves, the dimension, and the new size."""
-
-    leaf: int
-    dim: int
-    size: int
-
-
 @dataclass(frozen=True)
 class Padding:
-    """What to pad in one call: sizes, and the arrays that have them. Dimensions count from 0."""
+    """What to pad in one call. Dimensions count from 0."""
 
-    axes: tuple[Axis, ...]
     pads: tuple[Pad, ...]
-
-    def of(self, flat: Flat) -> Flat:
-        """Return what the padded arguments will be, for their key, with the strides of the call."""
-        leaves = list(flat.leaves)
-        for number, dim, size in self.pads:
-            leaf = leaves[number]
-            leaves[number] = leaf._replace(facts=resized(leaf.facts, dim, size))
-        return replace(flat, leaves=tuple(leaves))
 
     def arrays(self, flat: Flat, on: CallStream) -> list[Any]:
         """Return the arrays of a call, of which those to pad are new ones that end in zeros."""
         arrays = list(flat.arrays)
-        for number, dim, size in self.pads:
-            library = flat.leaves[number].framework.at(on)
-            arrays[number] = library.padded(arrays[number], dim, size)
+        for pad in self.pads:
+            library = flat.leaves[pad.leaf].framework.at(on)
+            arrays[pad.leaf] = library.padded(arrays[pad.leaf], pad.dim, pad.bucket)
         return arrays
 
     def give_back(
@@ -94,24 +81,6 @@ class _Rule(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class _Dimension(NamedTuple):
-    """A dimension of an array, and the sizes that it may be padded to."""
-
-    sizes: tuple[int, ...]
-    leaf: int
-    dim: int
-    size: int
-    text: str
-
-
-def shapes_of(flat: Flat) -> Hashable:
-    """Return what a plan depends on of the arrays, and what padding takes over from them."""
-    return tuple(
-        (leaf.path, leaf.facts.shape, leaf.facts.strides, leaf.requires_grad)
-        for leaf in flat.leaves
-    )
-
-
 class Buckets:
     """The rules of one callable; TypeError or ValueError where ``buckets=`` has another form.
 
@@ -128,6 +97,7 @@ class Buckets:
 
     def __init__(self, rules: Any) -> None:
         self.mask: str | None = None
+        self._mask_path: str | None = None
         self._rules: list[_Rule] = []
         if rules is None:
             return
@@ -148,7 +118,9 @@ class Buckets:
                 raise checks.type_error(by_dim, where, "{dim: sizes}, as in {0: (8, 16, 32)}")
             full = f"kwargs[{path!r}]" if named and path.isidentifier() else path
             self._rules += _checked(by_dim, full, where)
-        self._mask_rule = self._rules[0]._replace(path=f"kwargs[{self.mask!r}]", dim=0)
+        if self.mask is not None:
+            self._mask_path = f"kwargs[{self.mask!r}]"
+            self._rules.append(self._rules[0]._replace(path=self._mask_path, dim=0))
 
     def plan(self, flat: Flat) -> Padding | None:
         """Say what to pad in a call; None if no array has such a size, or every size is listed.
@@ -157,25 +129,9 @@ class Buckets:
         there or has too few dimensions, sizes that belong together are not the same, or two rules
         are about one dimension.
         """
-        axes: list[Axis] = []
-        pads: list[Pad] = []
-        fits = True
-        claimed: set[tuple[int, int]] = set()
-        masks = [] if self.mask is None else [self._mask_rule]
-        for axis, places in self._axes(flat, masks).items():
-            for place in places:
-                if (place.leaf, place.dim) in claimed:
-                    message = f"buckets: two of its rules are about {place.text}; leave one out"
-                    raise ValueError(message)
-                claimed.add((place.leaf, place.dim))
-            first, sizes = places[0], places[0].sizes
-            at = bisect_left(sizes, first.size)
-            if at == len(sizes) or first.size == 0:
-                fits = False
-            elif sizes[at] != first.size:
-                axes.append(Axis(axis, first.size, sizes[at]))
-                pads += [Pad(place.leaf, place.dim, sizes[at]) for place in places]
-        return Padding(tuple(axes), tuple(pads)) if axes and fits else None
+        pads = [pad for places in self._axes(flat, self._rules).values() for pad in places]
+        padded = tuple(pad for pad in pads if pad.bucket != pad.real)
+        return Padding(padded) if padded and all(pad.bucket for pad in pads) else None
 
     def with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the keywords of a call with its mask: all True, of the real size, to be padded.
@@ -185,40 +141,48 @@ class Buckets:
         """
         if self.mask is None:
             return kwargs
-        rule, path = self._rules[0], self._mask_rule.path
+        rule, path = self._rules[0], self._mask_path
         if self.mask in kwargs:
             message = f"{path}: buckets= makes this argument; leave it out of the call"
             raise TypeError(message)
         flat = flatten_arguments(args, kwargs)
-        places = self._axes(flat, ()).get(rule.axis)
+        places = self._axes(flat, self._rules[:-1]).get(rule.axis)
         if places is None:
             where = rule.path or "the arguments"
             message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
             raise ValueError(message)
         number = places[0].leaf
-        mask = all_true(flat.arrays[number], places[0].size)
+        mask = all_true(flat.arrays[number], places[0].real)
         if mask is None:
             path, name = flat.leaves[number].path, type_text(type(flat.arrays[number]))
             message = f"{path}: {name}; buckets= makes masks of torch and CuPy only"
             raise TypeError(message)
         return {**kwargs, self.mask: mask}
 
-    def _axes(self, flat: Flat, masks: Sequence[_Rule]) -> dict[Hashable, list[_Dimension]]:
+    def _axes(self, flat: Flat, rules: Sequence[_Rule]) -> dict[Hashable, list[Pad]]:
         """Return for each axis of the call the dimensions that have its size."""
-        found: dict[Hashable, list[_Dimension]] = {}
-        for rule in (*self._rules, *masks):
-            places = _dimensions(flat, rule, self._mask_rule.path)
-            if places:
-                found.setdefault(rule.axis, []).extend(places)
-        for first, place in ((places[0], each) for places in found.values() for each in places):
-            if place.size != first.size:
+        found: dict[Hashable, list[Pad]] = {}
+        claimed: set[tuple[int, int]] = set()
+        for pad in (pad for rule in rules for pad in _pads(flat, rule, self._mask_path)):
+            found.setdefault(pad.axis, []).append(pad)
+            first = found[pad.axis][0]
+            if pad.real != first.real:
                 message = (
-                    f"{place.text} is {place.size}, but {first.text} is {first.size}: dimensions "
-                    "with the same buckets are padded together; list other sizes for one that "
-                    "varies by itself"
+                    f"{_size_of(flat, pad)} is {pad.real}, but {_size_of(flat, first)} is "
+                    f"{first.real}: dimensions with the same buckets are padded together; list "
+                    "other sizes for one that varies by itself"
                 )
                 raise ValueError(message)
+            if (pad.leaf, pad.dim) in claimed:
+                about = _size_of(flat, pad)
+                message = f"buckets: two of its rules are about {about}; leave one out"
+                raise ValueError(message)
+            claimed.add((pad.leaf, pad.dim))
         return found
+
+
+def _size_of(flat: Flat, pad: Pad) -> str:
+    return f"{flat.leaves[pad.leaf].path}: its size in dimension {pad.dim}"
 
 
 def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_Rule]:
@@ -237,7 +201,7 @@ def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_R
     return rules
 
 
-def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimension]:
+def _pads(flat: Flat, rule: _Rule, mask_path: str | None) -> list[Pad]:
     """Return what a rule is about; nothing if it names an array that is given as None."""
     found = []
     for number, leaf in enumerate(flat.leaves):
@@ -246,13 +210,13 @@ def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimensi
         shape = tuple(leaf.facts.shape)
         if -len(shape) <= rule.dim < len(shape):
             dim = rule.dim % len(shape)
-            text = f"{leaf.path}: its size in dimension {dim}"
-            found.append(_Dimension(rule.sizes, number, dim, shape[dim], text))
+            bucket = min((size for size in rule.sizes if size >= shape[dim] > 0), default=0)
+            found.append(Pad(rule.axis, number, dim, shape[dim], bucket))
         elif rule.path is not None:
             message = f"{leaf.path}: shape {shape}, and buckets= names dimension {rule.dim}"
             raise ValueError(message)
     if rule.path is None:
-        return [place for place in found if place.size == found[0].size]
+        return [pad for pad in found if pad.real == found[0].real]
     if not found and (rule.path, None) not in flat.values:
         known = ", ".join(leaf.path for leaf in flat.leaves) or "nowhere"
         message = f"buckets: the call has no array at {rule.path}; it has arrays at {known}"
@@ -272,31 +236,29 @@ class ResultSlices:
     """What to cut off the results of a padded call: the dimensions of each that follow an axis.
 
     `rules` are the axes that were padded when this was learned, with the least real size that it
-    holds for; of others nothing is known. `values` are what the function returned besides arrays
-    for real arguments.
+    holds for; of others nothing is known.
     """
 
     slices: tuple[Followers, ...]
     rules: dict[Hashable, int]
-    values: tuple[Any, ...]
 
     def covers(self, padding: Padding) -> bool:
         """Return whether the axes of a call are known, for sizes as small as its own."""
-        return all(axis.real >= self.rules.get(axis.rule, axis.bucket) for axis in padding.axes)
+        return all(pad.real >= self.rules.get(pad.axis, pad.bucket) for pad in padding.pads)
 
     def with_(self, other: ResultSlices) -> ResultSlices:
         """Return what is known by this and by what was learned later; ValueError if they differ."""
-        pairs = [*zip(self.slices, other.slices, strict=True)]
+        known = self.slices or ({},) * len(other.slices)
+        pairs = [*zip(known, other.slices, strict=True)]
         if any(mine[dim] != theirs[dim] for mine, theirs in pairs for dim in mine.keys() & theirs):
             message = "buckets: a dimension of a result follows several axes; drop buckets="
             raise ValueError(message)
-        _check_values(self.values, other.values)
         slices = tuple(mine | theirs for mine, theirs in pairs)
-        return ResultSlices(slices, self.rules | other.rules, self.values)
+        return ResultSlices(slices, self.rules | other.rules)
 
     def apply(self, padding: Padding) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return what to cut of each result, as (dimension, real size), if `covers` is true."""
-        real = {axis.rule: axis.real for axis in padding.axes}
+        real = {pad.axis: pad.real for pad in padding.pads}
         return tuple(
             tuple((dim, times * real[rule]) for dim, (rule, times) in each.items() if rule in real)
             for each in self.slices
@@ -305,11 +267,9 @@ class ResultSlices:
     def cut(self, result: Any, padding: Padding, constants: Sequence[Any]) -> Any:
         """Return the result of a padded call cut to the real sizes.
 
-        `constants` are those that the graph was captured with. ValueError if what is returned
-        besides arrays depends on the padding.
+        `constants` are those that the graph was captured with.
         """
         flat = flatten_result(result, constants)
-        _check_values(tuple(flat.constants), self.values)
         arrays = []
         for leaf, array, cuts in zip(flat.leaves, flat.arrays, self.apply(padding), strict=True):
             for dim, size in cuts:
@@ -318,46 +278,35 @@ class ResultSlices:
         return rebuild(flat.pattern, arrays)
 
 
-def learned(
-    padding: Padding,
-    padded_shapes: Sequence[tuple[str, Shape]],
-    result: Any,
-    constants: Sequence[Any],
-) -> ResultSlices:
-    """Compare the paths and shapes of a padded call's results with the result for real arguments.
+NOTHING_LEARNED = ResultSlices((), {})
+
+
+def learned(padding: Padding, padded: Flat, result: Any, constants: Sequence[Any]) -> ResultSlices:
+    """Compare the result of a padded call, without its arrays, with that for real arguments.
 
     `constants` are those of the real call. ValueError if a size differs and is not a multiple of an
-    axis, or may be one of several.
+    axis, or may be one of several, or if anything else depends on the padding.
     """
     flat = flatten_result(result, constants)
-    if len(padded_shapes) != len(flat.leaves):
+    for path, real, other in other_parts(flat, padded):
+        problem = Difference(path, None, real, other)
         message = (
-            f"the function returns {len(padded_shapes)} arrays for padded arguments and "
-            f"{len(flat.leaves)} for the real ones, so that padding changes what it does; drop "
-            "buckets="
+            f"buckets: padding changes what the function returns ({problem}); return arrays alone, "
+            "or drop buckets="
         )
         raise ValueError(message)
     slices = []
     stayed = [0]
-    for (path, padded), leaf in zip(padded_shapes, flat.leaves, strict=True):
-        real = tuple(leaf.facts.shape)
-        slices.append(_followers(padding.axes, path, tuple(padded), real))
-        stayed += [size for size, large in zip(real, padded, strict=True) if size == large]
+    for before, leaf in zip(padded.leaves, flat.leaves, strict=True):
+        large, small = tuple(before.facts.shape), tuple(leaf.facts.shape)
+        slices.append(_followers(padding, leaf.path, large, small))
+        stayed += [size for size, other in zip(small, large, strict=True) if size == other]
     # A size that stayed may be a limit, as in x[:4]: smaller real sizes have to be looked at again.
-    least = {axis.rule: max(size for size in stayed if size <= axis.real) for axis in padding.axes}
-    return ResultSlices(tuple(slices), least, tuple(flat.constants))
+    least = {pad.axis: max(size for size in stayed if size <= pad.real) for pad in padding.pads}
+    return ResultSlices(tuple(slices), least)
 
 
-def _check_values(found: tuple[Any, ...], real: tuple[Any, ...]) -> None:
-    if not same_value(found, real):
-        message = (
-            f"besides arrays the function returns {shown_value(real)}, and {shown_value(found)} "
-            "when the arguments are padded; return arrays alone, or drop buckets="
-        )
-        raise ValueError(message)
-
-
-def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> Followers:
+def _followers(padding: Padding, path: str, padded: Shape, real: Shape) -> Followers:
     follows = f"the result at {path} has shape {real}, and {padded} when the arguments are padded"
     unrelated = f"{follows}, which does not follow the padded dimension; drop buckets="
     if len(padded) != len(real):
@@ -366,7 +315,8 @@ def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> F
     for dim, (large, small) in enumerate(zip(padded, real, strict=True)):
         if large == small:
             continue
-        fitting = [axis for axis in axes if _times(axis, large, small)]
+        times = {pad.axis: _times(pad, large, small) for pad in padding.pads}
+        fitting = [(axis, one) for axis, one in times.items() if one]
         if not fitting:
             raise ValueError(unrelated)
         if len(fitting) > 1:
@@ -375,11 +325,11 @@ def _followers(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> F
                 "the first call with sizes that differ from each other"
             )
             raise ValueError(message)
-        found[dim] = fitting[0].rule, _times(fitting[0], large, small)
+        (found[dim],) = fitting
     return found
 
 
-def _times(axis: Axis, padded: int, real: int) -> int:
+def _times(pad: Pad, padded: int, real: int) -> int:
     """Return k where `padded` is k times the bucket and `real` k times the real size, else 0."""
-    times = padded // axis.bucket
-    return times if (padded, real) == (times * axis.bucket, times * axis.real) else 0
+    times = padded // pad.bucket
+    return times if (padded, real) == (times * pad.bucket, times * pad.real) else 0

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import functools
 import threading
-import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.buckets import Padding, learned, shapes_of
+from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.entry import CapturedCall, Kind, draws
 from gpuprof._callable.guards import MadeStateError
-from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
-from gpuprof._callable.pytree import Flat, flatten_arguments, layout_of, rebuild
+from gpuprof._callable.pytree import Flat, flatten_arguments, rebuild
 from gpuprof._callable.state import modes_of, transform_of_torch
 from gpuprof._callable.stats import GraphedCallableStats
 from gpuprof._callable.verify import as_in_capture, check_padding, compared, mismatch, twins_of
-from gpuprof._common.checks import level_outside
+from gpuprof._common.checks import warn_outside
 from gpuprof._frameworks.streams import CallStream
 from gpuprof._frameworks.torch import compiled
 from gpuprof._frameworks.torch_modules import find_modules
@@ -39,8 +37,7 @@ _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _NOT_IN_MODULES = "a tensor on the CPU, a .grad or a requires_grad"  # of which no name is known
-_KEY_WITHOUT_STRIDES = 5  # its parts
-_MAX_KINDS = 1024  # of calls without a graph, and of padded ones with, that are remembered
+_MAX_KINDS = 1024  # of calls without a graph that are remembered
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
 # callable that is called in the warm-up of another one, and never with the lock of a callable.
@@ -54,8 +51,6 @@ class CapturingCalls(_core.CallBase):
     def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
         self: Self = cls.__new__(cls)
         self._begin(fn, settings, samples)
-        if samples is not None and not self._always_eager:
-            self._capture_samples(*samples)
         return self
 
     def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
@@ -63,10 +58,6 @@ class CapturingCalls(_core.CallBase):
         self._settings = settings
         self._has_samples = samples is not None
         self._kinds: dict[Any, Kind] = {}  # by their keys; not looked into with the lock
-        self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
-        # How calls with such arrays were padded last, and the graph that answered.
-        self._padded: dict[Hashable, tuple[Padding, CapturedCall]] = {}
-        self._held_modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all other things here. Nobody runs code of the user's, which hashing, comparing and
         # warning may be, or captures, with it.
         self._lock = threading.RLock()
@@ -78,29 +69,29 @@ class CapturingCalls(_core.CallBase):
         self._warned: set[str] = set()
         self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
-            self._require_cuda()
+            try:
+                _core.require_cuda()
+            except CudaUnavailableError as error:
+                self._fall_back(error, "no CUDA", f"{error}; every call runs the function itself")
+                self._always_eager = True
         self._body = compiled(fn) if settings.compile and not self._always_eager else fn
         self._fn = fn
+        if samples is not None and not self._always_eager:
+            self._capture_samples(*samples)
 
     def _capture_samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
-        padding = self._settings.buckets.plan(flat)
-        captured = self._find(flat, padding)
+        padding, given = self._settings.buckets.plan(flat), flat
+        if padding is not None:
+            arrays = padding.arrays(flat, self._stream_of(flat))
+            given = self._flat(*rebuild(flat.pattern, arrays))
+        captured = self._find(flat, given)
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None and self._is_to_be_verified(captured):
             twins = twins_of(flat, self._stream_of(flat))
             self._compare(captured, self._flat(*rebuild(flat.pattern, twins)), undo=True)
             captured.checks = captured.graph.num_replays
-
-    def _require_cuda(self) -> None:
-        try:
-            _core.require_cuda()
-        except CudaUnavailableError as error:
-            if self._settings.on_capture_error == "raise":
-                raise
-            self._always_eager = True
-            self._warn("no CUDA", f"{error}; every call runs the function itself")
 
     @property
     def name(self) -> str:
@@ -114,7 +105,6 @@ class CapturingCalls(_core.CallBase):
             for captured in gone[1]:
                 self._drop(captured)
             self._kinds = {}
-            self._held_modules = None
 
     # Called from C++.
 
@@ -128,26 +118,29 @@ class CapturingCalls(_core.CallBase):
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
         kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
-        if self._stream_of(flat).is_captured():
+        on = self._stream_of(flat)
+        if on.is_captured():
             return self._eagerly(args, kwargs)
-        if self._padded:
-            result = self._like_an_earlier_call(flat, (args, kwargs))
+        padding, given = self._settings.buckets.plan(flat), flat
+        if padding is not None:
+            arrays = padding.arrays(flat, on)
+            result = self._by_known_graph(flat, padding, arrays)
             if result is not _core._no_fit:
                 return result
-        padding = self._settings.buckets.plan(flat)
+            given = self._flat(*rebuild(flat.pattern, arrays))
         for _ in range(_TRIES):
-            captured = self._find(flat, padding)
+            captured = self._find(flat, given)
             if captured is None or captured.overlaps(flat):
                 break
-            if padding is not None:
-                result = self._run_padded(captured, flat, padding, (args, kwargs))
+            if padding is not None and captured.slices.covers(padding):
+                result = self._run_padded(captured, flat, padding, arrays)
+            elif padding is not None:
+                result = self._learn(captured, given, padding, (args, kwargs))
             elif self._is_to_be_verified(captured):
                 result = self._compare(captured, flat)
             else:
                 result = self._run(captured, args, kwargs)
             if result is not _core._no_fit:
-                if padding is not None:
-                    self._note_padded(flat, padding, captured)
                 return result
             # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
@@ -173,9 +166,8 @@ class CapturingCalls(_core.CallBase):
             f"{self.name}: this call is inside of {transform}, whose tensors stand for others that "
             "a graph does not see; transform the function itself (.eager), or call it outside"
         )
-        if self._settings.on_capture_error == "raise":
-            raise InvalidStateError(message)
-        self._warn("transform", f"calls inside of {transform} run eagerly")
+        text = f"calls inside of {transform} run eagerly"
+        self._fall_back(InvalidStateError(message), "transform", text)
         return self._eagerly(args, kwargs)
 
     # Comparing with the function.
@@ -185,7 +177,7 @@ class CapturingCalls(_core.CallBase):
         cannot = any(leaf.framework.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
         cannot |= runs_once or captured.hides_writes
-        return self._settings.verify != "off" and captured.runs == 0 and not cannot
+        return self._settings.verify is not None and captured.runs == 0 and not cannot
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.
@@ -219,47 +211,35 @@ class CapturingCalls(_core.CallBase):
 
     # Captures.
 
-    def _kind_of(self, flat: Flat, padding: Padding | None) -> Kind:
-        """Return the kind of a call, which strides may tell apart, too."""
-        padded = flat if padding is None else padding.of(flat)
-        modes = modes_of(flat.leaves, self._find_modules(flat))
+    def _kind_of(self, flat: Flat) -> Kind:
+        """Return the kind of a call, which is remembered."""
+        modes = modes_of(flat.leaves, find_modules(self._fn, flat.constants))
         own = tuple(guard() for guard in self._settings.guards)
-        kind = self._remembered((padded.key, *modes, own))
-        return self._of_layout(kind, flat, padding) if kind.strides_matter else kind
-
-    def _of_layout(self, kind: Kind, flat: Flat, padding: Padding | None) -> Kind:
-        padded = flat if padding is None else padding.of(flat)
-        return self._remembered((*kind.key, layout_of(flat, padded)))
-
-    def _remembered(self, key: Any) -> Kind:
+        key = (flat.key, *modes, own)
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
+            with_graphs = [each.kind for each in self._entries]
             for each in [*self._kinds.values()]:
-                if self._of_kind(each) is None and not each.strides_matter:
+                if each not in with_graphs:
                     self._kinds.pop(each.key, None)
                     break
         return self._kinds.setdefault(key, Kind(key))
 
-    def _find_modules(self, flat: Flat) -> list[Any]:
-        """Return the modules that the function is or holds, or is given."""
-        constants = [value for value in flat.constants if not is_plain(value)]
-        if constants:
-            return find_modules(self._fn, constants)
-        if self._held_modules is None:
-            self._held_modules = find_modules(self._fn, [])
-        return self._held_modules
+    def _find(self, flat: Flat, given: Flat) -> CapturedCall | None:
+        """Return the graph for a call, captured now if it is to be; None if it runs eagerly.
 
-    def _find(self, flat: Flat, padding: Padding | None) -> CapturedCall | None:
-        """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
-        kind = self._kind_of(flat, padding)
+        `given` is what the graph gets: the arguments, padded if they are to be.
+        """
+        kind = self._kind_of(given)
         with self._lock:
-            captured = self._of_kind(kind)
+            captured = self._captured_for(given, kind)
             self._counts["misses" if captured is None else "hits"] += 1
             if captured is not None:
                 return captured
             others = self._entries
             warmup = self._warmup_before_capture(kind)
         if others and self._settings.on_new_shape == "raise" and not kind.is_eager:
-            told = describe_call(flat, kind.key, others)
+            captured_for = [(each.kind.key, each.flat) for each in others]
+            told = describe_call(flat, kind.key, captured_for)
             reason = f"{self.name}: no graph was captured for such a call"
             message = "\n  ".join([f"{reason} (on_new_shape='raise')", *told])
             raise InvalidStateError(message)
@@ -267,9 +247,8 @@ class CapturingCalls(_core.CallBase):
             return None
         with capturing:
             # Another thread may have captured it meanwhile.
-            if kind.strides_matter:
-                kind = self._of_layout(kind, flat, padding)
-            return self._of_kind(kind) or self._try_capture(flat, padding, kind, warmup)
+            captured = self._captured_for(given, kind)
+            return captured or self._try_capture(given, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -284,16 +263,11 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _try_capture(
-        self, flat: Flat, padding: Padding | None, kind: Kind, warmup: int
-    ) -> CapturedCall | None:
-        given = flat
-        if padding is not None:
-            given = self._flat(*rebuild(flat.pattern, padding.arrays(flat, self._stream_of(flat))))
-        modules = self._find_modules(given)
-        recording = Recording(self._body, given, kind.key[1], self._settings, modules)
+    def _try_capture(self, flat: Flat, kind: Kind, warmup: int) -> CapturedCall | None:
+        modules = find_modules(self._fn, flat.constants)
+        recording = Recording(self._body, flat, kind.key[1], self._settings, modules)
         try:
-            return self._note(recording.record(warmup), kind, flat, padding)
+            return self._note(recording.record(warmup), kind)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -302,27 +276,18 @@ class CapturingCalls(_core.CallBase):
                 kind.runs = self._settings.warmup + 1
                 return None  # this call makes the state, and the next one is captured
             self._counts["failures"] += 1
-            if self._settings.on_capture_error == "raise":
-                raise
-            kind.is_eager = True
             told = "\n".join([str(error), *getattr(error, "__notes__", ())])
-            self._warn("capture", f"the capture failed, and such calls run eagerly: {told}")
-        return None
+            text = f"the capture failed, and such calls run eagerly: {told}"
+            self._fall_back(error, "capture", text)
+            kind.is_eager = True
+            return None
 
-    def _note(
-        self, captured: CapturedCall, kind: Kind, flat: Flat, padding: Padding | None
-    ) -> CapturedCall:
-        """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
+    def _note(self, captured: CapturedCall, kind: Kind) -> CapturedCall:
+        """Keep a graph for later calls of its kind."""
         limit = self._settings.max_graphs
-        if captured.strides_matter and len(kind.key) == _KEY_WITHOUT_STRIDES:
-            kind.strides_matter = True
-            kind = self._of_layout(kind, flat, padding)
         captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
-            order = captured.pool._launch_order()
-            if order not in self._orders:
-                self._orders.append(order)
             self._counts["captures"] += 1
             self._counts["capture_s"] += captured.seconds
             self._add(captured)
@@ -339,21 +304,19 @@ class CapturingCalls(_core.CallBase):
             )
         return captured
 
-    def _of_kind(self, kind: Kind) -> CapturedCall | None:
-        return next((each for each in self._entries if each.kind is kind), None)
+    def _captured_for(self, flat: Flat, kind: Kind) -> CapturedCall | None:
+        same = (each for each in self._entries if each.kind is kind)
+        return next((each for each in same if each.layout in (None, flat.layout)), None)
 
     # Graphs that go.
 
     def _drop(self, captured: CapturedCall) -> None:
         """Forget a graph, with the lock: the caller keeps it until that is free."""
         # Not closed: another thread may be in a call of it.
-        self._forget_padded(captured)
         self._remove(captured)
         self._counts["replays"] += captured.replays
-        order = captured.pool._launch_order()
         if captured.pool is not self._settings.pool:
-            self._orders.remove(order)
-            self._launches_gone += order.launches
+            self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_stale(self, found: CapturedCall) -> None:
         """Drop a graph that is stale, with all others that are, or refuse the call.
@@ -381,7 +344,6 @@ class CapturingCalls(_core.CallBase):
                 each.kind.runs = self._settings.warmup
             if policy != "eager":
                 self._counts["recaptures"] += len(stale)
-            self._held_modules = None
         for each in stale:
             what = "; ".join(moved[id(each)][:3]) or _NOT_IN_MODULES
             if policy == "eager":
@@ -396,53 +358,46 @@ class CapturingCalls(_core.CallBase):
 
     # Padding.
 
-    def _like_an_earlier_call(self, flat: Flat, given: Any) -> Any:
-        """Answer a padded call by the graph of the last one with such arrays, if it still fits.
+    def _by_known_graph(self, flat: Flat, padding: Padding, arrays: Sequence[Any]) -> Any:
+        """Answer a padded call by a graph that has served such ones; `_no_fit` if none fits.
 
-        Its key, which takes longer than the replay, is not made: C++ compares the same when it runs
-        the graph.
+        Its key, which takes longer than the replay, is not made: C++ compares the same.
         """
-        padding, captured = self._padded.get(shapes_of(flat), (None, None))
-        if padding is None or captured is None or captured.overlaps(flat):
-            return _core._no_fit
-        result = self._run_padded(captured, flat, padding, given)
-        with self._lock:
-            if result is not _core._no_fit:
-                self._counts["hits"] += 1
-            else:
-                self._forget_padded(captured)
-        return result
+        for captured in self._entries:
+            if captured.slices.covers(padding) and not captured.overlaps(flat):
+                result = self._run_padded(captured, flat, padding, arrays)
+                if result is not _core._no_fit:
+                    with self._lock:
+                        self._counts["hits"] += 1
+                    return result
+        return _core._no_fit
 
-    def _note_padded(self, flat: Flat, padding: Padding, captured: CapturedCall) -> None:
-        with self._lock:
-            if captured in self._entries:  # it may have been dropped
-                if len(self._padded) >= _MAX_KINDS:
-                    self._padded.pop(next(iter(self._padded)))
-                self._padded[shapes_of(flat)] = padding, captured
-
-    def _forget_padded(self, captured: CapturedCall) -> None:
-        self._padded = {k: each for k, each in self._padded.items() if each[1] is not captured}
-
-    def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding, given: Any) -> Any:
-        on = self._stream_of(flat)
-        if captured.slices is None or not captured.slices.covers(padding):
-            # How results are cut is learned from the function's own, which answer this call.
-            with as_in_capture(captured):
-                result = self._eagerly(*given)
-            more = learned(padding, captured.result_shapes, result, flat.constants)
-            captured.slices = more if captured.slices is None else captured.slices.with_(more)
-            if self._settings.verify != "off" and not captured.hides_writes:
-                run = functools.partial(self._run, captured)
-                check_padding(captured, padding, flat, on, expected=result, replay=run)
-            return result
-        arrays = padding.arrays(flat, on)
+    def _run_padded(
+        self, captured: CapturedCall, flat: Flat, padding: Padding, arrays: Sequence[Any]
+    ) -> Any:
         result = self._run(captured, *rebuild(flat.pattern, arrays))
         if result is _core._no_fit:
             return result
-        padding.give_back(flat, arrays, captured.writes, on)
+        padding.give_back(flat, arrays, captured.writes, self._stream_of(flat))
         with self._lock:
             self._counts["padded_calls"] += 1
         return captured.slices.cut(result, padding, captured.flat.constants)
+
+    def _learn(self, captured: CapturedCall, given: Flat, padding: Padding, real: Any) -> Any:
+        """Answer a padded call by the function itself, which shows how results are cut."""
+        with as_in_capture(captured):
+            result = self._eagerly(*real)
+        more = learned(padding, captured.returned, result, given.constants)
+        captured.slices = captured.slices.with_(more)
+        # A replay writes a second time, and draws other random numbers.
+        repeats = not (captured.writes or captured.externals_written or captured.hides_writes)
+        if self._settings.verify is not None and repeats and not draws(captured.graph):
+            found = self._run(captured, *rebuild(given.pattern, given.arrays))
+            if found is not _core._no_fit:
+                captured.checks += 1
+                found = captured.slices.cut(found, padding, captured.flat.constants)
+                check_padding(captured, result, found, given.constants, self._stream_of(given))
+        return result
 
     # Small things.
 
@@ -451,7 +406,13 @@ class CapturingCalls(_core.CallBase):
             self._counts["eager_calls"] += 1
         return self._body(*args, **kwargs)
 
+    def _fall_back(self, error: Exception, about: str, text: str) -> None:
+        """Raise the error, or warn where calls are to run eagerly then."""
+        if self._settings.on_capture_error == "raise":
+            raise error
+        self._warn(about, text)
+
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
-            warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=level_outside())
+            warn_outside(f"{self.name}: {text}")

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes, may_be_view
+from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_made, check_unchanged
@@ -67,7 +67,6 @@ class _Result(NamedTuple):
     `make` makes one like it for a call, to which `nbytes` are copied; None gives that one itself.
     """
 
-    path: str
     arrays: Arrays
     array: Any
     facts: Facts
@@ -204,7 +203,7 @@ class Recording:
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
-            result_shapes=[(each.path, each.facts.shape) for each in self._results],
+            returned=self._result,
             nbytes=sum(each.nbytes for each in self._inputs)
             + sum(each.arrays.nbytes(each.array) for each in self._results),
             pool=self._pool,
@@ -213,7 +212,7 @@ class Recording:
             externals_written=state,
             floating=seen.floating(guards.modules),
             hides_writes=seen.has_foreign_work and self._settings.writes.names is None,
-            strides_matter=any(self._call_strides(leaf) is not None for leaf in self._flat.leaves),
+            layout=self._flat.layout if any(map(self._call_strides, self._flat.leaves)) else None,
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
@@ -323,7 +322,7 @@ class Recording:
 
     def _note_results(self, result: Any) -> None:
         flat = flatten_result(result, self._flat.constants)
-        self._pattern, self._found = flat.pattern, flat.arrays
+        self._result, self._found = flat.without_arrays(), flat.arrays
         for leaf, array in zip(flat.leaves, flat.arrays, strict=True):
             arrays = leaf.framework.at(self._place.copies_on)
             inside = arrays.dense(array)
@@ -339,7 +338,7 @@ class Recording:
             is_static = self._settings.outputs == "static" or arrays.in_place
             make = None if is_static else arrays.empty_like
             nbytes = 0 if is_static else arrays.nbytes(inside)
-            self._results.append(_Result(leaf.path, arrays, inside, facts, make, nbytes))
+            self._results.append(_Result(arrays, inside, facts, make, nbytes))
 
     # Copies.
 
@@ -386,12 +385,16 @@ class Recording:
                 (each.arrays.at(on), each.make, each.array, each.nbytes > 0)
                 for each in self._results
             ),
-            "result": self._pattern,
+            "result": self._result.pattern,
             "written": written,
             "read": read,
-            "after": after_run(self._seen.written_tensors(), self._gradients.changed()),
+            "after": after_run(
+                self._seen.written_tensors(),
+                self._gradients.changed(),
+                copies_back=any(self._inputs[n].arrays.name == "torch" for n in self._written),
+            ),
             "apply": None if self._training is None else self._training.apply,
-            "verify_every": self._settings.verify_every,
+            "verify_every": self._settings.verify or 0,
             "device": self._place.device,
             "stream_type": self._place.stream_type,
             "stream": on.ask,
@@ -407,7 +410,7 @@ class Recording:
             desc=facts,
             call_strides=self._call_strides(each.leaf),
             requires_grad=each.leaf.requires_grad if asks_gradients else None,
-            may_be_view=of_torch and may_be_view(facts),
+            of_torch=of_torch,
             copied_in=each.nbytes > 0,
             copied_back=each.nbytes > 0 and number in self._written,
         )

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._callable.buckets import NOTHING_LEARNED, ResultSlices
 from gpuprof._callable.pytree import Flat
 from gpuprof._callable.state import set_gradients
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import Facts, extent
+from gpuprof._frameworks.array_facts import extent
 
 if TYPE_CHECKING:
-    from gpuprof._callable.buckets import ResultSlices
     from gpuprof._callable.guards import ModuleGuards
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
-
-_FLOATS, _COMPLEX = (2, 4), 5  # of DLPack's codes
 
 
 @dataclass(eq=False)
@@ -29,7 +26,6 @@ class Kind:
     key: Any
     runs: int = 0  # eager calls before the capture
     is_eager: bool = False  # they run the function
-    strides_matter: bool = False  # a kind for each layout of the arguments has the graphs
 
 
 @dataclass(eq=False)
@@ -40,7 +36,7 @@ class CapturedCall(_core._CacheEntry):
     flat: Flat  # without its arrays
     guards: ModuleGuards
     seconds: float
-    result_shapes: list[tuple[str, tuple[int, ...]]]
+    returned: Flat  # the same
     nbytes: int  # of the arrays that it owns
     pool: CapturePool
     writes: frozenset[str]  # the arguments that the function writes to, by path
@@ -48,13 +44,13 @@ class CapturedCall(_core._CacheEntry):
     externals_written: list[Any]  # tensors that cover what it writes to besides
     floating: list[Any]  # external tensors on the GPU
     hides_writes: bool  # a second run may write a second time to what only the caller knows
-    strides_matter: bool  # of the arguments: a call with others needs another graph
+    layout: Any  # of the arguments, where a call with another one needs another graph
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
     kind: Kind = field(init=False)  # of the calls that it serves
     checks: int = 0  # replays that no call has asked for
-    slices: ResultSlices | None = None  # how results are cut, for a bucket
+    slices: ResultSlices = NOTHING_LEARNED  # how results are cut, for a bucket
 
     def __post_init__(self, spec: dict[str, Any]) -> None:
         super().__init__(**spec)
@@ -82,38 +78,22 @@ def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix("torch.") for name in found))
 
 
-def may_be_view(facts: Facts) -> bool:
-    """Return whether a tensor laid out as this one may stand for the conjugate or negative of it.
+def after_run(
+    written: Sequence[Any], gradients: Sequence[tuple[Any, Any]], *, copies_back: bool
+) -> Any:
+    """Return what makes torch see what a run has changed, as an operator would; None for nothing.
 
-    A real tensor is a negative view where it is the imaginary part of a conjugate one, every second
-    of its numbers, which shows in its strides if it has more than one.
-    """
-    code = facts.dtype[0]
-    return code == _COMPLEX or (code in _FLOATS and math.prod(facts.shape) == 1)
-
-
-# Called from C++.
-
-
-def wrote(array: Any) -> None:
-    """Tell torch that a tensor of a call has changed, as an operator would."""
-    if hasattr(array, "is_inference") and not array.is_inference():
-        loaded.torch().autograd.graph.increment_version(array)
-
-
-def after_run(written: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> Any:
-    """Return what makes torch see what a run has changed besides; None for nothing.
-
-    `gradients` are parameters with the ``.grad`` that the function leaves them.
+    It gets the arrays of a call that were written to. `written` are tensors besides, `gradients`
+    parameters with the ``.grad`` that the function leaves them.
     """
     tensors = [each for each in written if not each.is_inference()]
-    if not tensors and not gradients:
+    if not (tensors or gradients or copies_back):
         return None
     increment_version = loaded.torch().autograd.graph.increment_version
 
-    def after() -> None:
-        if tensors:
-            increment_version(tensors)
+    def after(*arrays: Any) -> None:
+        own = [each for each in arrays if loaded.is_tensor(each) and not each.is_inference()]
+        increment_version([*tensors, *own])
         set_gradients(gradients)
 
     return after

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuprof._callable.leaves import same_value, value_key
+from gpuprof._callable.leaves import Leaf, same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
-from gpuprof._common.text import a_type, plural, shown_value, type_name
+from gpuprof._common.text import a_type, shown_value, type_name
 from gpuprof._frameworks.array_facts import Facts, device_name, dtype_name, type_text
-
-if TYPE_CHECKING:
-    from gpuprof._callable.entry import CapturedCall
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
@@ -21,13 +19,69 @@ def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
     Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)". There is
     none if and only if their keys are equal.
     """
-    args, kwargs = flat.pattern[1]
-    captured_args, captured_kwargs = captured.pattern[1]
-    walk = _Comparison(flat, captured)
-    return [
-        *walk.differences(args, captured_args, "args"),
-        *walk.differences(kwargs, captured_kwargs, "kwargs"),
-    ]
+    pairs = zip(flat.pattern[1], captured.pattern[1], ("args", "kwargs"), strict=True)
+    places = [place for pair in pairs for place in unlike(*pair)]
+    return [text for place in places for text in _texts(flat, captured, *place)]
+
+
+def unlike(
+    pattern: Pattern | None, other: Pattern | None, path: str
+) -> Iterator[tuple[str, Pattern | None, Pattern | None]]:
+    """Yield where two structures are not the same or have arrays, by path, with what is there.
+
+    That is two patterns, of which one is None where only the other has something at the path. Of a
+    container that has the same keys in another order it is the container.
+    """
+    if pattern is None or other is None or "array" in (pattern[0], other[0]):
+        yield path, pattern, other
+    elif pattern[0] == other[0] == "value":
+        if not same_value(pattern[1], other[1]):
+            yield path, pattern, other
+    elif _head(pattern) != _head(other):
+        yield path, pattern, other
+    else:
+        mine, theirs = _children(pattern), _children(other)
+        for step in mine | theirs:
+            yield from unlike(mine.get(step), theirs.get(step), path + step[0])
+        if mine.keys() == theirs.keys() and [*mine] != [*theirs]:
+            yield path, pattern, other
+
+
+def other_parts(result: Flat, other: Flat) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two results differ besides what their arrays hold: the path, and both parts.
+
+    Constants are as they are, other parts in words.
+    """
+    for path, mine, theirs in unlike(result.pattern, other.pattern, "result"):
+        if mine is not None and theirs is not None and mine[0] == theirs[0] == "value":
+            yield path, mine[1], theirs[1]
+        elif mine is None or mine[0] != "array" or mine != theirs:
+            told = _thing(result, mine), _thing(other, theirs)
+            yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
+
+
+def _head(pattern: Pattern) -> Hashable:
+    """Return what a container is, whatever is inside."""
+    kind, what = pattern[:2]
+    if isinstance(what, functools.partial):
+        return kind, what.func, what.args
+    if kind == "registered":
+        return pattern[:3]
+    return (kind, what) if kind in {"object", "mapping"} else kind
+
+
+def _children(pattern: Pattern) -> dict[tuple[str, Hashable], Pattern]:
+    """Return what is in a container, by the step in the path that leads there and its key."""
+    kind, inside = pattern[0], pattern[-1]
+    if kind == "registered":
+        steps: list[tuple[str, Hashable]] = [("", 0), (" (context)", 1)]
+    elif kind in {"dict", "mapping"}:
+        steps = [(f"[{shown_value(key)}]", value_key(key)) for key in pattern[-2]]
+    elif kind == "object" and isinstance(pattern[1], type):
+        steps = [(f".{name}", name) for name in pattern[-2]]
+    else:
+        steps = [(f"[{number}]", number) for number in range(len(inside))]
+    return dict(zip(steps, inside, strict=True))
 
 
 def check_made(args: tuple[Any, ...], kwargs: dict[str, Any], arrays: Sequence[Any]) -> None:
@@ -64,24 +118,25 @@ def _check_arrays(found: Flat, arrays: Sequence[Any], wrong: str) -> None:
             raise TypeError(message)
 
 
-def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> list[str]:
+def describe_call(flat: Flat, key: Any, captured: Sequence[tuple[Any, Flat]]) -> list[str]:
     """Say how a call differs from the captured one that is closest, in a text for each difference.
 
-    With ``on_new_shape="raise"`` there is one, unless two threads began to capture at once.
+    `captured` are keys and arguments. With ``on_new_shape="raise"`` there is a text, unless two
+    threads began to capture at once.
     """
-    same = [each for each in captured if each.kind.key[0] == key[0]]
+    same = [each for each in captured if each[0][0] == key[0]]
     if not same:
-        return min((describe_mismatch(flat, each.flat) for each in captured), key=len)
-    theirs = same[0].kind.key
+        return min((describe_mismatch(flat, each) for _, each in captured), key=len)
+    theirs, theirs_flat = same[0]
     lines: list[str] = key[1].describe_difference(theirs[1])
     if key[2] != theirs[2]:
         lines.append("training mode: another than captured")
     if key[3] != theirs[3]:
         lines.append("requires_grad: of other arguments or parameters than captured")
-    if key[5:] != theirs[5:]:
-        lines.append("strides of arguments: others than captured")
     if key[4] != theirs[4]:
         lines.append(f"guards: {key[4][0]!r}, captured {theirs[4][0]!r}")
+    if not lines and flat.layout != theirs_flat.layout:
+        lines.append("strides of arguments: others than captured")
     return lines
 
 
@@ -92,76 +147,43 @@ _OF_ARRAYS: dict[str, Callable[[Facts], Any]] = {
 }
 
 
-class _Comparison:
-    def __init__(self, flat: Flat, captured: Flat) -> None:
-        self._flat = flat
-        self._captured = captured
-
-    def differences(self, pattern: Pattern, captured: Pattern, path: str) -> Iterator[str]:
-        kind = pattern[0]
-        if kind != captured[0]:
-            yield self._other_thing(pattern, captured, path)
-        elif kind == "array":
-            yield from self._of_arrays(pattern[1], captured[1], path)
-        elif kind == "value":
-            if not same_value(pattern[1], captured[1]):
-                yield f"{path}: {_values(pattern[1], captured[1])}"
-        elif kind in {"tuple", "list"}:
-            mine, theirs = pattern[1], captured[1]
-            if len(mine) != len(theirs):
-                yield f"{path}: {plural(len(mine), 'item')}, captured {len(theirs)}"
-            for place, pair in enumerate(zip(mine, theirs, strict=False)):
-                yield from self.differences(*pair, f"{path}[{place}]")
-        elif kind in {"object", "mapping", "registered"} and pattern[1] is not captured[1]:
-            yield self._other_thing(pattern, captured, path)
-        elif kind == "registered":
-            yield from self.differences(pattern[3][0], captured[3][0], path)
-            yield from self.differences(pattern[3][1], captured[3][1], f"{path} (context)")
-        else:
-            yield from self._of_names(pattern, captured, path)
-
-    def _of_names(self, pattern: Pattern, captured: Pattern, path: str) -> Iterator[str]:
-        by_key = pattern[0] != "object"
-        mine, theirs = _by_name(pattern), _by_name(captured)
-        for key, (name, child) in (mine | theirs).items():
-            at = f"{path}[{shown_value(name)}]" if by_key else f"{path}.{name}"
-            if key not in theirs:
-                yield f"{at}: {_thing(self._flat, child)}, captured without it"
-            elif key not in mine:
-                yield f"{at}: missing, captured {_thing(self._captured, child)}"
-            else:
-                yield from self.differences(mine[key][1], child, at)
-        if mine.keys() == theirs.keys() and [*mine] != [*theirs]:
-            order = ", ".join(shown_value(name) for name, _ in theirs.values())
-            yield f"{path}: the order of its keys, captured {order}"
-
-    def _of_arrays(self, number: int, captured_number: int, path: str) -> Iterator[str]:
-        mine, theirs = self._flat.leaves[number], self._captured.leaves[captured_number]
-        if mine.key == theirs.key:
-            return
-        found = []
-        if mine.framework.types != theirs.framework.types:
-            names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
-            found.append(f"{path}: a {names[0]}, captured a {names[1]}")
-        for what, tell in _OF_ARRAYS.items():
-            own, other = tell(mine.facts), tell(theirs.facts)
-            if own != other:
-                found.append(f"{path}: {what} {own}, captured {other}")
-        # An array that is used in place is told from others by these as well.
-        yield from found or [f"{path}: another address or other strides than captured"]
-
-    def _other_thing(self, pattern: Pattern, captured: Pattern, path: str) -> str:
-        mine, theirs = _thing(self._flat, pattern), _thing(self._captured, captured)
-        return f"{path}: {mine}, captured {theirs}"
+def _texts(
+    flat: Flat, captured: Flat, path: str, pattern: Pattern | None, other: Pattern | None
+) -> list[str]:
+    """Write how what is at one path differs; nothing of arrays that one graph serves."""
+    if pattern is None:
+        return [f"{path}: missing, captured {_thing(captured, other)}"]
+    if other is None:
+        return [f"{path}: {_thing(flat, pattern)}, captured without it"]
+    if pattern[0] == other[0] == "array":
+        return _of_arrays(flat.leaves[pattern[1]], captured.leaves[other[1]], path)
+    if pattern[0] == other[0] == "value":
+        return [f"{path}: {_values(pattern[1], other[1])}"]
+    if _head(pattern) == _head(other):
+        order = ", ".join(map(shown_value, other[-2]))
+        return [f"{path}: the order of its keys, captured {order}"]
+    return [f"{path}: {_thing(flat, pattern)}, captured {_thing(captured, other)}"]
 
 
-def _by_name(pattern: Pattern) -> dict[Hashable, tuple[Any, Pattern]]:
-    pairs = zip(pattern[-2], pattern[-1], strict=True)
-    return {value_key(name): (name, child) for name, child in pairs}
+def _of_arrays(mine: Leaf, theirs: Leaf, path: str) -> list[str]:
+    if mine.key == theirs.key:
+        return []
+    found = []
+    if mine.framework.types != theirs.framework.types:
+        names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
+        found.append(f"{path}: a {names[0]}, captured a {names[1]}")
+    for what, tell in _OF_ARRAYS.items():
+        own, other = tell(mine.facts), tell(theirs.facts)
+        if own != other:
+            found.append(f"{path}: {what} {own}, captured {other}")
+    # An array that is used in place is told from others by these as well.
+    return found or [f"{path}: another address or other strides than captured"]
 
 
-def _thing(flat: Flat, pattern: Pattern) -> str:
+def _thing(flat: Flat, pattern: Pattern | None) -> str:
     """Write what is at a place in few words."""
+    if pattern is None:
+        return "nothing"
     kind = pattern[0]
     if kind == "array":
         return str(flat.leaves[pattern[1]])

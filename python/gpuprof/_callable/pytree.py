@@ -33,7 +33,7 @@ from gpuprof._common.containers import ContainerParts, parts_of
 from gpuprof._common.text import a_type
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import array_facts, is_array, is_array_type
-from gpuprof._frameworks.arrays import Arrays, arrays_of, memory_order
+from gpuprof._frameworks.arrays import Arrays, arrays_of
 from gpuprof._frameworks.torch import pytree_node
 
 Pattern: TypeAlias = "tuple[Any, ...]"
@@ -93,6 +93,17 @@ class Flat:
         key: Hashable = own["_key"]
         return key
 
+    @property
+    def layout(self) -> Hashable:
+        """The strides of the arrays, for graphs that serve one layout alone."""
+        return tuple(
+            tuple(
+                stride if size > 1 else 0
+                for size, stride in zip(leaf.facts.shape, leaf.facts.strides, strict=True)
+            )
+            for leaf in self.leaves
+        )
+
     def without_arrays(self) -> Flat:
         """Return the same for later comparisons; it keeps no array alive."""
         return replace(self, arrays=())
@@ -116,22 +127,6 @@ def flatten_result(result: Any, given: Iterable[Any] = ()) -> Flat:
     """
     walk = _Walk("result", given)
     return walk.flat(walk.pattern(result, "result"))
-
-
-def layout_of(flat: Flat, padded: Flat) -> Hashable:
-    """Return how the arrays of a call lie in memory, for graphs that serve one layout alone.
-
-    That is the strides of each, and of an array that is padded the order of its dimensions.
-    """
-    found = []
-    for leaf, padded_leaf in zip(flat.leaves, padded.leaves, strict=True):
-        strides = leaf.facts.strides
-        if padded_leaf.facts.shape != leaf.facts.shape:
-            found.append(tuple(memory_order(strides)[0]))
-        else:
-            pairs = zip(leaf.facts.shape, strides, strict=True)
-            found.append(tuple(stride if size > 1 else 0 for size, stride in pairs))
-    return tuple(found)
 
 
 def pattern_key(pattern: Pattern) -> Hashable:

@@ -19,6 +19,7 @@ _CHOICES = {
     "check": ("strict", "sweep"),
     "param_grads": ("autograd", "accumulate"),
 }
+_VERIFY = {"capture": 0, "off": None}
 _WARMUP = 3
 
 # The arguments that a callable is captured for when it is made: positional ones, and by keyword.
@@ -42,16 +43,11 @@ class Settings(NamedTuple):
     compile: bool
     writes: Writes
     guards: tuple[Callable[[], Hashable], ...]  # of the caller's own
-    verify: str | int
+    verify: int | None  # every n-th call is, too; 0 is the first one alone, None is none
     timers: Any
     name: str
     shares_pool: bool  # with what else is captured
     keywords_in_order: bool  # the function may see in which order they are given
-
-    @property
-    def verify_every(self) -> int:
-        """Which calls are compared with the function; 0 for none but the first."""
-        return self.verify if isinstance(self.verify, int) else 0
 
 
 class Writes(NamedTuple):
@@ -102,11 +98,10 @@ def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -
     guards, verify, warmup = given["guards"], given["verify"], given["warmup"]
     if guards is not None:
         checks.function("guards", guards, "a function that returns something hashable")
-    if isinstance(verify, str):
-        if verify not in {"capture", "off"}:
-            raise checks.value_error(verify, "verify", "'capture', 'off' or a number of calls")
-    else:
+    if not isinstance(verify, str):
         verify = checks.whole("verify", verify)
+    elif verify not in _VERIFY:
+        raise checks.value_error(verify, "verify", "'capture', 'off' or a number of calls")
     if warmup is None:
         warmup = 0 if samples is not None and not any(samples) else _WARMUP
     pool = check_pool(given["pool"])
@@ -118,7 +113,7 @@ def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -
         "shares_pool": pool is not None,
         "writes": _writes(fn, given["writes"]),
         "guards": () if guards is None else (guards,),
-        "verify": verify,
+        "verify": _VERIFY.get(verify, verify),
         "buckets": Buckets(given["buckets"]),
         "name": graph_name(given["name"]) or _name_of(fn),
         "keywords_in_order": _takes_any_keyword(fn),

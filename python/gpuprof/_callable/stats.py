@@ -159,6 +159,4 @@ def _table(graphs: Sequence[GraphCounts], titles: Sequence[str] = ()) -> Table:
     from gpuprof._display.table import Table
 
     cells = [graph._cells() for graph in graphs]
-    lines = [[*each.values()] for each in cells]
-    heads = [*cells[0]] if cells else []
-    return Table(heads, lines, {"graph", "arguments"}, titles).without_empty()
+    return Table.of(cells, left={"graph", "arguments"}, title=titles)

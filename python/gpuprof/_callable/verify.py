@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.entry import draws
-from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
+from gpuprof._callable.buckets import NOTHING_LEARNED
+from gpuprof._callable.mismatch import other_parts
+from gpuprof._callable.pytree import Flat, flatten_result, rebuild
 from gpuprof._callable.state import Snapshot, set_gradients
-from gpuprof._common.text import a_type, shown_value
 from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.arrays import copied
@@ -20,7 +20,6 @@ from gpuprof._frameworks.torch import fresh_autocast_cache
 from gpuprof.errors import GraphMismatchError
 
 if TYPE_CHECKING:
-    from gpuprof._callable.buckets import Padding
     from gpuprof._callable.entry import CapturedCall
     from gpuprof._frameworks.streams import CallStream
 
@@ -206,33 +205,19 @@ def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) ->
 
 
 def check_padding(
-    captured: CapturedCall,
-    padding: Padding,
-    flat: Flat,
-    on: CallStream,
-    *,
-    expected: Any,
-    replay: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    captured: CapturedCall, expected: Any, found: Any, given: Sequence[Any], on: CallStream
 ) -> None:
-    """Replay a padded call that the function has answered; ValueError if its results differ.
+    """Compare a padded replay's result with the function's own; ValueError if they differ.
 
-    Not where it writes besides its results, which would be done twice, or draws random numbers.
+    `given` are the constants of the call.
     """
-    if captured.writes or captured.externals_written or draws(captured.graph):
-        return
-    found = replay(*rebuild(flat.pattern, padding.arrays(flat, on)))
-    if found is _core._no_fit:
-        return
-    captured.checks += 1
-    assert captured.slices is not None
-    cut = captured.slices.cut(found, padding, captured.flat.constants)
-    pairs = _result_pairs(expected, cut, flat.constants, captured.flat.constants)
+    pairs = _result_pairs(expected, found, given, captured.flat.constants)
     for problem in differences(pairs, on=on, computed_in=captured.dtypes):
         message = (
             f"buckets: padding changes what the function returns ({problem}): its rows are not "
             'independent, or do not come first. Drop buckets=, or name a "mask"'
         )
-        captured.slices = None
+        captured.slices = NOTHING_LEARNED
         raise ValueError(message)
 
 
@@ -241,42 +226,6 @@ def _result_pairs(
 ) -> list[tuple[str, Any, Any]]:
     """Pair the arrays of two results; where their structure or their values differ, those."""
     wanted, replayed = flatten_result(expected, given), flatten_result(found, captured)
-    if pattern_key(wanted.pattern) != pattern_key(replayed.pattern):
-        return list(_other_parts(wanted.pattern, replayed.pattern, "result"))
     paths = [leaf.path for leaf in wanted.leaves]
-    return list(zip(paths, wanted.arrays, replayed.arrays, strict=True))
-
-
-def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what is not the same in two structures, by path."""
-    if pattern_key(expected) == pattern_key(found):
-        return
-    if expected[0] == found[0] == "value":
-        yield path, expected[1], found[1]
-        return
-    mine, theirs = _children(expected), _children(found)
-    if mine and [*mine] == [*theirs]:
-        for step, child in mine.items():
-            yield from _other_parts(child, theirs[step], path + step[-1])
-        return
-    told = _parts(expected), _parts(found)
-    yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
-
-
-def _children(pattern: Pattern) -> dict[tuple[Any, ...], Pattern]:
-    """Return the parts of a container by its kind and a step of a path; none of anything else."""
-    kind = pattern[0]
-    if kind == "registered":
-        return {(pattern[1], ""): pattern[3][0], (pattern[1], " (context)"): pattern[3][1]}
-    if kind not in {"tuple", "list", "dict"}:
-        return {}
-    names = pattern[1] if kind == "dict" else range(len(pattern[1]))
-    return {(kind, f"[{name!r}]"): part for name, part in zip(names, pattern[-1], strict=True)}
-
-
-def _parts(pattern: Pattern) -> str:
-    if pattern[0] == "value":
-        return shown_value(pattern[1])
-    if pattern[0] == "registered":
-        return a_type(pattern[1])
-    return "an array" if pattern[0] == "array" else f"a {pattern[0]} of {len(pattern[-1])}"
+    others = [*other_parts(wanted, replayed)]
+    return others or list(zip(paths, wanted.arrays, replayed.arrays, strict=True))

@@ -69,11 +69,11 @@ class CacheEntry::Run {
     let_others_launch();
     if (!launched) return false;
     ++entry_.runs_;
-    for (const std::size_t index : entry_.back_) {
-      Py_DECREF(checked(PyObject_CallOneArg(callback(Callback::kWrote), arrays_[index].object)));
-    }
-    if (!entry_.spec_.after.is_none())
-      Py_DECREF(checked(PyObject_CallNoArgs(entry_.spec_.after.ptr())));
+    PyObject* after = entry_.spec_.after.ptr();
+    if (after == Py_None) return true;
+    std::vector<PyObject*> written;
+    for (const std::size_t index : entry_.back_) written.push_back(arrays_[index].object);
+    Py_DECREF(checked(PyObject_Vectorcall(after, written.data(), written.size(), nullptr)));
     return true;
   }
 
@@ -369,7 +369,7 @@ using Strides = std::vector<std::int64_t>;
 
 ArraySpec make_array_spec(py::object framework, py::object inside, const AnyTuple& desc,
                           std::optional<Strides> call_strides, std::optional<bool> requires_grad,
-                          bool may_be_view, bool copied_in, bool copied_back) {
+                          bool of_torch, bool copied_in, bool copied_back) {
   ArraySpec spec;
   spec.framework = std::move(framework);
   spec.inside = std::move(inside);
@@ -387,7 +387,13 @@ ArraySpec make_array_spec(py::object framework, py::object inside, const AnyTupl
   spec.in_place = spec.framework.attr("in_place").cast<bool>();
   spec.call_strides = std::move(call_strides);
   spec.requires_grad = requires_grad;
-  spec.may_be_view = may_be_view;
+  // A real tensor is a negative view where it is the imaginary part of a conjugate one, every
+  // second of its numbers, which shows in its strides if it has more than one.
+  const auto code = static_cast<DlCode>(spec.dtype.code);
+  const bool is_real = code == DlCode::kFloat || code == DlCode::kBfloat;
+  const bool is_one =
+      std::all_of(spec.shape.begin(), spec.shape.end(), [](auto n) { return n == 1; });
+  spec.may_be_view = of_torch && (code == DlCode::kComplex || (is_real && is_one));
   spec.copied_in = copied_in;
   spec.copied_back = copied_back;
   return spec;
@@ -415,8 +421,8 @@ std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
 void bind_cache_entry(py::module_& module) {
   py::class_<ArraySpec>(module, "_ArraySpec", "One array of the arguments, as a graph wants it.")
       .def(py::init(&make_array_spec), py::kw_only(), py::arg("framework"), py::arg("inside"),
-           py::arg("desc"), py::arg("call_strides"), py::arg("requires_grad"),
-           py::arg("may_be_view"), py::arg("copied_in"), py::arg("copied_back"));
+           py::arg("desc"), py::arg("call_strides"), py::arg("requires_grad"), py::arg("of_torch"),
+           py::arg("copied_in"), py::arg("copied_back"));
   py::class_<CacheEntry>(module, "_CacheEntry", collectable<&call_entry>())
       .def(py::init(&make_entry), py::kw_only(), py::arg("graph"), py::arg("args"),
            py::arg("keywords"), py::arg("keywords_in_order"), py::arg("arrays"),

@@ -62,7 +62,7 @@ struct EntrySpec {
   Pattern result;
   Ranges written;          // where the function writes besides
   Ranges read;             // where it reads besides, or leaves its results
-  pybind11::object after;  // after(): what else a run of the function changes; None for nothing
+  pybind11::object after;  // after(*arrays written): tells torch what a run changes, or None
   pybind11::object apply;  // apply(entry, *arrays): the results, by autograd, which calls
                            // replay(); None for a run without
   std::uint64_t verify_every = 0;  // which calls Python compares with the function; 0: none

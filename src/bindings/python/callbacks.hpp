@@ -30,7 +30,6 @@ struct Callback {
   static constexpr PythonFunction kPayload{"gpuprof.nvtx.payload", "payload"};
   static constexpr PythonFunction kPlainNumber{"gpuprof._graphs.device_scalar", "plain_number"};
   static constexpr PythonFunction kSameValue{"gpuprof._callable.leaves", "same_value"};
-  static constexpr PythonFunction kWrote{"gpuprof._callable.entry", "wrote"};
   static constexpr PythonFunction kAnother{"gpuprof._common.containers", "another"};
   static constexpr PythonFunction kWriterSpan{"gpuprof._trace.checks", "span"};
   static constexpr PythonFunction kTraceSpan{"gpuprof._trace.events", "trace_span"};
