@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +67,6 @@ class Idle(Shown, Exported):
         self._begin_ns = self._end_ns = 0
         self._since_ns = 0  # when anything was known first
         self._not_known_ns = 0
-        self._process = os.getpid()
 
     # --- the block ---------------------------------------------------------------------------
 
@@ -84,7 +82,6 @@ class Idle(Shown, Exported):
             message = f"this Idle is {self._state}; call gpuprof.idle() for a new one"
             raise InvalidStateError(message)
         self._state = "open"
-        self._process = os.getpid()
         if _core._is_set("GPUPROF_DISABLE"):
             return
         self._begin_ns = time.monotonic_ns()
@@ -108,27 +105,20 @@ class Idle(Shown, Exported):
         self._not_known_ns = watching.not_known_ns
         atexit.unregister(self._stop)
         if not _core._cupti_is_collecting():
-            self._forget()
-
-    def _forget(self) -> None:
-        if self._correct in kernels_api.when_collected:
             kernels_api.when_collected.remove(self._correct)
 
     def _note(self, at: int, ns: int, is_idle: bool, waits: bool, threads: list[int]) -> None:
         self._looks.add(at, ns, places_of(threads), is_idle, waits)
 
-    def _correct(self, work: Columns, begin_ns: int, end_ns: int) -> None:
-        """Judge what was seen by all work in a block of `kernels`."""
-        if self._process != os.getpid():
-            return
-        if self._state == "ended":
-            end_ns = min(end_ns, self._end_ns)
-            self._forget()
+    def _correct(self, work: Columns, begin_ns: int, end_ns: int) -> bool:
+        """Judge what was seen by all work in a block of `kernels`; return whether more may come."""
+        end_ns = min(end_ns, self._end_ns or end_ns)
         begin_ns = max(begin_ns, self._begin_ns)
         busy = merged(zip(work.begin_ns, work.end_ns, strict=True), begin_ns, end_ns)
         if busy:
             self._looks.correct(busy, end_ns)
             self._since_ns = min(filter(None, (self._since_ns, busy[0][0])))
+        return self._state == "open"
 
     # --- the result --------------------------------------------------------------------------
 

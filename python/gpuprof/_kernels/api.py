@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 MAX_RECORDS = 1_000_000
 
-# Told of all work of each block that has ended, and of when it began and ended.
-when_collected: list[Callable[[Columns, int, int], None]] = []
+# Told of all work of each block that has ended, and of when it began and ended; they answer
+# whether they want to hear of more.
+when_collected: list[Callable[[Columns, int, int], bool]] = []
 
 _lock = threading.Lock()
 _open: Kernels | None = None
@@ -207,8 +208,9 @@ class Kernels(Shown, Exported):
         to_trace.write(evaluated, spans)
         # Past the limit of records nobody knows when the GPU worked.
         end_ns = max(found.work.end_ns, default=0) if found.dropped else self._end_ns
-        for told in [*when_collected]:
-            told(found.work, self._begin_ns, end_ns)
+        when_collected[:] = [
+            each for each in when_collected if each(found.work, self._begin_ns, end_ns)
+        ]
 
     def _let_others_open(self) -> None:
         global _open  # noqa: PLW0603
@@ -245,11 +247,6 @@ class Kernels(Shown, Exported):
         return [] if found is None else [*map(found.record, range(len(found.found.work)))]
 
     @property
-    def has_callers(self) -> bool:
-        """Whether `by_caller` knows the lines of Python that launched the work."""
-        return self._callers is not None
-
-    @property
     def dropped(self) -> int:
         """How many pieces of work past ``max_records`` are known by their names alone."""
         self._check_ended()
@@ -282,11 +279,7 @@ class Kernels(Shown, Exported):
         InvalidStateError
             The block has not ended.
         """
-        self._check_ended()
-        names = scope_names(scope, self._rows)
-        of = "all" if names is None else KernelRow(names).path
-        totals = [] if self._evaluated is None else self._evaluated.totals(names)
-        return KernelTotals(totals, f"GPU work by name, scope: {of}")
+        return self._totals(scope, "name")
 
     def by_caller(self, scope: str | tuple[str, ...] | None = None) -> KernelTotals:
         """Return the work by the line of Python that launched it, the largest total first.
@@ -303,15 +296,18 @@ class Kernels(Shown, Exported):
         InvalidStateError
             The block has not ended, or was not one of ``kernels(callers=True)``.
         """
-        self._check_ended()
         if self._callers is None:
             message = "callers were not kept: collect with gpuprof.kernels(callers=True)"
             raise InvalidStateError(message)
+        return self._totals(scope, "caller")
+
+    def _totals(self, scope: str | tuple[str, ...] | None, by: str) -> KernelTotals:
+        self._check_ended()
         names = scope_names(scope, self._rows)
         of = "all" if names is None else KernelRow(names).path
         found = self._evaluated
-        totals = found.totals(names, by_caller=True) if found is not None else []
-        return KernelTotals(totals, f"GPU work by caller, scope: {of}")
+        totals = [] if found is None else found.totals(names, by_caller=by == "caller")
+        return KernelTotals(totals, f"GPU work by {by}, scope: {of}")
 
     def table(self) -> str:
         """Return the table of the scopes as text.

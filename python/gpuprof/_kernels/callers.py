@@ -6,12 +6,13 @@ innermost one of the program's own code, and only that code pays.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common.places import NO_FRAME, is_of_library, short
@@ -44,23 +45,13 @@ class Callers:
         return self.texts[self.numbers[launch] if launch >= 0 else 0]
 
 
-class _Thread(NamedTuple):
-    since: array[int]
-    code: array[int]
-    line: array[int]
-
-    def at(self, moment: int) -> tuple[int, int]:
-        last = bisect_right(self.since, moment) - 1
-        return (self.code[last], self.line[last]) if last >= 0 else (0, 0)
-
-
 class CallerNotes:
     """Notes lines from `start` to `stop`, in all threads; then finds the callers of launches."""
 
     def __init__(self) -> None:
         self._tool: int | None = None
         self._codes: list[CodeType] = []
-        self._threads: dict[int, _Thread] = {}
+        self._lines = b""
         self._full_since = 0
 
     def start(self, limit: int) -> None:
@@ -84,15 +75,11 @@ class CallerNotes:
         if tool is None:
             return
         _monitoring.set_events(tool, 0)
-        threads, self._codes, self._full_since = _core._callers_stop()
+        self._lines, self._codes, self._full_since = _core._callers_stop()
         for code in self._codes:
             _monitoring.set_local_events(tool, code, 0)
         self._register(tool, None, None, None)
         _monitoring.free_tool_id(tool)
-        for thread, since, codes, lines in threads:
-            found = self._threads.setdefault(thread, _Thread(array("q"), array("I"), array("I")))
-            for column, more in zip(found, (since, codes, lines), strict=True):
-                column.frombytes(more)  # a number that a later thread has too
 
     @staticmethod
     def _register(tool: int, start: Any, line: Any, leave: Any) -> None:
@@ -120,25 +107,27 @@ class CallerNotes:
         that has any: it waits for them.
         """
         found = Callers()
-        numbers = {(0, 0): 0}
-        only = next(iter(self._threads.values())) if len(self._threads) == 1 else None
+        threads: dict[int, tuple[array[int], array[int]]] = {}  # since when, and where
+        for since, place, thread_id in struct.iter_unpack("qQI4x", self._lines):
+            moments, places = threads.setdefault(thread_id, (array("q"), array("Q")))
+            moments.append(since)
+            places.append(place)
+        numbers = {0: 0}
+        only = next(iter(threads.values())) if len(threads) == 1 else None
         for thread_id, moment in zip(launches.thread_id, launches.begin_ns, strict=True):
-            thread = self._threads.get(thread_id)
-            if thread is None and thread_id not in python_threads:
-                thread = only
-            place = thread.at(moment) if thread is not None else (0, 0)
-            if not place[0]:
-                place = (0, 0)
+            of = threads.get(thread_id, None if thread_id in python_threads else only)
+            last = bisect_right(of[0], moment) - 1 if of is not None else -1
+            place = of[1][last] if of is not None and last >= 0 else 0
             found.numbers.append(numbers.setdefault(place, len(numbers)))
-        found.texts = [self._text(*place) for place in numbers]
+        found.texts = [*map(self._text, numbers)]
         if self._full_since:
             late = sum(moment >= self._full_since for moment in launches.begin_ns)
             found.notes.append(f"{late:,} calls came when there was no more room for callers")
-        self._threads, self._codes = {}, []
+        self._lines, self._codes = b"", []
         return found
 
-    def _text(self, code: int, line: int) -> str:
-        if not code:
+    def _text(self, place: int) -> str:
+        if not place:
             return NO_FRAME
-        of = self._codes[code - 1]
-        return f"{short(of.co_filename)}:{line} in {of.co_name}"
+        code, line = self._codes[(place >> 32) - 1], place & 0xFFFFFFFF
+        return f"{short(code.co_filename)}:{line} in {code.co_name}"

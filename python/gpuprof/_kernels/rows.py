@@ -141,12 +141,6 @@ class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
     def __len__(self) -> int:
         return len(self._totals)
 
-    def first(self, count: int) -> KernelTotals:
-        """Return the largest ones alone, with the number of all in the title."""
-        if count >= len(self):
-            return self
-        return KernelTotals(self[:count], f"{self._title}: {count} of {len(self):,}")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the totals as plain data."""
         return {"title": self._title, "kernels": [each.to_dict() for each in self._totals]}
@@ -154,7 +148,10 @@ class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
     def _records(self) -> Records:
         return Records.of_plain(each.to_dict() for each in self._totals)
 
-    def _table(self) -> Table:
+    def _table(self, *, most: int | None = None) -> Table:
+        title = self._title
+        if most is not None and most < len(self):
+            title += f": the first {most} of {len(self):,}"
         lines = [
             {
                 "name": each.name,
@@ -166,9 +163,9 @@ class KernelTotals(Shown, Exported, Sequence[KernelTotal]):
                 "max": _time(each.max_ms),
                 "size": byte_size(each.nbytes) if each.nbytes else "",
             }
-            for each in self._totals
+            for each in self._totals[:most]
         ]
-        return Table.of(lines, left={"name"}, title=self._title)
+        return Table.of(lines, left={"name"}, title=title)
 
 
 @in_results

@@ -172,7 +172,9 @@ class Session:
                 refuse_foreign(path, HTML)
                 title = f"gpuprof run {self._wishes.program}"
                 steps = [("Steps", text)] if (text := diagnosis.html()) else []
-                parts = [*steps, ("Scopes", stats_part(found)), *self._work.parts()]
+                found_work = self._work.found.items()
+                work = [(f"GPU work: {name}", each._repr_html_()) for name, each in found_work]
+                parts = [*steps, ("Scopes", stats_part(found)), *work]
                 write_page(path, title, parts, f"{about}; {covered}; ")
         if self._trace is not None and self._trace.error is None:
             _say(out, f"gpuprof: the trace is {self._trace.path}")
@@ -196,6 +198,7 @@ class Session:
                 registry.forget(self._trace)
                 _say(out, f"gpuprof: the trace stays {self._trace.path}.part")
                 self._trace = None
+            self._work.stop(gpu_is_done=False)
             return timing.stats(wait=False)
         wait(self._work.stop)
         if self._trace is not None:

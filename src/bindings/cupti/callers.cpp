@@ -2,9 +2,9 @@
 // records, has its caller.
 //
 // Functions of sys.monitoring, which Python calls with the interpreter lock where a line begins,
-// and where a function starts and returns. They note the line on the thread that runs it. No
-// launch is as short as kShortest, so of lines that follow each other faster only the last is kept:
-// a loop in Python fills no memory. Past a limit nothing is noted, and the lines have no events.
+// and where a function starts and returns. No launch is as short as kShortest, so of lines that
+// follow each other faster only the last is kept: a loop in Python fills no memory. Past a limit
+// nothing is noted, and lines have no events.
 //
 // What it gets wrong: an exception that leaves a function has no event, so what is launched after
 // it in the same line of its caller counts for the line that raised.
@@ -14,9 +14,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <deque>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,210 +35,173 @@ namespace {
 constexpr HostNanoseconds kShortest = 500;
 constexpr std::size_t kMostOpen = 4096;  // of endless recursion the innermost functions stay
 
-struct Line {
+// As Python unpacks it.
+struct CallerLine {
   HostNanoseconds since;
-  std::uint32_t code;  // 0: none of those that are followed
   std::uint32_t line;
-};
-
-struct OpenFunction {
-  PyObject* code;
-  std::uint32_t number;
-  std::uint32_t line;
-};
-
-struct ThreadLines {
-  explicit ThreadLines(std::uint32_t thread_id) : thread(thread_id) {}
-
+  std::uint32_t code;  // from 1 on; 0: none of those that are followed
   std::uint32_t thread;
-  std::vector<OpenFunction> open;
-  std::deque<Line> lines;
+  std::uint32_t unused;
 };
 
 // Everything under the interpreter lock.
-struct Lines {
+struct CallerLines {
   std::uint64_t number = 0;  // of the recording; 0: there is none
-  std::size_t room = 0;
+  std::size_t limit = 0;
   HostNanoseconds full_since = 0;
-  PyObject* choose = nullptr;    // whether a code is followed; gives it its events
-  PyObject* disable = nullptr;   // what switches an event off for good
-  std::vector<PyObject*> codes;  // owned, so that no other gets the address of one
+  py::object choose;   // whether a code is followed; gives it its events
+  py::object disable;  // what switches an event off for good
+  py::list codes;
   std::unordered_map<PyObject*, std::uint32_t> numbers;
-  std::vector<std::unique_ptr<ThreadLines>> threads;
+  std::deque<CallerLine> lines;  // whose elements never move
 };
-Lines& lines_of_all() { return driver::immortal<Lines>(); }
+CallerLines* all = nullptr;
 
-struct MyLines {
-  std::uint64_t number = 0;
-  ThreadLines* lines = nullptr;
+struct OpenFunction {
+  PyObject* code = nullptr;
+  std::uint32_t number = 0;
+  std::uint32_t line = 0;
 };
-thread_local MyLines my_lines;
 
-ThreadLines& of_this_thread(Lines& all) {
-  if (my_lines.number != all.number) {
-    all.threads.push_back(std::make_unique<ThreadLines>(trace::thread_id()));
-    my_lines = {all.number, all.threads.back().get()};
-  }
-  return *my_lines.lines;
-}
+struct OpenFunctions {
+  std::uint64_t recording = 0;
+  CallerLine* last = nullptr;
+  std::vector<OpenFunction> open;
+};
+thread_local OpenFunctions of_thread;
 
-void note_line(Lines& all, ThreadLines& thread, std::uint32_t code, std::uint32_t line) {
-  const Line now{timing::monotonic_now(), code, line};
-  if (!thread.lines.empty()) {
-    Line& last = thread.lines.back();
-    if (last.code == code && last.line == line) return;
-    if (now.since - last.since < kShortest) {
-      last = now;
+void note_line(const OpenFunction& now_in) {
+  CallerLine* last = of_thread.last;
+  const HostNanoseconds now = timing::monotonic_now();
+  if (last != nullptr && last->code == now_in.number && last->line == now_in.line) return;
+  if (last == nullptr || now - last->since >= kShortest) {
+    if (all->lines.size() >= all->limit) {
+      all->full_since = now;
       return;
     }
+    last = of_thread.last = &all->lines.emplace_back();
   }
-  if (all.room == 0) {
-    if (all.full_since == 0) all.full_since = now.since;
-    return;
-  }
-  --all.room;
-  thread.lines.push_back(now);
+  *last = {now, now_in.line, now_in.number, trace::thread_id(), 0};
 }
 
 // Leaves the functions above the innermost one of this code, if there is one: they ended by an
 // exception.
-bool leave_above(ThreadLines& thread, PyObject* code) {
-  auto& open = thread.open;
-  if (!open.empty() && open.back().code == code) return true;
-  const auto found =
-      std::find_if(open.rbegin(), open.rend(), [=](auto& each) { return each.code == code; });
+bool leave_above(PyObject* code) {
+  auto& open = of_thread.open;
+  const auto found = std::find_if(open.rbegin(), open.rend(),
+                                  [=](const OpenFunction& each) { return each.code == code; });
   if (found == open.rend()) return false;
   open.erase(found.base(), open.end());
   return true;
 }
 
-void push_open(ThreadLines& thread, PyObject* code, std::uint32_t number) {
-  if (thread.open.size() >= kMostOpen) thread.open.erase(thread.open.begin());
-  thread.open.push_back({code, number, 0});
+void push_open(PyObject* code, std::uint32_t number) {
+  auto& open = of_thread.open;
+  if (open.size() >= kMostOpen) open.erase(open.begin());
+  open.push_back({code, number, 0});
 }
 
-// The number of a code, 0 for one that is not followed. -1 with an exception set.
-std::int64_t code_number(Lines& all, PyObject* code) {
-  const auto found = all.numbers.find(code);
-  if (found != all.numbers.end()) return found->second;
-  const std::uint64_t recording = all.number;
-  PyObject* chosen = PyObject_CallOneArg(all.choose, code);
-  if (chosen == nullptr) return -1;
-  const bool is_followed = chosen == Py_True && all.number == recording;  // which may have ended
-  Py_DECREF(chosen);
-  if (!is_followed) return 0;
-  all.codes.push_back(Py_NewRef(code));
-  const auto number = static_cast<std::uint32_t>(all.codes.size());
-  all.numbers.emplace(code, number);
+// Where a code is met first; 0 if it is not followed.
+std::uint32_t choose_code(py::handle code) {
+  const std::uint64_t recording = all->number;
+  const bool is_followed = all->choose(code).is(py::bool_(true));
+  if (!is_followed || all->number != recording) return 0;  // it may have ended
+  all->codes.append(code);
+  const auto number = static_cast<std::uint32_t>(all->codes.size());
+  all->numbers.emplace(code.ptr(), number);
   return number;
 }
 
+// Calls `work(code)`, whose answer says whether the event is to come again.
 template <typename Work>
 PyObject* told(PyObject* const* args, Py_ssize_t count, Work&& work) {
-  Lines& all = lines_of_all();
-  if (all.number == 0 || count < 2) Py_RETURN_NONE;
-  if (all.full_since != 0) return Py_NewRef(all.disable);
+  if (all == nullptr || all->number == 0 || count < 2) Py_RETURN_NONE;
   try {
-    return work(all, args[0]);
+    if (of_thread.recording != all->number) of_thread = {all->number, nullptr, {}};
+    if (all->full_since != 0 || !work(args[0])) return all->disable.inc_ref().ptr();
+    Py_RETURN_NONE;
+  } catch (py::error_already_set& error) {
+    error.restore();
+    return nullptr;
   } catch (const std::exception&) {
     return PyErr_NoMemory();
   }
 }
 
-PyObject* on_line_start(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
-  return told(args, count, [](Lines& all, PyObject* code) -> PyObject* {
-    const std::int64_t number = code_number(all, code);
-    if (number < 0) return nullptr;
-    if (all.number == 0) Py_RETURN_NONE;
-    if (number == 0) return Py_NewRef(all.disable);
-    push_open(of_this_thread(all), code, static_cast<std::uint32_t>(number));
-    Py_RETURN_NONE;
+PyObject* on_code_start(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
+  return told(args, count, [](PyObject* code) {
+    const auto found = all->numbers.find(code);
+    const std::uint32_t number = found != all->numbers.end() ? found->second : choose_code(code);
+    if (number != 0) push_open(code, number);
+    return number != 0;
   });
 }
 
-PyObject* on_line(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
-  return told(args, count, [=](Lines& all, PyObject* code) -> PyObject* {
-    ThreadLines& thread = of_this_thread(all);
-    if (!leave_above(thread, code)) {  // a generator that was thrown into
-      const auto found = all.numbers.find(code);
-      if (found == all.numbers.end()) Py_RETURN_NONE;
-      push_open(thread, code, found->second);
+PyObject* on_code_line(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
+  return told(args, count, [=](PyObject* code) {
+    if (!leave_above(code)) {  // a generator that was thrown into
+      const auto found = all->numbers.find(code);
+      if (found == all->numbers.end()) return true;
+      push_open(code, found->second);
     }
-    OpenFunction& open = thread.open.back();
+    OpenFunction& open = of_thread.open.back();
     open.line = static_cast<std::uint32_t>(PyLong_AsUnsignedLongMask(args[1]));
-    note_line(all, thread, open.number, open.line);
-    Py_RETURN_NONE;
+    note_line(open);
+    return true;
   });
 }
 
-PyObject* on_return(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
-  return told(args, count, [](Lines& all, PyObject* code) -> PyObject* {
-    ThreadLines& thread = of_this_thread(all);
-    if (leave_above(thread, code)) thread.open.pop_back();
-    const OpenFunction around =
-        thread.open.empty() ? OpenFunction{nullptr, 0, 0} : thread.open.back();
-    note_line(all, thread, around.number, around.line);
-    Py_RETURN_NONE;
+PyObject* on_code_return(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
+  return told(args, count, [](PyObject* code) {
+    auto& open = of_thread.open;
+    if (leave_above(code)) open.pop_back();
+    note_line(open.empty() ? OpenFunction{} : open.back());
+    return true;
   });
 }
 
-PyMethodDef line_functions[] = {
-    {"_callers_on_start", as_method(on_line_start), METH_FASTCALL,
+PyMethodDef caller_functions[] = {
+    {"_callers_on_start", as_method(on_code_start), METH_FASTCALL,
      "_callers_on_start(code: typing.Any, offset: int) -> typing.Any"},
-    {"_callers_on_line", as_method(on_line), METH_FASTCALL,
+    {"_callers_on_line", as_method(on_code_line), METH_FASTCALL,
      "_callers_on_line(code: typing.Any, line: int) -> typing.Any"},
-    {"_callers_on_return", as_method(on_return), METH_FASTCALL,
+    {"_callers_on_return", as_method(on_code_return), METH_FASTCALL,
      "_callers_on_return(code: typing.Any, offset: int, value: typing.Any = None) -> typing.Any"},
 };
 
-void start_lines(py::object choose, py::object disable, std::size_t limit) {
+void start_callers(py::object choose, py::object disable, std::size_t limit) {
   static std::uint64_t newest = 0;
-  Lines& all = lines_of_all();
-  all.choose = choose.release().ptr();
-  all.disable = disable.release().ptr();
-  all.room = limit;
-  all.full_since = 0;
-  all.number = ++newest;
+  if (all == nullptr) all = new CallerLines;
+  all->choose = std::move(choose);
+  all->disable = std::move(disable);
+  all->limit = limit;
+  all->full_since = 0;
+  all->number = ++newest;
 }
 
-template <typename Value, typename Field>
-py::bytes line_column(const std::deque<Line>& lines, Field field) {
-  std::vector<Value> values;
-  values.reserve(lines.size());
-  for (const Line& line : lines) values.push_back(static_cast<Value>(line.*field));
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
-}
-
-// Of each thread its id, and since when (ns, int64) it was in which code (uint32, from 1 on; 0 for
-// none) and line (uint32); the codes; and since when nothing was noted, 0 for never.
-AnyTuple stop_lines() {
-  Lines& all = lines_of_all();
-  all.number = 0;
-  py::list threads;
-  for (const auto& each : all.threads) {
-    threads.append(py::make_tuple(each->thread,
-                                  line_column<std::int64_t>(each->lines, &Line::since),
-                                  line_column<std::uint32_t>(each->lines, &Line::code),
-                                  line_column<std::uint32_t>(each->lines, &Line::line)));
+AnyTuple stop_callers() {
+  all->number = 0;
+  std::string bytes;
+  bytes.reserve(all->lines.size() * sizeof(CallerLine));
+  for (const CallerLine& each : all->lines) {
+    bytes.append(reinterpret_cast<const char*>(&each), sizeof each);
   }
-  py::list codes;
-  for (PyObject* code : all.codes) codes.append(py::reinterpret_steal<py::object>(code));
-  const HostNanoseconds full_since = all.full_since;
-  const auto choose = py::reinterpret_steal<py::object>(std::exchange(all.choose, nullptr));
-  const auto disable = py::reinterpret_steal<py::object>(std::exchange(all.disable, nullptr));
-  all.codes.clear();
-  all.numbers.clear();
-  all.threads.clear();
-  return AnyTuple(py::make_tuple(threads, codes, full_since));
+  all->lines.clear();
+  all->numbers.clear();
+  const py::object choose = std::move(all->choose);  // which may hold the caller
+  return AnyTuple(
+      py::make_tuple(py::bytes(bytes), std::exchange(all->codes, py::list()), all->full_since));
 }
 
 }  // namespace
 
 void bind_callers(py::module_& module) {
-  for (PyMethodDef& function : line_functions) add_function(module, function);
-  module.def("_callers_start", &start_lines, py::arg("choose"), py::arg("disable"),
+  for (PyMethodDef& function : caller_functions) add_function(module, function);
+  module.def("_callers_start", &start_callers, py::arg("choose"), py::arg("disable"),
              py::arg("limit"), "Note the lines of functions from now on, so many at most.");
-  module.def("_callers_stop", &stop_lines, "Note no more, and return what was noted.");
+  module.def("_callers_stop", &stop_callers,
+             "Note no more. Return the lines, as int64 and four uint32 each: since when, line, "
+             "code, thread, and nothing; the codes; and since when there was no room, 0: never.");
 }
 
 }  // namespace gpuprof::bindings
