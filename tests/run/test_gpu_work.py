@@ -48,7 +48,6 @@ WORK = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 {SETUP_CUDA}
-from gpuprof import _core
 from tests.fake_cupti.control import CUDA_LAUNCH_KERNEL, RUNTIME_CALLS, FakeCupti
 cupti = FakeCupti(_core._cupti_load([])["path"])
 def launch(number):
