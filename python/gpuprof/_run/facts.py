@@ -13,6 +13,7 @@ from typing import Any
 
 from gpuprof._common.machine import FRAMEWORKS, installed
 from gpuprof._common.units import duration
+from gpuprof._display.table import tree_lines
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing.stats import Stats
 
@@ -37,12 +38,7 @@ def in_words(about: dict[str, Any]) -> str:
 
 def coverage(stats: Stats, seconds: float, imports_s: float) -> str:
     """Say how much of the time outermost scopes cover: of several threads their sum."""
-    known = {row.names for row in stats.rows}
-    outer = [
-        row.host.total_ms
-        for row in stats.rows
-        if not any(row.names[:depth] in known for depth in range(1, len(row.names)))
-    ]
+    outer = (line.row.host.total_ms for line in tree_lines(stats.rows) if not line.depth)
     imports = f"; imports {duration(imports_s * 1e3)}" if imports_s else ""
     return f"in scopes {duration(sum(outer))} of {duration(seconds * 1e3)}{imports}"
 

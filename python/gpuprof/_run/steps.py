@@ -1,9 +1,8 @@
 """What a diagnosis needs of a program's steps, noted while it runs, in bounded memory.
 
 A step ends with an optimizer's step; where there is none, it begins with an outermost forward pass.
-Finished samples come through a listener. At the begin of a scope it is noted whether the GPU had
-reached the end of the scope before, which is one query of an event: a GPU that keeps up with the
-host has nothing queued, whatever the times say. The newest notes count.
+Only those of the main thread count. Finished samples come through a listener. At the begin of a
+scope it is noted whether the GPU had reached the end of the scope before: one query of an event.
 """
 
 from __future__ import annotations
@@ -18,38 +17,34 @@ import gpuprof._core as _core
 from gpuprof._frameworks import loaded
 from gpuprof._timing import listeners
 
-MOST = 16_384
+MOST = 16_384  # the newest of what is noted
 OPTIMIZER, FORWARD = "optimizer.step", "forward"
-_MOST_READINGS = 1024
-_FIRST_INTERVAL_NS = 20_000_000
-_MEMORY = "/proc/self/statm"
+_MOST_READINGS, _FIRST_INTERVAL_NS = 1024, 20_000_000  # of memory
 
 
 class Mark(NamedTuple):
-    """Where a step may begin: which kind of thing ended or begins, and whose."""
+    """Where a step may begin: what ended or begins, and whose."""
 
+    ns: int
     kind: str
     owner: str
-    thread: int
-    ns: int
 
 
 class Look(NamedTuple):
     """Whether the GPU had finished the scope before, at the begin of another."""
 
-    thread: int
     ns: int
     caught_up: bool
 
 
 class Span(NamedTuple):
-    """A scope's times: the host's in nanoseconds; the GPU's in milliseconds, None without."""
+    """A scope's times in nanoseconds; `gpu` is None without the GPU's."""
 
-    name: str
-    thread: int
     begin: int
     end: int
-    gpu_ms: float | None = None
+    name: str
+    is_main: bool
+    gpu: int | None
 
 
 class Steps:
@@ -58,11 +53,12 @@ class Steps:
     def __init__(self) -> None:
         self.marks: deque[Mark] = deque(maxlen=MOST)
         self.looks: deque[Look] = deque(maxlen=MOST)
-        self.memory: dict[str, list[int]] = {}
+        self.memory: list[int] = []  # in use at the newest kind of mark, in turns that get longer
         self.memory_is_gpus = False
-        self._read_ns: dict[str, tuple[int, int]] = {}  # when it was read last, and how often
+        self._kind, self._due, self._interval = FORWARD, 0, _FIRST_INTERVAL_NS
         self._samples: deque[Any] = deque(maxlen=MOST)
-        self._before = threading.local()
+        self._before: Any = None  # the sample that ended last on the GPU's clock
+        self._main, self._main_id = threading.get_ident(), threading.get_native_id()
         self._listener: listeners.Listener | None = None
 
     def start(self) -> None:
@@ -75,40 +71,39 @@ class Steps:
 
     def begin(self) -> None:
         """Look at the GPU: a scope is about to begin on this thread."""
-        before = getattr(self._before, "sample", None)
-        if before is not None:
-            look = Look(threading.get_native_id(), time.monotonic_ns(), before.ready)
-            self.looks.append(look)
+        if self._before is not None and threading.get_ident() == self._main:
+            self.looks.append(Look(time.monotonic_ns(), self._before.ready))
 
     def end(self, sample: Any) -> None:
-        """Keep the sample of a scope that has ended on this thread, if the GPU's clock has it."""
-        if sample.clock == "cuda":
-            self._before.sample = sample
+        """Keep the sample of a scope that has ended on this thread."""
+        if self._listener and sample.clock == "cuda" and threading.get_ident() == self._main:
+            self._before = sample
 
     def mark(self, kind: str, owner: str) -> None:
-        """Note that a step may begin here."""
-        now = time.monotonic_ns()
-        self.marks.append(Mark(kind, owner, threading.get_native_id(), now))
-        read_ns, interval = self._read_ns.get(kind, (0, _FIRST_INTERVAL_NS))
-        if now - read_ns < interval:
+        """Note that a step may begin here, and now and then the memory in use."""
+        if self._listener is None or threading.get_ident() != self._main:
             return
-        in_use = self._in_use()
-        readings = self.memory.setdefault(kind, [])
-        readings.append(in_use)
-        if len(readings) >= _MOST_READINGS:
-            del readings[1::2]
-            interval *= 2
-        self._read_ns[kind] = now, interval
+        now = time.monotonic_ns()
+        self.marks.append(Mark(now, kind, owner))
+        cuda = loaded.torch_cuda()
+        now_kind = max(kind, self._kind), cuda is not None  # of training, and of the GPU
+        if now_kind != (self._kind, self.memory_is_gpus):
+            self._kind, self.memory_is_gpus = now_kind
+            self.memory.clear()
+        if kind != self._kind or now < self._due:
+            return
+        self.memory.append(self._in_use(cuda))
+        if len(self.memory) >= _MOST_READINGS:
+            del self.memory[1::2]
+            self._interval *= 2
+        self._due = now + self._interval
 
-    def _in_use(self) -> int:
+    def _in_use(self, cuda: Any) -> int:
         """Return the bytes that torch has allocated on the GPU, else what the process holds."""
-        if (cuda := loaded.torch_cuda()) is not None:
-            if not self.memory_is_gpus:
-                self.memory.clear()
-                self.memory_is_gpus = True
+        if cuda is not None:
             return int(cuda.memory_allocated())
         try:
-            with open(_MEMORY, "rb") as file:  # noqa: PTH123 (in a program's steps)
+            with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (in a program's steps)
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except OSError:  # another system than Linux
             return 0
@@ -121,7 +116,8 @@ class Steps:
         found = []
         for each in tuple(self._samples):
             if not each.failed and each.one_in == 1:
-                gpu_ms = each.ms if each.clock == "cuda" else None
+                gpu = round(each.ms * 1e6) if each.clock == "cuda" else None
+                is_main = each.thread_id == self._main_id
                 times = each.host_begin_ns, each.host_end_ns
-                found.append(Span(each.names[-1], each.thread_id, *times, gpu_ms))
+                found.append(Span(*times, each.names[-1], is_main, gpu))
         return sorted(found, key=lambda each: (each.begin, -each.end))

@@ -63,7 +63,8 @@ class TorchScopes:
 
     def __init__(self, depth: int, steps: Steps | None = None) -> None:
         self.depth = depth
-        self.steps = steps
+        self.steps = steps or Steps()  # which notes nothing until it is started
+        self._is_noting = steps is not None
         self.is_on = True
         self._local = _Local()
         self._names = _Names()
@@ -95,18 +96,18 @@ class TorchScopes:
                 self._hook_loader()
             else:
                 when_imported("torch.utils.data.dataloader", self._hook_loader)
-            if self.steps is not None:
-                self._note_steps(torch, self.steps)
+            if self._is_noting:
+                self._note_steps(torch)
             _attached.append(self)
         except Exception as error:  # torch's own import must not fail for it
             self._fail(error)
 
-    def _note_steps(self, torch: Any, steps: Steps) -> None:
+    def _note_steps(self, torch: Any) -> None:
         self._undo.callback(waits.replace(torch, self._begin_wait))
         # Where there is no other rank nobody waits, and torch.distributed stays as it is.
         if os.environ.get("WORLD_SIZE", "1") != "1" and torch.distributed.is_available():
             self._undo.enter_context(CollectiveWatch(torch.distributed, gives_way=True))
-        steps.start()
+        self.steps.start()
 
     def detach(self) -> None:
         """Take everything out of torch again. Idempotent."""
@@ -161,7 +162,7 @@ class TorchScopes:
             inner = _inside(module)
             name = self._names.of(inner, top.inner if top is not None and top.level else None)
             level = 1 if top is None else top.level + 1
-            if top is None and self.steps is not None:
+            if top is None:
                 self.steps.mark(FORWARD, name)
             self._open(_Entry(module, _core.timer(name), level, frame, inner))
         except Exception as error:
@@ -182,7 +183,7 @@ class TorchScopes:
     # What is open
 
     def _look(self) -> None:
-        if self.steps is not None and not self._local.stack:
+        if not self._local.stack:
             self.steps.begin()
 
     def _open(self, entry: _Entry) -> None:
@@ -195,8 +196,7 @@ class TorchScopes:
         raised = error[1] is not None and id(error[1]) != entry.handled
         try:
             entry.scope.__exit__(*(error if raised else _NO_ERROR))
-            if self.steps is not None:
-                self.steps.end(entry.sample)
+            self.steps.end(entry.sample)
         except Exception as failure:
             self._fail(failure)
 
@@ -233,8 +233,7 @@ class TorchScopes:
             stack[-1].again -= 1
         elif stack[-1].owner is optimizer:
             self._close(_NO_ERROR)
-            if self.steps is not None:
-                self.steps.mark(OPTIMIZER, str(id(optimizer)))
+            self.steps.mark(OPTIMIZER, str(id(optimizer)))
 
     # Functions without a hook
 
@@ -257,8 +256,7 @@ class TorchScopes:
             self._begin_wait(sys._getframe())
             with scope as sample:
                 result = original(*arguments, **options)
-            if self.steps is not None:
-                self.steps.end(sample)
+            self.steps.end(sample)
             return result
 
         keep_from_compiler(backward)

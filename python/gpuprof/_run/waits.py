@@ -18,7 +18,7 @@ from gpuprof._frameworks import torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
 
 NAME = "waiting/"
-COPIES = ("to", "cuda", "copy")
+COPIES = ("to", "cuda")
 _READS = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__")
 
 Begin = Callable[[Any], None]
@@ -28,27 +28,17 @@ def _is_on_gpu(tensor: Any, *_arguments: Any, **_options: Any) -> bool:
     return bool(tensor.is_cuda)
 
 
-def _comes_to_gpu(tensor: Any, *_arguments: Any, non_blocking: bool = False, **_: Any) -> bool:
-    return not (non_blocking or tensor.is_cuda)
-
-
-def _changes_device(tensor: Any, *arguments: Any, non_blocking: bool = False, **more: Any) -> bool:
-    """Whether ``tensor.to(...)`` copies between the host and a GPU."""
-    target = more.get("device", arguments[0] if arguments else None)
+def _changes_device(tensor: Any, target: Any = 0, *more: Any, **options: Any) -> bool:
+    """Whether ``tensor.to(...)`` or ``.cuda(...)`` copies between the host and a GPU."""
+    target = options.get("device", target)
     target = getattr(target, "device", target)  # of another tensor
     target = getattr(target, "type", target)
     if not isinstance(target, (str, int)):  # a type of numbers
         return False
-    if non_blocking or any(each is True for each in arguments[1:]):
+    if options.get("non_blocking") or any(each is True for each in more):
         return False
     goes_to_gpu = isinstance(target, int) or target.startswith("cuda")
     return goes_to_gpu != bool(tensor.is_cuda)
-
-
-def _is_filled_across(
-    tensor: Any, source: Any = None, non_blocking: bool = False, **_: Any
-) -> bool:
-    return not non_blocking and bool(tensor.is_cuda) != bool(getattr(source, "is_cuda", True))
 
 
 def _always(*_arguments: Any, **_options: Any) -> bool:
@@ -61,9 +51,7 @@ def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
     tensor, cuda = torch.Tensor, torch.cuda
     places = [
         *((tensor, name, _is_on_gpu) for name in _READS),
-        (tensor, "to", _changes_device),
-        (tensor, "cuda", _comes_to_gpu),
-        (tensor, "copy_", _is_filled_across),
+        *((tensor, name, _changes_device) for name in COPIES),
         *((owner, "synchronize", _always) for owner in (cuda, cuda.Stream, cuda.Event)),
     ]
     for owner, name, waits in places:
@@ -71,7 +59,7 @@ def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
         if owner is tensor:  # a pickle finds it by its name
             function.__module__, function.__qualname__ = "torch", f"Tensor.{name}"
         undo.callback(torch_hooks.replace(owner, name, function))
-    keep_from_compiler(_is_on_gpu, _comes_to_gpu, _changes_device, _is_filled_across, _always)
+    keep_from_compiler(_is_on_gpu, _changes_device, _always)
     return undo.close
 
 
