@@ -142,8 +142,8 @@ def tree(report: str) -> dict[str, list[float]]:
 
 def test_planted_causes_on_a_gpu_are_found(tmp_path: Path, fake_path: Path) -> None:
     plans = [
-        ("input", {"host": 0.5, "gpu": 0.5, "data": 6}),
-        ("the host's launches", {"host": 3, "gpu": 0.2}),
+        ("input", {"host": 0.3, "gpu": 0.3, "data": 25}),
+        ("the host's launches", {"host": 9, "gpu": 0.2}),
         ("waiting for the GPU", {"host": 0.1, "gpu": 0.2, "reads": 9}),
         ("computation", {"host": 0.5, "gpu": 6}),
         # The host waits for the GPU, which has work: this is what bounds it, not the waiting.
@@ -165,14 +165,14 @@ def test_planted_causes_on_a_gpu_are_found(tmp_path: Path, fake_path: Path) -> N
 
 def test_few_steps_and_mixed_causes_are_no_evidence(tmp_path: Path, fake_path: Path) -> None:
     code = f"""{ON_GPU}
-plan = {{"host": 3, "gpu": 0.2}}
+plan = {{"host": 9, "gpu": 0.2}}
 if sys.argv[1] == "0":
     Data.__len__ = lambda self: 9
 else:  # the second half of the steps is bound by something else
     fetch = Data.__getitem__
     def mixed(self, index):
         if index == 12:
-            plan.update(host=0.2, data=9)
+            plan.update(host=0.2, data=25)
         return fetch(self, index)
     Data.__getitem__ = mixed
 train()
@@ -222,7 +222,7 @@ else:
                             world_size=2)
     model = mlp(8)
     for _ in range(24):
-        time.sleep(0.01 * rank)
+        time.sleep(0.04 * rank)
         model(torch.ones(2, 8)).sum().backward()
         dist.all_reduce(model[0].weight.grad)
     dist.barrier()
