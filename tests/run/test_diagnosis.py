@@ -83,7 +83,7 @@ class Net(nn.Linear):
 
 class Data(Dataset):
     def __len__(self):
-        return 24
+        return 48
     def __getitem__(self, index):
         host(plan.get("data", 0))
         return torch.ones(2)
@@ -171,7 +171,7 @@ if sys.argv[1] == "0":
 else:  # the second half of the steps is bound by something else
     fetch = Data.__getitem__
     def mixed(self, index):
-        if index == 12:
+        if index == 24:
             plan.update(host=0.2, data=25)
         return fetch(self, index)
     Data.__getitem__ = mixed
@@ -221,7 +221,7 @@ else:
     dist.init_process_group("gloo", init_method=f"file://{{os.getcwd()}}/store", rank=rank,
                             world_size=2)
     model = mlp(8)
-    for _ in range(24):
+    for _ in range(40):
         time.sleep(0.04 * rank)
         model(torch.ones(2, 8)).sum().backward()
         dist.all_reduce(model[0].weight.grad)
