@@ -268,6 +268,44 @@ torch.distributed.destroy_process_group()
     assert not [name for name in found if "module" in name or "Distributed" in name]
 
 
+def test_what_waits_for_a_gpu_is_a_row(tmp_path: Path) -> None:
+    code = """
+import pickle
+class OnGpu(torch.Tensor):
+    is_cuda = True
+    __torch_function__ = torch._C._disabled_torch_function_impl
+on_gpu = torch.ones(()).as_subclass(OnGpu)
+on_gpu.item(), float(on_gpu), int(on_gpu), on_gpu.tolist(), on_gpu.cpu()
+if on_gpu:
+    on_gpu.to("cpu"), on_gpu.to(device="cpu"), on_gpu.to(torch.ones(1))
+
+# What does not wait: work on one device, and copies that are told not to.
+on_gpu.to(torch.float64), on_gpu.to(dtype=torch.float64), on_gpu.cuda
+on_gpu.to("cpu", non_blocking=True), on_gpu.to("cpu", torch.float64, True)
+on_cpu = torch.ones(())
+on_cpu.item(), float(on_cpu), bool(on_cpu), on_cpu.cpu(), on_cpu.tolist(), str(on_cpu)
+on_cpu.to("cpu"), on_cpu.to(torch.float64), on_cpu.to(dtype=torch.float64), on_cpu.to(on_cpu)
+for wrong in (lambda: on_cpu.to(), lambda: on_cpu.to("no device"), lambda: torch.Tensor.item()):
+    try:
+        wrong()
+    except (RuntimeError, TypeError) as error:
+        print(type(error).__name__)
+assert pickle.loads(pickle.dumps(torch.Tensor.item)) is torch.Tensor.item
+assert pickle.loads(pickle.dumps(torch.cuda.synchronize)) is torch.cuda.synchronize
+"""
+    done, found = run(tmp_path, code)
+    assert found == {
+        "waiting/item": 1,
+        "waiting/float": 1,
+        "waiting/int": 1,
+        "waiting/tolist": 1,
+        "waiting/cpu": 1,
+        "waiting/bool": 1,
+        "waiting/to": 3,
+    }
+    assert done.out == "TypeError\nRuntimeError\nTypeError\n"
+
+
 def test_torch_is_as_it_was_at_the_end_and_in_children(tmp_path: Path) -> None:
     code = """
 import atexit, os

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from gpuprof._common.units import NOTHING, byte_size, duration
-from gpuprof._display.table import Table, html_list
+from gpuprof._display.table import Table
 from gpuprof._run.step_times import Names, Step, cut
 from gpuprof._run.steps import Steps
 
@@ -41,22 +40,14 @@ _FIGURES = {
 }
 
 
-class Diagnosis(NamedTuple):
-    """The tree, None where no steps were found, and the lines, which may be none."""
+def diagnose(noted: Steps, idle: str = "") -> Table | None:
+    """Return the tree of a step, None without steps, and below it what bounds it, if that is clear.
 
-    tree: Table | None = None
-    lines: tuple[str, ...] = ()
-
-    def plain(self) -> list[str]:
-        return [*(self.tree.plain() if self.tree else ()), *self.lines]
-
-    def html(self) -> str:
-        return (self.tree.html() if self.tree else "") + html_list(self.lines)
-
-
-def diagnose(noted: Steps, idle: str = "") -> Diagnosis:
-    """Return what bounds the steps; `idle` is what else is known of the GPU's idle time."""
+    `idle` is what else is known of the GPU's idle time.
+    """
     steps, long = cut(noted)
+    if len(steps) < FEWEST_SHOWN:
+        return None
     lines = []
     if len(steps) >= FEWEST_STEPS and (cause := _cause(steps)):
         lines += _lines(cause, "; ".join(filter(None, (_figures(cause, steps), idle))))
@@ -64,22 +55,18 @@ def diagnose(noted: Steps, idle: str = "") -> Diagnosis:
         first, last = map(byte_size, growth)
         whose = "torch's memory on the GPU" if noted.memory_is_gpus else "the process's memory"
         lines += _lines("memory", f"{whose} grew from {first} to {last} between steps")
-    return Diagnosis(_tree(steps, long) if len(steps) >= FEWEST_SHOWN else None, tuple(lines))
+    return _tree(steps, long, lines)
 
 
 def _lines(cause: str, figures: str) -> list[str]:
     title, advice = CAUSES[cause]
-    return [
-        f"bound by {title}",
-        f"  why: {figures}",
-        f"  next: {advice} (docs/run.md#{cause})",
-    ]
+    return [f"bound by {title}", f"  why: {figures}", f"  next: {advice} (docs/run.md#{cause})"]
 
 
 def _shares(steps: Sequence[Step]) -> dict[str, float]:
     """Return the share of the steps that each cause has; without a GPU there are fewer."""
     causes = {"communication": sum(step.communication for step in steps)}
-    if _has_gpu(steps):
+    if any(step.gpu for step in steps):
         for cause in ("input", "waiting", "host"):
             causes[cause] = sum(step.idle[cause] for step in steps)
         causes["computation"] = sum(step.ns for step in steps) - sum(causes.values())
@@ -88,32 +75,29 @@ def _shares(steps: Sequence[Step]) -> dict[str, float]:
     return {cause: ns / sum(step.ns for step in steps) for cause, ns in causes.items()}
 
 
-def _has_gpu(steps: Sequence[Step]) -> bool:
-    return any(step.gpu for step in steps)
-
-
 def _cause(steps: Sequence[Step]) -> str:
     """Return what bounds all steps and each part of them; empty where the evidence is thin."""
     size = len(steps) // PARTS
     parts = [steps[place * size : (place + 1) * size] for place in range(PARTS)]
-    found = {_cause_of(_shares(part), _has_gpu(steps)) for part in (steps, *parts)}
+    found = {_cause_of(_shares(part)) for part in (steps, *parts)}
     return found.pop() if len(found) == 1 else ""
 
 
-def _cause_of(shares: dict[str, float], has_gpu: bool) -> str:
+def _cause_of(shares: dict[str, float]) -> str:
+    least = LEAST_SHARE_GPU if "computation" in shares else LEAST_SHARE_CPU
     busy = shares.pop("computation", 0)
-    first, other, *_ = sorted(shares, key=lambda cause: -shares[cause])
-    most, second = shares[first], shares[other]
-    if most >= (LEAST_SHARE_GPU if has_gpu else LEAST_SHARE_CPU) and most - second >= MARGIN:
+    first, second, *_ = sorted(shares, key=lambda cause: -shares[cause])
+    if shares[first] >= max(least, shares[second] + MARGIN):
         return first
     return "computation" if busy >= LEAST_BUSY else ""
 
 
 def _figures(cause: str, steps: Sequence[Step]) -> str:
-    share, count = _shares(steps)[cause], len(steps) * 1e6
+    shares, count = _shares(steps), len(steps) * 1e6
+    share = shares[cause]
     mean_ms = sum(step.ns for step in steps) / count
     amount = f"{100 * share:.0f} % of a step, {duration(share * mean_ms)} of {duration(mean_ms)}"
-    if cause == "input" and not _has_gpu(steps):
+    if cause == "input" and "computation" not in shares:
         return f"dataloader takes {amount}"
     waited = sum(step.total("reads") + step.total("copies") for step in steps) / count
     more = f"; the host waits {duration(waited)} a step" if cause == "waiting" else ""
@@ -133,7 +117,7 @@ def _growth(readings: Sequence[int]) -> tuple[int, int] | None:
     return (lows[0], lows[-1]) if steady and is_large else None
 
 
-def _tree(steps: Sequence[Step], long: int) -> Table:
+def _tree(steps: Sequence[Step], long: int, lines: Sequence[str]) -> Table:
     """Return the mean step; the outermost rows with the rest are all of it, on each clock."""
     count, whole = len(steps) * 1e6, sum(step.ns for step in steps)
     host, gpu = Counter[Names](), Counter[Names]()
@@ -163,6 +147,7 @@ def _tree(steps: Sequence[Step], long: int) -> Table:
         [cells(names) for names in shown],
         left={"step"},
         title=f"a step: {duration(whole / count)}, the mean of {len(steps):,}{left_out}",
+        notes=lines,
         depths=[len(names) - 1 for names in shown],
         paths=["/".join(names) for names in shown],
     )

@@ -21,8 +21,9 @@ import gpuprof._startup  # noqa: F401 (what the environment asks for)
 from gpuprof._common.interrupts import held_back, wait
 from gpuprof._common.outputs import HTML, STATS, refuse_foreign, write_whole
 from gpuprof._common.text import shown_text, write_text
+from gpuprof._display.table import Table
 from gpuprof._run import facts
-from gpuprof._run.diagnosis import Diagnosis, diagnose
+from gpuprof._run.diagnosis import diagnose
 from gpuprof._run.function_scopes import FunctionScopes, is_supported
 from gpuprof._run.gpu_work import GpuWork
 from gpuprof._run.steps import Steps
@@ -89,7 +90,8 @@ class Session:
             self._trace.start()
         atexit.register(self._finish_after_interrupt)
         atexit.register(self.finish)  # after the trace's own, so it runs before that
-        os.register_at_fork(after_in_child=self._stop_in_child)
+        os.register_at_fork(after_in_child=self._stop_scopes)
+        os.register_at_fork(after_in_child=self._steps.stop)
         self._work.start()
         if self._torch is not None:
             self._torch.attach()
@@ -98,10 +100,6 @@ class Session:
     def note_failure(self, error: BaseException) -> None:
         """Say that the program ends by an exception: its GPU may never get done."""
         self._failure = error
-
-    def _stop_in_child(self) -> None:
-        self._stop_scopes()
-        self._steps.stop()
 
     def _stop_scopes(self) -> None:
         self._imports.stop()
@@ -156,8 +154,8 @@ class Session:
         _say(out, f"gpuprof: {about}")
         _say(out, f"gpuprof: {covered}")
         _show(out, found)
-        diagnosis = self._diagnose(out)
-        for line in diagnosis.plain():
+        step = self._diagnose(out)
+        for line in step.plain() if step else ():
             _say(out, line)
         self._work.show(out)
         if (path := self._wishes.stats) is not None:
@@ -171,21 +169,21 @@ class Session:
 
                 refuse_foreign(path, HTML)
                 title = f"gpuprof run {self._wishes.program}"
-                steps = [("Steps", text)] if (text := diagnosis.html()) else []
-                found_work = self._work.found.items()
-                work = [(f"GPU work: {name}", each._repr_html_()) for name, each in found_work]
-                parts = [*steps, ("Scopes", stats_part(found)), *work]
+                parts = [("Step", step.html())] if step else []
+                parts.append(("Scopes", stats_part(found)))
+                for name, each in self._work.found.items():
+                    parts.append((f"GPU work: {name}", each._repr_html_()))
                 write_page(path, title, parts, f"{about}; {covered}; ")
         if self._trace is not None and self._trace.error is None:
             _say(out, f"gpuprof: the trace is {self._trace.path}")
 
-    def _diagnose(self, out: TextIO | None) -> Diagnosis:
-        """Find what bounds the steps of the program; a failure is said, and is no other one."""
+    def _diagnose(self, out: TextIO | None) -> Table | None:
+        """Return what is said of the program's steps; that it failed harms nothing else."""
         try:
             return diagnose(self._steps)
         except Exception as error:
             _say(out, f"gpuprof: no diagnosis: {type(error).__name__}: {error}")
-            return Diagnosis()
+            return None
         finally:
             self._steps.stop()
 

@@ -11,7 +11,7 @@ from statistics import median
 
 from gpuprof._distributed.rows import COLLECTIVE
 from gpuprof._run import batches, waits
-from gpuprof._run.steps import OPTIMIZER, Look, Mark, Span, Steps
+from gpuprof._run.steps import OPTIMIZER, Mark, Span, Steps
 
 _WARM_UP = 2  # steps in which kernels and libraries are loaded
 _BEHIND_NS = 50_000  # a GPU that is so little behind has caught up
@@ -53,7 +53,7 @@ def cut(noted: Steps) -> tuple[list[Step], int]:
     most = _LONG * median(step.ns for step in steps)
     kept = [step for step in steps if step.ns <= most]
     looks = tuple(noted.looks)
-    begins, times = [span.begin for span in spans], [look.ns for look in looks]
+    begins, times = [span.begin for span in spans], [ns for ns, _ in looks]
     lag, end = math.inf, 0
     for step in kept:
         inside = spans[bisect_left(begins, step.begin) : bisect_left(begins, step.end)]
@@ -99,7 +99,7 @@ def _kind_of(name: str) -> str:
     return "input" if name == batches.NAME else ""
 
 
-def _find_idle(step: Step, looks: Iterable[Look], lag: float) -> float:
+def _find_idle(step: Step, looks: Iterable[tuple[int, bool]], lag: float) -> float:
     """Find how long the GPU had nothing queued, at most, and what the host did meanwhile.
 
     `lag` is how far the GPU is behind at the step's begin; that at its end is returned. Between two
@@ -110,7 +110,7 @@ def _find_idle(step: Step, looks: Iterable[Look], lag: float) -> float:
     """
     inside, outside = 0.0, Counter[str]()
     before = step.begin
-    for ns, caught_up in (*looks, Look(step.end, False)):
+    for ns, caught_up in (*looks, (step.end, False)):
         window, before = (before, ns), ns
         host = window[1] - window[0]
         of = {kind: _overlap(window, spans) for kind, spans in step.kinds.items()}

@@ -30,13 +30,6 @@ class Mark(NamedTuple):
     owner: str
 
 
-class Look(NamedTuple):
-    """Whether the GPU had finished the scope before, at the begin of another."""
-
-    ns: int
-    caught_up: bool
-
-
 class Span(NamedTuple):
     """A scope's times in nanoseconds; `gpu` is None without the GPU's."""
 
@@ -52,7 +45,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.marks: deque[Mark] = deque(maxlen=MOST)
-        self.looks: deque[Look] = deque(maxlen=MOST)
+        self.looks: deque[tuple[int, bool]] = deque(maxlen=MOST)
         self.memory: list[int] = []  # in use at the newest kind of mark, in turns that get longer
         self.memory_is_gpus = False
         self._kind, self._due, self._interval = FORWARD, 0, _FIRST_INTERVAL_NS
@@ -70,9 +63,9 @@ class Steps:
             self._listener.close()
 
     def begin(self) -> None:
-        """Look at the GPU: a scope is about to begin on this thread."""
+        """Look whether the GPU has finished the scope before: another is about to begin."""
         if self._before is not None and threading.get_ident() == self._main:
-            self.looks.append(Look(time.monotonic_ns(), self._before.ready))
+            self.looks.append((time.monotonic_ns(), self._before.ready))
 
     def end(self, sample: Any) -> None:
         """Keep the sample of a scope that has ended on this thread."""

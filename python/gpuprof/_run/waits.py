@@ -28,8 +28,12 @@ def _is_on_gpu(tensor: Any, *_arguments: Any, **_options: Any) -> bool:
     return bool(tensor.is_cuda)
 
 
-def _changes_device(tensor: Any, target: Any = 0, *more: Any, **options: Any) -> bool:
-    """Whether ``tensor.to(...)`` or ``.cuda(...)`` copies between the host and a GPU."""
+def _comes_to_gpu(tensor: Any, *more: Any, **options: Any) -> bool:
+    return not (tensor.is_cuda or options.get("non_blocking") or any(each is True for each in more))
+
+
+def _changes_device(tensor: Any, target: Any = None, *more: Any, **options: Any) -> bool:
+    """Whether ``tensor.to(...)`` copies between the host and a GPU."""
     target = options.get("device", target)
     target = getattr(target, "device", target)  # of another tensor
     target = getattr(target, "type", target)
@@ -41,44 +45,32 @@ def _changes_device(tensor: Any, target: Any = 0, *more: Any, **options: Any) ->
     return goes_to_gpu != bool(tensor.is_cuda)
 
 
-def _always(*_arguments: Any, **_options: Any) -> bool:
-    return True
-
-
 def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
     """Replace the functions; `begin` is called before each wait, with a frame that runs."""
-    undo = contextlib.ExitStack()
-    tensor, cuda = torch.Tensor, torch.cuda
-    places = [
-        *((tensor, name, _is_on_gpu) for name in _READS),
-        *((tensor, name, _changes_device) for name in COPIES),
-        *((owner, "synchronize", _always) for owner in (cuda, cuda.Stream, cuda.Event)),
-    ]
-    for owner, name, waits in places:
-        function = _around(getattr(owner, name), name, waits, begin, torch.compiler.is_compiling)
-        if owner is tensor:  # a pickle finds it by its name
-            function.__module__, function.__qualname__ = "torch", f"Tensor.{name}"
-        undo.callback(torch_hooks.replace(owner, name, function))
-    keep_from_compiler(_is_on_gpu, _changes_device, _always)
+    undo, is_compiling = contextlib.ExitStack(), torch.compiler.is_compiling
+
+    def put(owner: Any, name: str, waits: Callable[..., bool] | None = None) -> None:
+        original = getattr(owner, name)
+        scope = _core.timer(f"{NAME}{name.strip('_')}", backend="cpu")
+
+        @functools.wraps(original)
+        def wait(*arguments: Any, **options: Any) -> Any:
+            if (waits and not waits(*arguments, **options)) or is_compiling():
+                return original(*arguments, **options)
+            begin(sys._getframe())
+            with scope:
+                return original(*arguments, **options)
+
+        if owner is torch.Tensor:  # a pickle finds it by its name
+            wait.__module__, wait.__qualname__ = "torch", f"Tensor.{name}"
+        keep_from_compiler(wait)
+        undo.callback(torch_hooks.replace(owner, name, wait))
+
+    for name in _READS:
+        put(torch.Tensor, name, _is_on_gpu)
+    put(torch.Tensor, "to", _changes_device)
+    put(torch.Tensor, "cuda", _comes_to_gpu)
+    for owner in (torch.cuda, torch.cuda.Stream, torch.cuda.Event):
+        put(owner, "synchronize")
+    keep_from_compiler(_is_on_gpu, _comes_to_gpu, _changes_device)
     return undo.close
-
-
-def _around(
-    original: Any,
-    name: str,
-    waits: Callable[..., bool],
-    begin: Begin,
-    is_compiling: Callable[[], bool],
-) -> Any:
-    scope = _core.timer(f"{NAME}{name.strip('_')}", backend="cpu")
-
-    @functools.wraps(original)
-    def wait(*arguments: Any, **options: Any) -> Any:
-        if not waits(*arguments, **options) or is_compiling():
-            return original(*arguments, **options)
-        begin(sys._getframe())
-        with scope:
-            return original(*arguments, **options)
-
-    keep_from_compiler(wait)
-    return wait
