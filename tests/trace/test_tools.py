@@ -136,29 +136,16 @@ def test_scopes_are_grouped_by_their_whole_path(tmp_path: Path) -> None:
 
 
 def test_only_paths_of_scopes_group(tmp_path: Path) -> None:
+    given: list[Any] = [{"path": 5}, {"path": ["a"]}, None, {"path": "Net/net"}]
     events = [
-        slice_event("read", 0, 1, cat="io", args={"path": "/a/file"}),
-        slice_event("net", 0, 1, tid=8, cat="scope", args={"path": 5}),
-        slice_event("net", 2, 1, tid=8, cat="scope", args={"path": ["a"]}),
-        slice_event("net", 4, 1, tid=8, cat="scope", args=None),
-        slice_event("net", 6, 1, tid=8, cat="scope", args={"path": "Net/net"}),
-        {
-            "ph": "B",
-            "name": "net",
-            "cat": "scope",
-            "pid": 1,
-            "tid": 9,
-            "ts": 0,
-            "args": {"path": "Net/net"},
-        },
-        {"ph": "E", "pid": 1, "tid": 9, "ts": 5},
+        slice_event("net", 2 * place, 1, cat="scope", args=args) for place, args in enumerate(given)
     ]
-    found = rows(summary(written(tmp_path / "t.json", object_form(events))), "host")
-    assert {name: count for name, (count, _, _) in found.items()} == {
-        "read": 1,
-        "net": 3,
-        "Net/net": 2,
-    }
+    read = slice_event("read", 0, 1, tid=8, cat="io", args={"path": "/a/file"})
+    half = {**slice_event("net", 0, 1, tid=9), "ph": "B", "cat": "scope", "args": given[-1]}
+    end = {"ph": "E", "pid": 1, "tid": 9, "ts": 5}
+    path = written(tmp_path / "t.json", object_form([*events, read, half, end]))
+    found = rows(summary(path), "host")
+    assert {name: row[0] for name, row in found.items()} == {"read": 1, "net": 3, "Net/net": 2}
 
 
 def test_begin_and_end_events_make_ranges_and_lonely_ones_are_told(tmp_path: Path) -> None:

@@ -78,13 +78,13 @@ class Steps:
             return
         now = time.monotonic_ns()
         self.marks.append(Mark(now, kind, owner))
-        cuda = loaded.torch_cuda()
-        now_kind = max(kind, self._kind), cuda is not None  # of training, and of the GPU
-        if now_kind != (self._kind, self.memory_is_gpus):
-            self._kind, self.memory_is_gpus = now_kind
-            self.memory.clear()
-        if kind != self._kind or now < self._due:
+        is_other = kind != self._kind  # that of optimizers counts from the first one on
+        if (is_other and self._kind == OPTIMIZER) or (not is_other and now < self._due):
             return
+        cuda = loaded.torch_cuda()
+        if (kind, cuda is not None) != (self._kind, self.memory_is_gpus):
+            self._kind, self.memory_is_gpus = kind, cuda is not None
+            self.memory.clear()
         self.memory.append(self._in_use(cuda))
         if len(self.memory) >= _MOST_READINGS:
             del self.memory[1::2]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from gpuprof._frameworks.torch_compile import keep_from_compiler
 from gpuprof._frameworks.torch_modules import inside
 from gpuprof._run import batches, waits
 from gpuprof._run.steps import FORWARD, OPTIMIZER, Steps
+from gpuprof._trace import path as trace_path
 
 _NO_ERROR = (None, None, None)
 _ENDED = (RuntimeError, None, None)  # how a scope that is still open is closed
@@ -105,7 +105,7 @@ class TorchScopes:
     def _note_steps(self, torch: Any) -> None:
         self._undo.callback(waits.replace(torch, self._begin_wait))
         # Where there is no other rank nobody waits, and torch.distributed stays as it is.
-        if os.environ.get("WORLD_SIZE", "1") != "1" and torch.distributed.is_available():
+        if trace_path.world_size() > 1 and torch.distributed.is_available():
             self._undo.enter_context(CollectiveWatch(torch.distributed, gives_way=True))
         self.steps.start()
 
