@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuprof._run.gpu_work import GpuWork
 from tests.fake_cupti.build import cached
+from tests.fake_driver.control import FakeCuda
+from tests.support.gpu_records import Recording
 from tests.support.processes import SETUP_CUDA
 from tests.support.programs import measured, script
 
@@ -35,6 +38,28 @@ def test_the_idle_lines_of_a_program_are_shown(
     table = done.report[done.report.index("GPU idle: ") :]
     assert "time.sleep(0.3)  # where it waits" in table
     assert f"{tmp_path.name}/{name}:" in table
+
+
+def test_idle_lines_outlive_an_interrupt_of_the_end(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    Recording().install(monkeypatch)
+    work = GpuWork(kernels=True, idle=True)
+    work.start()
+    monkeypatch.setattr("gpuprof._kernels.api.Kernels._finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        work.stop()
+    assert list(work.found) == ["idle lines"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python version does not warn")
+def test_a_fork_beside_the_thread_that_looks_is_no_warning(tmp_path: Path, fake_path: Path) -> None:
+    name = script(tmp_path, IDLE + "if (p := os.fork()) == 0: os._exit(0)\nos.waitpid(p, 0)\n")
+    done = measured(tmp_path, "--idle", name, program=name, GPUPROF_CUDA_DRIVER=str(fake_path))
+    assert "multi-threaded" not in done.err
 
 
 def test_a_program_without_a_gpu_is_told_once(tmp_path: Path) -> None:

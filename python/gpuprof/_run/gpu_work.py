@@ -39,17 +39,17 @@ class GpuWork:
         """Wait for the GPU, and write what it did to the traces that are open."""
         if self._idle is not None:
             self._idle._stop()
-        if self._kernels is not None and gpu_is_done:
-            try:
+        try:
+            if self._kernels is not None and gpu_is_done:
                 self._kernels.__exit__(None, None, None)
-            except Exception as error:
-                self._failure = f"gpuprof: no kernels: {type(error).__name__}: {error}"
-            else:
                 self.found = {"by scope": self._kernels, "by name": self._kernels.by_kernel()}
                 if callers_supported():
                     self.found["by caller"] = self._kernels.by_caller()
-        if self._idle is not None:
-            self.found["idle lines"] = self._idle
+        except Exception as error:
+            self._failure = f"gpuprof: no kernels: {type(error).__name__}: {error}"
+        finally:
+            if self._idle is not None:
+                self.found["idle lines"] = self._idle
 
     def show(self, out: TextIO | None) -> None:
         """Print the tables; nowhere if nobody reads."""

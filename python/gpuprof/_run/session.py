@@ -80,11 +80,10 @@ class Session:
         """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
         if self._functions is not None:
             self._functions.start()
+        if (self._wishes.trace is not None or self._wishes.idle) and sys.version_info >= (3, 12):
+            # It is the thread that writes the trace, or looks at the GPU.
+            warnings.filterwarnings("ignore", message=_FORK_WARNING, category=DeprecationWarning)
         if self._wishes.trace is not None:
-            if sys.version_info >= (3, 12):  # it is the thread that writes the trace
-                warnings.filterwarnings(
-                    "ignore", message=_FORK_WARNING, category=DeprecationWarning
-                )
             about = facts.describe(self._wishes.command, is_over=False)
             self._trace = TraceWriter(self._wishes.trace, collect=True, args=about)
             self._trace.start()
