@@ -307,7 +307,11 @@ device::Work EventClock::work_left(std::vector<std::uintptr_t>& threads) {
   if (!access) return device::Work::kUnseen;
   const driver::RelaxedCapture relaxed(table_);
   for (const CUevent end : ends) {
-    if (access->query(end) == CUDA_ERROR_NOT_READY) return device::Work::kUnderWay;
+    const CUresult status = access->query(end);
+    if (status == CUDA_ERROR_NOT_READY) return device::Work::kUnderWay;
+    if (status == CUDA_SUCCESS) continue;
+    note_failure(driver::error_of(status, "cuEventQuery"));
+    return device::Work::kUnseen;
   }
   if (is_open) return device::Work::kScopeOpen;
   return threads.empty() ? device::Work::kUnseen : device::Work::kNone;
