@@ -1,6 +1,5 @@
 #include "timing/ticker.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -25,15 +24,12 @@ HostNanoseconds place_in(std::int64_t slot) {
 }  // namespace
 
 struct Ticker::State {
-  explicit State(std::function<bool(HostNanoseconds)> its_call) : call(std::move(its_call)) {}
+  explicit State(std::function<bool()> its_call) : call(std::move(its_call)) {}
 
   void run() {
     const HostNanoseconds begun = monotonic_now();
-    std::int64_t last = -1;
-    for (std::int64_t slot = 0;; slot = std::max(slot + 1, (monotonic_now() - begun) / kSlot)) {
-      if (!sleep_until(begun + slot * kSlot + place_in(slot))) return;
-      if (!call((slot - last) * kSlot)) return;
-      last = slot;
+    for (std::int64_t slot = 1;; slot = (monotonic_now() - begun) / kSlot + 1) {
+      if (!sleep_until(begun + slot * kSlot + place_in(slot)) || !call()) return;
     }
   }
 
@@ -44,7 +40,7 @@ struct Ticker::State {
     return !changed.wait_for(lock, left, [&] { return over; });
   }
 
-  const std::function<bool(HostNanoseconds)> call;
+  const std::function<bool()> call;
   const std::uint32_t generation = driver::fork_generation();
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
@@ -52,7 +48,7 @@ struct Ticker::State {
   std::thread thread;
 };
 
-Ticker::Ticker(const char* name, std::function<bool(HostNanoseconds)> call)
+Ticker::Ticker(const char* name, std::function<bool()> call)
     : state_(std::make_unique<State>(std::move(call))) {
   state_->thread = driver::start_service_thread(name, [s = state_.get()] { s->run(); });
 }

@@ -7,7 +7,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -31,8 +30,7 @@ namespace {
 class IdleLooks {
  public:
   explicit IdleLooks(py::object note) : note_(std::move(note)) {
-    ticker_ = std::make_unique<timing::Ticker>("gpuprof-idle",
-                                               [this](HostNanoseconds ns) { return look(ns); });
+    ticker_ = std::make_unique<timing::Ticker>("gpuprof-idle", [this] { return look(); });
   }
   IdleLooks(const IdleLooks&) = delete;
   IdleLooks& operator=(const IdleLooks&) = delete;
@@ -49,41 +47,50 @@ class IdleLooks {
   [[nodiscard]] HostNanoseconds not_known() const noexcept { return not_known_.load(); }
 
  private:
-  bool look(HostNanoseconds ns) {
+  // The whole slots that no look has counted yet.
+  HostNanoseconds count_slots() {
+    constexpr HostNanoseconds kSlot = timing::Ticker::kSlot;
+    const HostNanoseconds ns = (timing::monotonic_now() - counted_) / kSlot * kSlot;
+    counted_ += ns;
+    return ns;
+  }
+
+  bool look() {
     threads_.clear();
     const Work work = timing::device::work_left(threads_);
     const bool is_collecting = cupti::is_collecting();  // then the records will tell
+    const HostNanoseconds since = counted_;
+    const HostNanoseconds ns = count_slots();
     if (work == Work::kUnseen && !is_collecting) return true;
-    const HostNanoseconds now = timing::monotonic_now();
-    if (since_.load() == 0 && work != Work::kUnseen) since_ = std::max(begun_, now - ns);
+    if (since_.load() == 0 && work != Work::kUnseen) since_ = since;
     if (work == Work::kUnderWay) return true;
     if (work == Work::kScopeOpen && !is_collecting) {
       not_known_ += ns;
       return true;
     }
-    return note(now, ns, work == Work::kNone, is_collecting);
+    return note(ns, work == Work::kNone, is_collecting);
   }
 
-  bool note(HostNanoseconds now, HostNanoseconds ns, bool is_idle, bool is_collecting) {
+  bool note(HostNanoseconds ns, bool is_idle, bool is_collecting) {
     if (is_finalizing()) return false;
+    const HostNanoseconds now = timing::monotonic_now();
     const PyGILState_STATE state = PyGILState_Ensure();
-    // A collection would run somebody's finalizers on this thread.
-    const int collects = PyGC_Disable();
+    ns += count_slots();  // while another thread had the lock, at the line that is noted now
     try {
       note_(now, ns, is_idle, is_collecting, threads_);
     } catch (py::error_already_set& error) {
       error.discard_as_unraisable("gpuprof.idle");
     }
-    if (collects != 0) PyGC_Enable();
     PyGILState_Release(state);
     return true;
   }
 
   py::object note_;
-  const HostNanoseconds begun_ = timing::monotonic_now();
   std::atomic<HostNanoseconds> since_{0};
   std::atomic<HostNanoseconds> not_known_{0};
-  std::vector<std::uintptr_t> threads_;  // of the ticker's thread alone
+  // Of the ticker's thread alone.
+  HostNanoseconds counted_ = timing::monotonic_now();
+  std::vector<std::uintptr_t> threads_;
   std::unique_ptr<timing::Ticker> ticker_;
 };
 
