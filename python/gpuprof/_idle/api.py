@@ -40,10 +40,10 @@ def idle() -> Idle:
     -----
     Entering it without a CUDA driver or device is a `CudaUnavailableError`.
 
-    Scopes are all that it knows the GPU's work from: what is launched outside of them is not seen,
-    and while one is open, its own work is not known until it is left. Inside a `kernels` block, the
-    records of all work decide that afterwards, and idle time is exact; open that block around this
-    one, or in it.
+    Scopes are all that it knows the GPU's work from: what is launched outside of them, or after
+    `disable`, is not seen, and while one is open, its own work is not known until it is left.
+    Inside a `kernels` block, the records of all work decide that afterwards, and idle time is
+    exact; open that block around this one, or in it.
 
     Examples
     --------
@@ -99,20 +99,22 @@ class Idle(Shown, Exported):
         watching, self._watching = self._watching, None
         if watching is None:
             return
-        watching.stop()
         self._end_ns = time.monotonic_ns()
-        self._since_ns = min(filter(None, (self._since_ns, watching.since_ns)), default=0)
-        self._not_known_ns = watching.not_known_ns
-        atexit.unregister(self._stop)
-        if not _core._cupti_is_collecting():
-            kernels_api.when_collected.remove(self._correct)
+        try:
+            watching.stop()
+        finally:
+            self._since_ns = min(filter(None, (self._since_ns, watching.since_ns)), default=0)
+            self._not_known_ns = watching.not_known_ns
+            atexit.unregister(self._stop)
+            if not _core._cupti_is_collecting():
+                kernels_api.when_collected.remove(self._correct)
 
     def _note(self, at: int, ns: int, is_idle: bool, waits: bool, threads: list[int]) -> None:
         self._looks.add(at, ns, places_of(threads), is_idle, waits)
 
     def _correct(self, work: Columns, begin_ns: int, end_ns: int) -> bool:
         """Judge what was seen by all work in a block of `kernels`; return whether more may come."""
-        end_ns = min(end_ns, self._end_ns or end_ns)
+        end_ns = min(filter(None, (end_ns, self._end_ns, self._looks.full_since_ns)))
         begin_ns = max(begin_ns, self._begin_ns)
         busy = merged(zip(work.begin_ns, work.end_ns, strict=True), begin_ns, end_ns)
         if busy:
@@ -159,7 +161,9 @@ class Idle(Shown, Exported):
             return ["no scope ran on a GPU in that time, so nothing is known of it"]
         notes = []
         if not self._looks.is_corrected:
-            notes.append("work that was launched outside of scopes was not seen")
+            notes.append(
+                "work that was launched outside of scopes, or while disabled, was not seen"
+            )
         if self.not_known_ms:
             share = percent(self.not_known_ms / self.seconds / 1e3)
             notes.append(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuprof._common.places import NOWHERE, Place
 
-MAX_LOOKS = 1_000_000  # that wait for records: nearly three hours
+MAX_WAITING = 1_000_000  # places that wait for records: of one thread nearly three hours
 
 Span = tuple[int, int]
 
@@ -26,11 +26,14 @@ class Looks:
         self._numbers: dict[Place, int] = {}
         # Four numbers for each look: when, for how long, where, and whether it is known to be idle.
         self._waiting = array("q")
+        self.full_since_ns = 0  # from when on there was no room for looks that wait; 0: there is
         self.is_corrected = False
 
     def add(self, at_ns: int, ns: int, places: Sequence[Place], is_idle: bool, waits: bool) -> None:
         """Add a look, its time to equal parts; `waits` for records, where there is room."""
-        if waits and len(self._waiting) < 4 * MAX_LOOKS:
+        if waits and not self.full_since_ns and len(self._waiting) >= 4 * MAX_WAITING:
+            self.full_since_ns = at_ns - ns
+        if waits and not self.full_since_ns:
             for place in places:
                 number = self._numbers.setdefault(place, len(self._numbers))
                 self._waiting.extend((at_ns, ns // len(places), number, is_idle))  # all at once
@@ -52,14 +55,16 @@ class Looks:
         """Judge the looks that wait by when the GPU worked: spans that do not touch, in order.
 
         So what was idle until `end_ns` is known exactly, from the begin of the first span on, and
-        goes to the places of the looks in that time.
+        goes to the places of the looks in that time. Before and after it, looks tell what they can.
         """
-        waiting, self._waiting = self._waiting, array("q")
+        waiting, self._waiting, self.full_since_ns = self._waiting, array("q"), 0
         begins = [begin for begin, _ in busy]
         inside: Counter[Place] = Counter()
-        for at, ns, place, _ in self._each(waiting):
+        for at, ns, place, is_idle in self._each(waiting):
             last = bisect_right(begins, at) - 1
-            if last >= 0 and busy[last][1] <= at <= end_ns:
+            if last < 0 or at > end_ns:
+                self._idle_ns[place] += is_idle * ns
+            elif busy[last][1] <= at:
                 inside[place] += ns
         idle = end_ns - begins[0] - sum(end - begin for begin, end in busy)
         looked = sum(inside.values())

@@ -206,8 +206,7 @@ class Kernels(Shown, Exported):
         if self._labels.problem and attribution.in_graph:
             self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")
         to_trace.write(evaluated, spans)
-        # Past the limit of records nobody knows when the GPU worked.
-        end_ns = max(found.work.end_ns, default=0) if found.dropped else self._end_ns
+        end_ns = min(self._end_ns, found.until_ns)
         when_collected[:] = [
             each for each in when_collected if each(found.work, self._begin_ns, end_ns)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,6 +40,7 @@ class Collector:
         self._max_records = max_records
         self._found: dict[str, Any] = {}
         self._notes: list[str] = []
+        self._end_ns = 0
         self._process = os.getpid()
         self._lock = threading.RLock()  # of start and end: a torch profiler waits for them
         self._put_back: Callable[[], None] = lambda: None
@@ -68,6 +70,7 @@ class Collector:
         with self._lock:
             if Collector._current is not self:
                 return
+            self._end_ns = time.monotonic_ns()
             try:
                 self._found = _core._cupti_stop()
             finally:
@@ -113,6 +116,8 @@ class Collector:
         names = {text: number for number, text in enumerate(found.names)}
         found.totals = {(kind, names[name]): sums for (kind, name), sums in raw["totals"].items()}
         found.dropped = raw["dropped"]
+        is_whole = not (found.dropped or raw["cupti_dropped"] or raw["displaced"])
+        found.until_ns = self._end_ns if is_whole else max(found.work.end_ns, default=0)
         found.clock_error_ns = raw["clock_error_ns"]
         if raw["displaced"]:
             found.notes.append(

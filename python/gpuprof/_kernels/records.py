@@ -74,6 +74,7 @@ class Collected:
     # How often and how many ns, by (kind, index of the name), also of what has no room in `work`.
     totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     dropped: int = 0
+    until_ns: int = 0  # nobody knows when the GPU worked after that
     clock_error_ns: int = 0
     notes: list[str] = field(default_factory=list)
 
