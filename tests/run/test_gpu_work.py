@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof._run.gpu_work import GpuWork
 from tests.fake_cupti.build import cached
-from tests.fake_driver.control import FakeCuda
-from tests.support.gpu_records import Recording
 from tests.support.processes import SETUP_CUDA
 from tests.support.programs import measured, script
 
@@ -38,21 +35,6 @@ def test_the_idle_lines_of_a_program_are_shown(
     table = done.report[done.report.index("GPU idle: ") :]
     assert "time.sleep(0.3)  # where it waits" in table
     assert f"{tmp_path.name}/{name}:" in table
-
-
-def test_idle_lines_outlive_an_interrupt_of_the_end(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    Recording().install(monkeypatch)
-    work = GpuWork(kernels=True, idle=True)
-    work.start()
-    monkeypatch.setattr("gpuprof._kernels.api.Kernels._finish", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        work.stop()
-    assert list(work.found) == ["idle lines"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python version does not warn")
@@ -125,6 +107,21 @@ def test_with_kernels_a_program_ends_as_it_would(
     done = measured(tmp_path, "--kernels", "--idle", name, program=name, **with_cupti)
     assert done.status == status
     assert ("GPU work by scope" in done.report) == (status != 4)
+
+
+def test_idle_lines_outlive_an_interrupt_of_the_end(
+    tmp_path: Path, with_cupti: dict[str, str]
+) -> None:
+    end = """
+def interrupt(*_):
+    import signal
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(1)
+type(gpuprof.kernels())._finish = interrupt
+"""
+    name = script(tmp_path, IDLE + end)
+    done = measured(tmp_path, "--kernels", "--idle", name, program=name, **with_cupti)
+    assert "time.sleep(0.3)  # where it waits" in done.report
 
 
 def test_a_forked_child_has_no_part_in_it(tmp_path: Path, with_cupti: dict[str, str]) -> None:
