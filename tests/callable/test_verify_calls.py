@@ -8,6 +8,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import GraphMismatchError
+from tests.support import cpu_graphs
 from tests.support.callables import Counted, counts, twice
 
 
@@ -179,6 +180,23 @@ def test_results_of_another_structure_differ(cupy: Any, other: Any, problem: str
         fast(x)
     (found,) = caught.value.problems
     assert problem in found
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("options", [{}, {"verify": "off", "buckets": {0: (4,)}}])
+def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+    cpu_graphs.install(monkeypatch)
+    fast = gpuprof.make_graphed_callable(lambda x: x.topk(2), warmup=0, **options)
+    for _ in range(3):
+        x = torch.rand(3, 4)
+        found, expected = fast(x), x.topk(2)
+        assert type(found) is type(expected)
+        assert found.values.equal(expected.values)
+        assert found.indices.equal(expected.indices)
+    assert fast.stats().captures == 1
 
 
 def test_a_dict_with_other_keys_differs(cupy: Any) -> None:

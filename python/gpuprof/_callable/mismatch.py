@@ -77,7 +77,7 @@ def _children(pattern: Pattern) -> dict[tuple[str, Hashable], Pattern]:
         steps: list[tuple[str, Hashable]] = [("", 0), (" (context)", 1)]
     elif kind in {"dict", "mapping"}:
         steps = [(f"[{shown_value(key)}]", value_key(key)) for key in pattern[-2]]
-    elif kind == "object" and isinstance(pattern[1], type):
+    elif kind == "object" and len(pattern) > 3:  # of arguments
         steps = [(f".{name}", name) for name in pattern[-2]]
     else:
         steps = [(f"[{number}]", number) for number in range(len(inside))]
