@@ -70,3 +70,46 @@ def test_whole_steps_go_on_from_the_state_that_an_optimizer_loads(
         assert torch.equal(fast(x), plain(x)), number
         assert torch.equal(module.weight, eager.weight), number
     assert fast.stats().captures == 3
+
+
+def of_layout(is_transposed: bool) -> Any:
+    x = torch.arange(12.0)
+    return x.reshape(3, 4).t() if is_transposed else x.reshape(4, 3)
+
+
+def test_each_layout_that_matters_is_warmed_up() -> None:
+    tuned: dict[Any, float] = {}
+
+    def body(x: Any) -> Any:
+        if x.stride() not in tuned:
+            tuned[x.stride()] = float(x.sum())  # waits, as what is tuned once does
+        x.add_(1)
+        return x.sum(1)
+
+    fast = gpuprof.make_graphed_callable(body, warmup=1)
+    for is_transposed in (False, False, True, True, False, True):
+        x = of_layout(is_transposed)
+        expected = (x + 1).sum(1)
+        assert fast(x).equal(expected)
+    assert (fast.stats().captures, fast.stats().failures) == (2, 0)
+
+
+def test_a_layout_whose_capture_fails_leaves_others_their_graphs() -> None:
+    module = nn.Linear(3, 3)
+
+    def body(x: Any) -> Any:
+        x.add_(0)
+        if not x.is_contiguous():
+            float(x.sum())
+        with torch.no_grad():
+            return module(x)
+
+    fast = gpuprof.make_graphed_callable(body, warmup=0, on_capture_error="eager")
+    fast(of_layout(False))
+    with pytest.warns(RuntimeWarning, match="the capture failed"):
+        fast(of_layout(True))
+    module.weight.data = module.weight.data.clone()
+    for is_transposed in (False, True, False):
+        fast(of_layout(is_transposed))
+    assert (fast.stats().captures, fast.stats().failures) == (2, 1)
+    assert fast.stats().recaptures == 1

@@ -37,6 +37,7 @@ _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _NOT_IN_MODULES = "a tensor on the CPU, a .grad or a requires_grad"  # of which no name is known
+_NO_LAYOUT = 5  # parts of the key of a kind that has graphs for any
 _MAX_KINDS = 1024  # of calls without a graph that are remembered
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
@@ -217,11 +218,18 @@ class CapturingCalls(_core.CallBase):
         own = tuple(guard() for guard in self._settings.guards)
         key = (flat.key, *modes, own)
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
-            with_graphs = [each.kind for each in self._entries]
+            kept = [each.kind.key for each in self._entries]
+            kept += [key[:_NO_LAYOUT] for key in kept]
             for each in [*self._kinds.values()]:
-                if each not in with_graphs:
+                if each.key not in kept:
                     self._kinds.pop(each.key, None)
                     break
+        return self._of_layout(self._kinds.setdefault(key, Kind(key)), flat)
+
+    def _of_layout(self, kind: Kind, flat: Flat) -> Kind:
+        if not kind.strides_matter:
+            return kind
+        key = (*kind.key, flat.layout)
         return self._kinds.setdefault(key, Kind(key))
 
     def _find(self, flat: Flat, given: Flat) -> CapturedCall | None:
@@ -231,7 +239,7 @@ class CapturingCalls(_core.CallBase):
         """
         kind = self._kind_of(given)
         with self._lock:
-            captured = self._captured_for(given, kind)
+            captured = self._of_kind(kind)
             self._counts["misses" if captured is None else "hits"] += 1
             if captured is not None:
                 return captured
@@ -247,8 +255,8 @@ class CapturingCalls(_core.CallBase):
             return None
         with capturing:
             # Another thread may have captured it meanwhile.
-            captured = self._captured_for(given, kind)
-            return captured or self._try_capture(given, kind, warmup)
+            kind = self._of_layout(kind, given)
+            return self._of_kind(kind) or self._try_capture(given, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -285,6 +293,10 @@ class CapturingCalls(_core.CallBase):
     def _note(self, captured: CapturedCall, kind: Kind) -> CapturedCall:
         """Keep a graph for later calls of its kind."""
         limit = self._settings.max_graphs
+        if captured.layout is not None and len(kind.key) == _NO_LAYOUT:
+            kind.strides_matter = True
+            key = (*kind.key, captured.layout)
+            kind = self._kinds.setdefault(key, Kind(key))
         captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
@@ -304,9 +316,8 @@ class CapturingCalls(_core.CallBase):
             )
         return captured
 
-    def _captured_for(self, flat: Flat, kind: Kind) -> CapturedCall | None:
-        same = (each for each in self._entries if each.kind is kind)
-        return next((each for each in same if each.layout in (None, flat.layout)), None)
+    def _of_kind(self, kind: Kind) -> CapturedCall | None:
+        return next((each for each in self._entries if each.kind is kind), None)
 
     # Graphs that go.
 

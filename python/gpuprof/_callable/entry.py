@@ -26,6 +26,7 @@ class Kind:
     key: Any
     runs: int = 0  # eager calls before the capture
     is_eager: bool = False  # they run the function
+    strides_matter: bool = False  # a kind for each layout of the arguments has the graphs
 
 
 @dataclass(eq=False)
