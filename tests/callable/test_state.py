@@ -251,6 +251,13 @@ def test_a_transform_of_torch_func_is_named() -> None:
     assert holds(guards)
 
 
+def test_what_is_captured_inside_of_forward_mode_fits_outside_alone() -> None:
+    with torch.autograd.forward_ad.dual_level():
+        guards = state.state_guards()
+        assert not holds(guards)
+    assert holds(guards)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_autocast_has_cast_is_forgotten_before_and_after(
     monkeypatch: pytest.MonkeyPatch, autocast: Any, fails: bool

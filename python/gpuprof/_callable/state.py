@@ -76,7 +76,7 @@ def current() -> State:
 
 
 def state_guards() -> tuple[StateGuard, ...]:
-    """Return functions without arguments, with what each returns on this thread now.
+    """Return functions without arguments, with what each is to return on this thread in a call.
 
     They are of torch's own, take some 50 ns each, and return shared objects: True, False, dtypes.
     """
@@ -88,16 +88,18 @@ def state_guards() -> tuple[StateGuard, ...]:
         torch.is_inference_mode_enabled,
         torch.is_autocast_enabled,  # without an argument it tells of the GPU, in half the time
         torch.get_default_dtype,
-        # Of torch.func: under vmap, grad or functionalize tensors stand for others.
-        torch._C._functorch.maybe_current_level,
-        functools.partial(getattr, torch.autograd.forward_ad, "_current_level"),
     ]
     if torch.is_autocast_enabled():
         asks += [
             functools.partial(torch.get_autocast_dtype, "cuda"),
             torch.is_autocast_cache_enabled,
         ]
-    return tuple((ask, ask()) for ask in asks)
+    return (
+        *((ask, ask()) for ask in asks),
+        # Inside of transforms, which a capture may be in, tensors stand for others.
+        (torch._C._functorch.maybe_current_level, None),
+        (functools.partial(getattr, torch.autograd.forward_ad, "_current_level"), _NO_LEVEL),
+    )
 
 
 def transform_of_torch() -> str | None:
