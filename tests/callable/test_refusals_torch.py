@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import gpuprof
+from gpuprof.errors import InvalidStateError
 from tests.support import cpu_graphs
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -138,6 +143,36 @@ def test_an_error_in_a_call_is_told_as_well() -> None:
         with pytest.raises(RuntimeError, match="capturing") as caught:
             fast(torch.ones(2))
         assert line(branching, 1) in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("call", [lambda fast, x: fast(x), lambda fast, x: torch.vmap(fast)(x)])
+def test_an_error_that_is_gone_keeps_no_argument(call: Callable[..., Any]) -> None:
+    fast = gpuprof.make_graphed_callable(branching, warmup=0)
+
+    def refused() -> weakref.ref[Any]:
+        x = torch.ones(2)
+        with contextlib.suppress(RuntimeError, InvalidStateError):
+            call(fast, x)
+            pytest.fail("it is not refused")
+        return weakref.ref(x)
+
+    refused()
+    gc.collect()
+    gc.disable()
+    try:
+        assert refused()() is None
+    finally:
+        gc.enable()
+
+
+def test_calls_run_eagerly_where_their_warning_is_an_error() -> None:
+    fast = gpuprof.make_graphed_callable(branching, warmup=0, on_capture_error="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="the capture failed"):
+            fast(torch.ones(2))
+        assert fast(torch.ones(2)).tolist() == [2, 2]
+    assert fast.stats().failures == 1
 
 
 def test_an_error_of_a_warm_up_has_no_note() -> None:

@@ -286,8 +286,8 @@ class CapturingCalls(_core.CallBase):
             self._counts["failures"] += 1
             told = "\n".join([str(error), *getattr(error, "__notes__", ())])
             text = f"the capture failed, and such calls run eagerly: {told}"
+            kind.is_eager = self._settings.on_capture_error == "eager"
             self._fall_back(error, "capture", text)
-            kind.is_eager = True
             return None
 
     def _note(self, captured: CapturedCall, kind: Kind) -> CapturedCall:
@@ -420,7 +420,10 @@ class CapturingCalls(_core.CallBase):
     def _fall_back(self, error: Exception, about: str, text: str) -> None:
         """Raise the error, or warn where calls are to run eagerly then."""
         if self._settings.on_capture_error == "raise":
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it has this frame
         self._warn(about, text)
 
     def _warn(self, about: str, text: str) -> None:
