@@ -329,9 +329,9 @@ class Training:
             )
         elif self._order.is_overwritten(self._forward_number, call.last, since=call.begun):
             wrong = (
-                "since the call another graph of the same memory has run, which was not captured "
-                "between its forward and backward passes; replay them in the order of their "
-                "captures, or give them pools of their own"
+                "since the call another graph of the same memory has run, which has no backward "
+                "pass or was not captured between the two passes; run it after the backward pass, "
+                "or give it a pool of its own"
             )
         elif list(map(_VERSION, self._frozen)) != call.versions:
             wrong = (
