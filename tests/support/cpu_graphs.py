@@ -266,7 +266,7 @@ class Entry:
         def meet(one: Range, others: list[Range]) -> bool:
             return any(one[0] < end and begin < one[1] for begin, end in others)
 
-        return any(
+        return len(places) != len(self.arrays) or any(
             meet(place, self.written)
             or (spec["copied_back"] and meet(place, self.read + places[:n] + places[n + 1 :]))
             for n, (place, spec) in enumerate(zip(places, self.arrays, strict=True))

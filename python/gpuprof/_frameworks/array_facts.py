@@ -120,12 +120,6 @@ def facts_by_attributes(tensor: Any) -> Facts:
     return _facts(tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
 
 
-def resized(facts: Facts, dim: int, size: int) -> Facts:
-    """Return the facts with another size in one dimension."""
-    shape = (*facts.shape[:dim], size, *facts.shape[dim + 1 :])
-    return _facts(*facts[:4], shape, facts.strides)
-
-
 def _facts(*fields: Any) -> Facts:
     return _core.ArrayDesc(fields)  # type: ignore[call-arg, arg-type]  # it takes them as one
 
