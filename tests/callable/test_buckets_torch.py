@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+import gpuprof
 from gpuprof._callable.buckets import NOTHING_LEARNED, Buckets, learned
 from gpuprof._callable.pytree import flatten_result, rebuild
+from tests.support import cpu_graphs
 from tests.support.structures import Batch, flat
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -162,3 +165,18 @@ def test_what_would_be_cut_to_another_size_than_eagerly_is_refused() -> None:
     assert [len(calls(torch.ones(size))) for size in (5, 4, 3)] == [3, 3, 3]
     with pytest.raises(ValueError, match="does not follow the padded dimension"):
         calls(torch.ones(2))
+
+
+def test_no_padded_array_is_kept_while_the_function_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_graphs.install(monkeypatch)
+    kept: list[int] = []
+
+    def body(x: Any) -> Any:
+        alive = [each for each in gc.get_objects() if type(each) is torch.Tensor]
+        kept.append(sum(each.shape == (8, 7) for each in alive))
+        return x * 2
+
+    fast = gpuprof.make_graphed_callable(body, warmup=2, buckets={0: (8,)})
+    for _ in range(2):
+        fast(torch.ones(3, 7))
+    assert kept == [0, 0]

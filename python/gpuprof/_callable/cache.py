@@ -145,6 +145,7 @@ class CapturingCalls(_core.CallBase):
                 return result
             # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
+        given, arrays = flat, []  # no memory for padding while the function runs
         return self._eagerly(args, kwargs)
 
     def _stale(self, captured: CapturedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
