@@ -10,6 +10,9 @@ import gpuprof
 from gpuprof.errors import GraphMismatchError
 from tests.support import cpu_graphs
 from tests.support.callables import Counted, counts, twice
+from tests.support.structures import Batch, Output, Pair
+
+STRUCTURES = Batch.__module__
 
 
 def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
@@ -210,6 +213,67 @@ def test_a_dict_with_other_keys_differs(cupy: Any) -> None:
         f"result['y']: nothing replayed, {array} by the function",
         f"result['x']: {array} replayed, nothing by the function",
     )
+
+
+@pytest.mark.parametrize(
+    ("captured", "now", "problems"),
+    [
+        (
+            lambda x, y: {"y": y, "x": x},
+            lambda x, y: {"x": x, "y": y},
+            ["result: the order ['y'], ['x'] replayed, the order ['x'], ['y'] by the function"],
+        ),
+        (
+            lambda x, y: [x, y, y],
+            lambda x, y: [x, y, x],
+            [
+                "result[2]: the same array as result[1] replayed, the same array as result[0] by "
+                "the function"
+            ],
+        ),
+        (
+            lambda x, y: [1, x, y],
+            lambda x, y: [y, x, y],
+            [
+                "result[0]: 1 replayed, {array} by the function",
+                "result[2]: {array} replayed, the same array as result[0] by the function",
+            ],
+        ),
+        (
+            lambda x, y: [Batch(x, 1), Pair(y, None)],
+            lambda x, y: [Batch(x, 2), Pair(y, 3)],
+            [
+                "result[0].scale: 1 replayed, 2 by the function",
+                "result[1].right: None replayed, 3 by the function",
+            ],
+        ),
+        (
+            lambda x, _: Pair(x, 1),
+            lambda x, _: Batch(x, 1),
+            [f"result: a {STRUCTURES}.Pair replayed, a {STRUCTURES}.Batch by the function"],
+        ),
+        (
+            Output,
+            lambda x, _: Output(x),
+            [
+                "result.hidden: nothing replayed, None by the function",
+                "result['hidden']: {array} replayed, nothing by the function",
+            ],
+        ),
+    ],
+    ids=["order", "shared", "shared_elsewhere", "names", "classes", "keys"],
+)
+def test_what_differs_in_the_structure_of_results_is_told_by_itself(
+    cupy: Any, captured: Any, now: Any, problems: list[str]
+) -> None:
+    results = [now, captured]
+    x, y = cupy.array([1.0]), cupy.array([2.0])
+    fast = make(lambda x, y: results[-1](x.copy(), y.copy()), x, y, verify=1)
+    results.pop()
+    with pytest.raises(GraphMismatchError) as caught:
+        fast(x, y)
+    array = f"a float32 {type(x).__module__}.ndarray of shape (1,)"
+    assert [*caught.value.problems] == [each.replace("{array}", array) for each in problems]
 
 
 def test_a_change_between_the_comparisons_is_not_found(cupy: Any, choosing: Choosing) -> None:

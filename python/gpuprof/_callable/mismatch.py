@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from gpuprof._callable.leaves import Leaf, same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
+from gpuprof._common.containers import made_by
 from gpuprof._common.text import a_type, shown_value, type_name
 from gpuprof._frameworks.array_facts import Facts, device_name, dtype_name, type_text
+
+_OF_RESULT = 3  # parts of the pattern of an object in a result
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
@@ -55,16 +57,28 @@ def other_parts(result: Flat, other: Flat) -> Iterator[tuple[str, Any, Any]]:
     for path, mine, theirs in unlike(result.pattern, other.pattern, "result"):
         if mine is not None and theirs is not None and mine[0] == theirs[0] == "value":
             yield path, mine[1], theirs[1]
-        elif mine is None or mine[0] != "array" or mine != theirs:
+        elif mine is None or theirs is None or _head(mine) != _head(theirs):
             told = _thing(result, mine), _thing(other, theirs)
             yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
+        elif mine[0] != "array":
+            order = [", ".join(step for step, _ in _children(each)) for each in (mine, theirs)]
+            yield path, f"the order {order[0]}", f"the order {order[1]}"
+        else:  # by where an array is first: numbers shift with what is missing or elsewhere
+            first = result.leaves[mine[1]].path, other.leaves[theirs[1]].path
+            if first[0] != first[1]:
+                yield path, _shared(result, mine, path), _shared(other, theirs, path)
+
+
+def _shared(flat: Flat, pattern: Pattern, path: str) -> str:
+    first = flat.leaves[pattern[1]].path
+    return _thing(flat, pattern) if first == path else f"the same array as {first}"
 
 
 def _head(pattern: Pattern) -> Hashable:
     """Return what a container is, whatever is inside."""
     kind, what = pattern[:2]
-    if isinstance(what, functools.partial):
-        return kind, what.func, what.args
+    if kind == "object" and len(pattern) == _OF_RESULT:
+        return kind, made_by(what)[0], getattr(what, "factory", None)
     if kind == "registered":
         return pattern[:3]
     return (kind, what) if kind in {"object", "mapping"} else kind
@@ -77,7 +91,10 @@ def _children(pattern: Pattern) -> dict[tuple[str, Hashable], Pattern]:
         steps: list[tuple[str, Hashable]] = [("", 0), (" (context)", 1)]
     elif kind in {"dict", "mapping"}:
         steps = [(f"[{shown_value(key)}]", value_key(key)) for key in pattern[-2]]
-    elif kind == "object" and len(pattern) > 3:  # of arguments
+    elif kind == "object" and len(pattern) == _OF_RESULT:
+        _, names, paths = made_by(pattern[1])
+        steps = list(zip(paths, map(value_key, names), strict=True))
+    elif kind == "object":
         steps = [(f".{name}", name) for name in pattern[-2]]
     else:
         steps = [(f"[{number}]", number) for number in range(len(inside))]
@@ -189,6 +206,8 @@ def _thing(flat: Flat, pattern: Pattern | None) -> str:
         return str(flat.leaves[pattern[1]])
     if kind == "value":
         return shown_value(pattern[1])
+    if kind == "object" and len(pattern) == _OF_RESULT:
+        return a_type(made_by(pattern[1])[0])
     return a_type(pattern[1]) if isinstance(pattern[1], type) else f"a {kind}"
 
 

@@ -61,6 +61,16 @@ def another(kind: type, names: tuple[Any, ...], parts: Sequence[Any]) -> Any:
     return _make_object(kind, names, parts)
 
 
+def made_by(make: Any) -> tuple[type, tuple[Any, ...], tuple[str, ...]]:
+    """Return the class of what a `Make` makes, and the names and steps of its parts."""
+    if isinstance(make, _MappingMaker):
+        steps = (*_keys(make.keys), *_attributes(make.loose))
+        return make.kind, (*make.keys, *make.loose), steps
+    kind, *given = make.args if isinstance(make, functools.partial) else (make,)
+    names = given[0] if given else getattr(kind, "_fields", None) or kind.__match_args__
+    return kind, names, _attributes(names)
+
+
 def _field_names(value: tuple[Any, ...]) -> tuple[str, ...] | None:
     """Return the names of the items of a namedtuple or a structseq; None of other tuples."""
     kind: Any = type(value)
