@@ -19,18 +19,27 @@ from tests.support.stand_in_nvml import FakeNvml
 
 WATTS = 250
 KERNEL_US = 10
+READING_NS = 4_000_000
 BLOCK_S, STEPS = 0.2, 20  # of the least block
 
 
 class Meter(FakeNvml):
-    """An NVML whose GPU takes `WATTS` at all times, which the counter tells every `step_ms`."""
+    """An NVML whose GPU takes `WATTS` at all times, which the counter tells every `step_ms`.
+
+    To read it takes time, in which a GPU without work would be idle.
+    """
 
     step_ms = 5.0
 
     def __init__(self, fake: FakeCuda) -> None:
         super().__init__()
-        step_ns = lambda: int(1e6 * self.step_ms)  # noqa: E731
-        self.millijoules = lambda: WATTS * (fake.now() // step_ns() * step_ns()) // 10**6
+
+        def read() -> int:
+            fake.advance(READING_NS)
+            step_ns = int(1e6 * self.step_ms)
+            return WATTS * (fake.now() // step_ns * step_ns) // 10**6
+
+        self.millijoules = read
 
 
 @pytest.fixture

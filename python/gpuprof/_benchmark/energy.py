@@ -1,9 +1,9 @@
 """The energy of a call, from the counter of NVML, which has that of the whole GPU.
 
 The counter moves in steps, tens of milliseconds apart. So a block of calls is counted from one step
-to another, at least `BLOCK_S` later, with the GPU at work all the time. The counter is read between
-batches of calls. A block is wrong by one step at most, which is what the result calls its
-resolution. The time is the host's, because the counter knows no stream.
+to another, at least `BLOCK_S` later, with the GPU at work all the time: a reading takes some
+milliseconds, in which a batch of calls runs. A block is wrong by one step at most, which is what
+the result calls its resolution. The time is the host's, because the counter knows no stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_BLOCK_S = 2.0  # a block ends then, with fewer than `STEPS`
 BLOCKS = 3  # of which the median counts
 STEPS = 20  # of a block: a step is 5 % of it
 STUCK_S = 5.0  # in which a counter that works has moved
-BATCH_MS = 2.0  # of work between two readings
+BATCH_MS = 10.0  # of work between two readings, longer than a reading
 COARSE = 0.1  # a resolution that is worth a warning
 
 _STUCK = f"NVML's counter does not move while the GPU works, within {STUCK_S:g} s or a block"
@@ -84,6 +84,7 @@ def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict
             _counted(run, read, lambda block: ranks.decide("the energy", block.done))
             for _ in range(BLOCKS)
         ]
+        sampler.run(0)  # waits
     step = statistics.median([block.used / block.steps for block in blocks])
     resolution = 1.0 / min(block.steps for block in blocks)
     if resolution > COARSE:
@@ -103,7 +104,10 @@ def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict
 def _counted(
     run: Callable[[], int], read: Callable[[], float], done: Callable[[_Block], bool]
 ) -> _Block:
-    """Run until `done`; the block begins now, at the end of the last one, which was at a step."""
+    """Run until `done`; the block begins now, at the end of the last one, which was at a step.
+
+    One batch is under way at its begin, and one as large at its end.
+    """
     block, calls = _Block(perf_counter(), read()), 0
     last = block.joules
     while not done(block):

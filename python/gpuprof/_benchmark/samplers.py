@@ -57,7 +57,10 @@ class Sampler(ABC):
         """Return the time of one call, in milliseconds."""
 
     def run(self, times: int) -> int:
-        """Run the calls of so many samples without a gate until they are done; return how many."""
+        """Wait for the calls of the last run, and queue those of so many samples without a gate.
+
+        So the GPU works while something else is read. Returns how many are queued.
+        """
         raise NotImplementedError
 
     def restart(self) -> None:  # noqa: B027
@@ -147,9 +150,9 @@ class GraphSampler(_GatedSampler):
         return self._slope(lambda: self._few.launch(handle), lambda: self._many.launch(handle))
 
     def run(self, times: int) -> int:
+        self._held.synchronize()
         for _ in range(times):
             self._many.launch(self._held.handle)
-        self._held.synchronize()
         return times * self._calls_of_many
 
     def close(self) -> None:
@@ -174,8 +177,8 @@ class BatchedSampler(_GatedSampler):
         )
 
     def run(self, times: int) -> int:
-        self._work.call_times(times * self._many)
         self._held.synchronize()
+        self._work.call_times(times * self._many)
         return times * self._many
 
     def _opened_early(self) -> None:
@@ -228,8 +231,8 @@ class SynchronizedSampler(Sampler):
         return (long - short) / self.calls
 
     def run(self, times: int) -> int:
-        self._work.call_times(times * self._many)
         self._held.synchronize()
+        self._work.call_times(times * self._many)
         return times * self._many
 
     def _until_done(self, calls: int) -> float:
