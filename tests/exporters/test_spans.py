@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -136,8 +136,8 @@ def test_tasks_and_threads_take_the_context_as_contextvars_do(traced: Traced) ->
     with traced.export():
         asyncio.run(serve())
         with cpu("outer"):
-            context = contextvars.copy_context()
-            for name, target in (("bare", work), ("carried", lambda n: context.run(work, n))):
+            copied = contextvars.copy_context()
+            for name, target in (("bare", work), ("carried", lambda n: copied.run(work, n))):
                 thread = threading.Thread(target=target, args=(name,))
                 thread.start()
                 thread.join()
@@ -187,10 +187,13 @@ def test_a_decorated_coroutine_and_generators_out_of_order(traced: Traced) -> No
         first, second = numbers("first"), numbers("second")
         next(first)
         next(second)
-        assert [*first] == []
+        third = numbers("third")
+        next(third)
         assert [*second] == []
-        # As in the client itself, the last one to go puts back what it found.
-        assert current().name == "first"
+        assert [*first] == []
+        assert current().name == "third"
+        assert [*third] == []
+        assert current() is trace.INVALID_SPAN
 
     with traced.export():
         assert asyncio.run(answer()) == "answer"
@@ -198,6 +201,13 @@ def test_a_decorated_coroutine_and_generators_out_of_order(traced: Traced) -> No
         gpuprof.flush()
     assert traced.span("first")
     assert traced.parent("second") == "first"
+    assert traced.parent("third") == "second"
+
+
+def test_a_context_that_the_body_leaves_behind_does_not_stay(traced: Traced) -> None:
+    with traced.export(), cpu("step"):
+        context.attach(trace.set_span_in_context(traced.tracer.start_span("left")))
+    assert current() is trace.INVALID_SPAN
 
 
 def test_scopes_that_no_listener_gets_make_no_spans(traced: Traced) -> None:
@@ -255,6 +265,45 @@ def test_a_tracer_that_raises_ends_the_spans_and_not_the_program() -> None:
         with pytest.warns(RuntimeWarning, match="raised OSError: no tracer"):
             gpuprof.flush()
     assert isinstance(handle.error, OSError)
+
+
+class Raising:
+    """A tracer that raises `error`, if there is one, in place of beginning a span."""
+
+    def __init__(self, tracer: Any, error: BaseException | None = None) -> None:
+        self._tracer = tracer
+        self.error = error
+
+    def start_span(self, *arguments: Any, **options: Any) -> Any:
+        if self.error:
+            raise self.error
+        return self._tracer.start_span(*arguments, **options)
+
+
+def test_an_error_at_one_entry_costs_that_scope_its_parent(traced: Traced) -> None:
+    tracer = Raising(traced.tracer)
+    with exporters.opentelemetry(tracer=tracer) as handle:
+        for number in range(3):
+            tracer.error = OSError("busy") if number == 1 else None
+            with traced.tracer.start_as_current_span("request"), cpu(f"step {number}"):
+                tracer.error = None
+        gpuprof.flush()
+        assert not handle.closed
+    assert [traced.span(f"step {number}").parent is None for number in range(3)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_an_interrupt_in_one_tracer_puts_the_context_of_another_back(traced: Traced) -> None:
+    with (
+        traced.export(),
+        exporters.opentelemetry(tracer=Raising(traced.tracer, KeyboardInterrupt())),
+    ):
+        with pytest.raises(KeyboardInterrupt), cpu("step"):
+            pass
+        assert current() is trace.INVALID_SPAN
 
 
 def test_nothing_is_called_where_no_exporter_makes_spans() -> None:

@@ -11,6 +11,7 @@ import importlib
 import time
 from contextlib import suppress
 from contextvars import Token
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -25,8 +26,19 @@ _NEVER_HANDED_ON = {"dropped", "skipped", "captured"}
 
 # Those whose listener was open when a scope was last entered.
 _makers: list[SpanMaker] = []
-# What puts the context back at the exit of each open scope.
-_tokens: dict[_core.Sample, list[Token[Any]]] = {}
+
+
+@dataclass(eq=False)
+class _Change:
+    """A context that a scope has set, and what comes back at its exit."""
+
+    token: Token[Any]
+    context: Any
+    before: Any
+
+
+# Of each open scope.
+_changes: dict[_core.Sample, list[_Change]] = {}
 
 
 class SpanMaker:
@@ -48,8 +60,10 @@ class SpanMaker:
 
     def enter(self, sample: _core.Sample) -> None:
         span = self._begun(sample, None, time.monotonic_ns())
-        token = self._context.attach(self._trace.set_span_in_context(span))
-        _tokens.setdefault(sample, []).append(token)
+        before = self._context.get_current()
+        context = self._trace.set_span_in_context(span)
+        change = _Change(self._context.attach(context), context, before)
+        _changes.setdefault(sample, []).append(change)
         while len(self._open) > _MOST_OPEN:
             self._open.pop(next(iter(self._open)))[0].end()
 
@@ -60,7 +74,8 @@ class SpanMaker:
     def end(self, sample: _core.Sample, attributes: dict[str, Any]) -> None:
         """End the span of a finished sample, or make one without a parent where there is none.
 
-        There is none of scopes inside a graph's replay, and of those entered before.
+        There is none of scopes inside a graph's replay, of those entered before, and of those at
+        whose entry the client raised an exception.
         """
         if sample not in self._open:
             self._begun(sample, self._context.Context(), sample.host_begin_ns)
@@ -90,21 +105,39 @@ def enter(sample: _core.Sample) -> bool:
         elif listener._queue.wants(sample):
             try:
                 maker.enter(sample)
-            except Exception:  # the client's, which the listener meets again and reports
-                _forget(maker)
-    return sample in _tokens
+            except Exception:  # the client's: what lasts is met again at the end, and reported
+                pass
+            except BaseException:
+                leave(sample)
+                raise
+    return sample in _changes
 
 
 def leave(sample: _core.Sample) -> bool:
     """Put the context back that `enter` has changed; whether it has. Called by C++."""
-    tokens = _tokens.pop(sample, None)
-    for token in reversed(tokens or []):
-        # In another context it was not set; the client's own `detach` would log that as an error.
-        with suppress(ValueError):
-            token.var.reset(token)
+    changes = _changes.pop(sample, None)
+    for change in reversed(changes or []):
+        _undo(change)
     for maker in [*_makers]:
         maker.leave(sample)
-    return tokens is not None
+    return changes is not None
+
+
+def _undo(change: _Change) -> None:
+    current = change.token.var
+    if current.get(None) is change.context:
+        current.set(change.before)
+    elif inside := _set_inside(change.context):  # still open, as generators' may be
+        for each in inside:
+            each.before = change.before
+    else:
+        # In another context it was not set; the client's own `detach` would log that as an error.
+        with suppress(ValueError):
+            current.reset(change.token)
+
+
+def _set_inside(context: Any) -> list[_Change]:
+    return [each for found in [*_changes.values()] for each in found if each.before is context]
 
 
 def _forget(maker: SpanMaker) -> None:
