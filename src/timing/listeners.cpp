@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "driver/process.hpp"
@@ -28,14 +29,33 @@ bool is_finished_and_named(const Sample& sample) noexcept {
   return sample.counted && (status == SampleStatus::kDone || status == SampleStatus::kFailed);
 }
 
-// Without the labels of names, which are `{...}` at their ends.
+// Whether a text from its `{` on is labels such as `{batch="8",kind="a"}`, as in labels.py.
+bool is_labels(std::string_view text) noexcept {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kOfKeys =
+      "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  do {
+    text.remove_prefix(1);
+    const std::size_t key = std::min(text.find_first_not_of(kOfKeys), text.size());
+    if (key == 0 || kDigits.find(text[0]) != kDigits.npos) return false;
+    if (text.substr(key, 2) != "=\"") return false;
+    std::size_t end = key + 2;
+    while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+    if (end >= text.size()) return false;
+    text.remove_prefix(end + 1);
+  } while (!text.empty() && text[0] == ',');
+  return text == "}";
+}
+
+// Without the labels of names, which are at their ends.
 std::string plain_text(const Path& path) {
   std::string text;
   for (const Path* each : lineage(path)) {
-    const std::string& name = each->name;
+    const std::string_view name = each->name;
     if (!text.empty()) text += '/';
-    const bool may_have_some = !name.empty() && name.back() == '}';
-    text += may_have_some ? name.substr(0, name.find('{')) : name;
+    std::size_t size = !name.empty() && name.back() == '}' ? name.find('{', 1) : name.npos;
+    while (size != name.npos && !is_labels(name.substr(size))) size = name.find('{', size + 1);
+    text += name.substr(0, size);
   }
   return text;
 }

@@ -78,8 +78,11 @@ def test_opentelemetry_has_them_as_attributes_of_points_and_spans() -> None:
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     with exporters.opentelemetry(meter=meter, tracer=provider.get_tracer("test"), paths="step"):
         measure(labelled("step", batch=8))
+        measure(gpuprof.timer('step{clock="a",path="b"}', backend="cpu"))
         gpuprof.flush()
-    (span,) = spans.get_finished_spans()
+    span, by_hand = spans.get_finished_spans()
+    assert by_hand.attributes is not None
+    assert (by_hand.attributes["path"], by_hand.attributes["clock"]) == ("step", "cpu")
     attributes: Any = span.attributes
     assert (span.name, attributes["path"], attributes["batch"]) == ("step", "step", "8")
     data: Any = reader.get_metrics_data()
@@ -102,6 +105,31 @@ def test_paths_mean_scopes_with_any_labels() -> None:
         with labelled("ab", x=2):
             measure(labelled("b"))
     assert found == ['a{x="1"}/b{y="2"}', 'a{x="2"}/b']
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ('f{x}{b="1"}', "f{x}"),
+        ('f{a="1"}{b="1"}', 'f{a="1"}'),
+        ('f{a="}{",b="\\""}', "f"),
+        ('{a="1"}', '{a="1"}'),
+        ('{{a="1"}', "{"),
+        *[(name, name) for name in ("f{x}", "{}", "g{a=1}", 'h{a="1"', 'f{1a="1"}', 'f{="1"}')],
+        *[(name, name) for name in ('f{a="1",}', 'f{a="1\\"}', 'f{a-b="1"}', 'f{a="1"}}')],
+    ],
+)
+def test_paths_leave_out_what_exporters_take_for_labels(name: str, plain: str) -> None:
+    for paths in ("f", plain):
+        registry = prometheus_client.CollectorRegistry()
+        with exporters.prometheus(registry, paths=paths):
+            measure(gpuprof.timer(name, backend="cpu"))
+        found = {each.labels["path"] for metric in registry.collect() for each in metric.samples}
+        assert found == ({plain} if paths == plain else set())
+
+
+def test_a_value_without_a_utf_8_form_is_replaced() -> None:
+    assert labelled("step", user="\ud800\0").name == 'step{user="\ufffd\ufffd"}'
 
 
 def test_a_key_has_200_values_and_one_warning() -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from gpuprof._common import checks
+from gpuprof._common.text import clean_text
 
 MOST_VALUES = 200
 OTHER = "other"
@@ -41,19 +42,23 @@ def labelled(name: str, labels: object) -> str:
     for key, value in sorted(checks.mapping("labels", labels).items()):
         if not isinstance(value, (str, int, float)):
             raise checks.type_error(value, f"labels[{key!r}]", "a str or a number")
-        found = _bounded(checked_key("labels", key), str(value))
+        found = _bounded(checked_key("labels", key), clean_text(str(value)))
         pairs.append(f'{key}="{found.translate(_ESCAPES)}"')
     return f"{name}{{{','.join(pairs)}}}" if pairs else name
 
 
 def taken_apart(names: Iterable[str]) -> tuple[list[str], Mapping[str, str]]:
-    """Return the names of a path without their labels, and all labels; the innermost wins."""
+    """Return the names of a path without their labels, and all labels; the innermost wins.
+
+    A name that was written by hand may have labels that are `TAKEN`; they are left out.
+    """
     plain, labels = [], {}
     for name in names:
         found = _LABELLED.fullmatch(name) if name.endswith("}") else None
         plain.append(found[1] if found else name)
         for key, value in _PARTS.findall(found[2]) if found else ():
-            labels[key] = re.sub(r"\\(.)", lambda each: each[1].replace("n", "\n"), value)
+            if key not in TAKEN:
+                labels[key] = re.sub(r"\\(.)", lambda each: each[1].replace("n", "\n"), value)
     return plain, labels
 
 
