@@ -61,7 +61,7 @@ def _follow_flight_recorder() -> None:
 
     name = os.environ.get("GPUPROF_FLIGHT_RECORDER_SIGNAL") or "SIGUSR1"
     try:
-        number: Any = getattr(signal, name, name)  # what is none is refused in words
+        number: Any = signal.Signals.__members__.get(name, name)  # what is none is refused in words
         flight_recorder(path, dump_on=[number]).start()
     except Exception as error:  # whatever it is, the first use of gpuprof must not raise it
         import warnings

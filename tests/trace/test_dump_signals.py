@@ -251,6 +251,7 @@ def test_without_a_signal_the_environments_recorder_writes_nothing(tmp_path: Pat
     ("path", "name", "said"),
     [
         ("last.json", "SIGNONE", "dump_on: expected a whole number"),
+        ("last.json", "SIG_IGN", "dump_on: expected a whole number"),
         ("last.json", "SIGKILL", "expected signals that a program may go on after"),
         ("last.json.gz", "SIGUSR1", "end it in .json"),
     ],
