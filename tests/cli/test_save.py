@@ -37,6 +37,21 @@ def test_the_runs_of_a_file_are_added_to_a_baseline(call: Call, file: Path) -> N
     assert out.splitlines() == lines
 
 
+@pytest.mark.parametrize("store", [(), ("--store", "git:refs/gpuprof")])
+def test_a_run_that_is_there_is_left_out(call: Call, file: Path, store: tuple[str, ...]) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    save = ("save", "main", str(file), *store)
+    call(*save)
+    code, out, _ = call(*save)
+    assert code == 0
+    assert out.splitlines() == [
+        f"left out 1 benchmark of {date}: main has that run" for date in DATES
+    ]
+    call(*save, "--commit", "v2")
+    rows = json.loads(call("list", "main", *store, "--format", "json")[1])["rows"]
+    assert sorted(row["commit"] for row in rows) == ["abc", "abc", "v2", "v2"]
+
+
 def test_the_commit_that_is_given_is_that_of_all_runs(call: Call, file: Path) -> None:
     assert call("save", "new", str(file), "--commit", "v2")[0] == 0
     (runs,) = stored("new").values()

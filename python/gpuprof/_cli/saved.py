@@ -159,14 +159,26 @@ def _what_there_is(options: argparse.Namespace) -> str:
 
 @refusing(BaselineError, ValueError)
 def save(options: argparse.Namespace) -> Answer:
-    """Append the runs of a file to a baseline; return what to print."""
+    """Append the runs of a file to a baseline, which may have some; return what to print."""
     baselines, lines = opened(options.storage), []
-    for run in load_kind(options.file)[1]:
-        commit = options.commit or run.commit
-        where = baselines.append(options.name, replace(run, commit=commit))
-        count = plural(len(run.results), "benchmark")
-        lines.append(f"saved {count} of {run.created} as {options.name} in {where}")
+    stored = baselines.runs(options.name) if options.name in baselines.names() else {}
+    for each in load_kind(options.file)[1]:
+        run = replace(each, commit=options.commit or each.commit)
+        count = f"{plural(len(run.results), 'benchmark')} of {run.created}"
+        if any(_is_same(run, other) for runs in stored.values() for other in runs):
+            lines.append(f"left out {count}: {options.name} has that run")
+            continue
+        where = baselines.append(options.name, run)
+        lines.append(f"saved {count} as {options.name} in {where}")
     return Answer("".join(f"{shown_text(line)}\n" for line in lines))
+
+
+def _is_same(run: Run, stored: Run) -> bool:
+    """Whether that is stored; one of its results is enough, because old ones are left out."""
+    return (run.created, run.commit) == (stored.created, stored.commit) and any(
+        name in run.results and run.results[name].samples_ms == result.samples_ms
+        for name, result in stored.results.items()
+    )
 
 
 @refusing(BaselineError, ValueError)
