@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import cProfile
 import inspect
+import os
+import re
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
 
 import pytest
 
@@ -39,11 +45,8 @@ def callers(k: gpuprof.Kernels) -> dict[str, str]:
 @pytest.fixture
 def own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the helpers of the tests for a library, as installed packages are."""
-    libraries = ("gpu_records.py", "cupti.py", "threading.py")
-    monkeypatch.setattr(
-        "gpuprof._kernels.callers.is_of_library",
-        lambda file: file.endswith(libraries) or "/lib/python" in file,
-    )
+    libraries = re.compile(r"^<frozen |/lib/python|/(gpu_records|cupti|threading)\.py$")
+    monkeypatch.setattr("gpuprof._kernels.callers.is_of_library", libraries.search)
 
 
 def in_parts(gpu: Recording) -> int:
@@ -153,6 +156,83 @@ def test_each_thread_has_its_own_lines(gpu: Recording) -> None:
     assert callers(k)["other"] == place(other, "# in the thread")
 
 
+def a_body(gpu: Recording) -> gpuprof.Kernels:
+    with gpuprof.kernels(callers=True) as k:
+        pause()
+        gpu.run("body")  # in the body
+        for number in range(2):
+            pause()
+            gpu.run(f"loop {number}")  # in its loop
+        pause()
+        _ = [leaf(gpu), gpu.run("after")]  # in the body, after a call
+        pause()
+    return k
+
+
+@needs_lines
+@pytest.mark.usefixtures("own_lines")
+def test_the_body_of_the_block_has_its_lines(gpu: Recording) -> None:
+    found = callers(a_body(gpu))
+    assert found["body"] == place(a_body, "# in the body")
+    assert found["loop 0"] == found["loop 1"] == place(a_body, "# in its loop")
+    assert found["after"] == place(a_body, "# in the body, after a call")
+
+
+@needs_lines
+@pytest.mark.usefixtures("own_lines")
+def test_callers_of_what_opened_the_block_have_their_lines(gpu: Recording) -> None:
+    block = gpuprof.kernels(callers=True)
+
+    def callback() -> None:
+        block.__enter__()
+
+    def outer() -> None:
+        _ = [callback(), pause(), gpu.run("after")]  # that opens it
+
+    outer()
+    block.__exit__(None, None, None)
+    assert callers(block)["after"] == place(outer, "# that opens it")
+
+
+@needs_lines
+@pytest.mark.usefixtures("own_lines")
+def test_a_loop_of_another_thread_that_runs_already_has_its_lines(gpu: Recording) -> None:
+    runs, go = threading.Event(), threading.Event()
+
+    def worker() -> None:
+        runs.set()
+        go.wait()
+        for number in range(2):
+            pause()
+            gpu.run(f"loop {number}")  # in the worker
+            pause()
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    runs.wait()
+    with gpuprof.kernels(callers=True) as k:
+        go.set()
+        thread.join()
+    found = callers(k)
+    assert found["loop 0"] == found["loop 1"] == place(worker, "# in the worker")
+
+
+@needs_lines
+@pytest.mark.usefixtures("own_lines")
+def test_a_generator_that_waits_already_has_its_lines(gpu: Recording) -> None:
+    def batches() -> Iterator[None]:
+        yield
+        pause()
+        gpu.run("batch")  # in the generator
+        pause()
+
+    waiting = batches()
+    next(waiting)
+    with gpuprof.kernels(callers=True) as k:
+        list(waiting)
+    assert callers(k)["batch"] == place(batches, "# in the generator")
+
+
 @needs_lines
 @pytest.mark.usefixtures("own_lines")
 def test_threads_that_python_did_not_start_have_the_line_that_waits(gpu: Recording) -> None:
@@ -226,6 +306,99 @@ def test_a_second_collection_sees_the_same_lines(gpu: Recording) -> None:
         assert callers(k)["first"] == place(in_parts, "# in parts, first")
         monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         assert all(monitoring.get_tool(tool) != "gpuprof callers" for tool in range(6))
+
+
+@needs_lines
+@pytest.mark.usefixtures("own_lines")
+def test_a_profiler_works_within_and_misses_nothing_afterwards(gpu: Recording) -> None:
+    def profiled() -> set[str]:
+        profile = cProfile.Profile()
+        profile.enable()
+        textwrap.dedent("  a")
+        profile.disable()
+        codes = (each.code for each in profile.getstats())
+        return {each.co_name for each in codes if isinstance(each, CodeType)}
+
+    with gpuprof.kernels(callers=True):
+        textwrap.dedent("  a")  # of a library: its start has no events from now on
+        assert "dedent" in profiled()
+    assert "dedent" in profiled()
+
+
+@needs_lines
+@pytest.mark.usefixtures("own_lines")
+def test_the_next_owner_of_the_tool_misses_nothing(gpu: Recording) -> None:
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+    starts = []
+    with gpuprof.kernels(callers=True):
+        tool = next(n for n in range(6) if monitoring.get_tool(n) == "gpuprof callers")
+        textwrap.dedent("  a")
+    monitoring.use_tool_id(tool, "another")
+    try:
+        event = monitoring.events.PY_START
+        monitoring.register_callback(tool, event, lambda code, _: starts.append(code.co_name))
+        monitoring.set_events(tool, event)
+        textwrap.dedent("  a")
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)
+    assert "dedent" in starts
+
+
+def run_fresh(file: str, count: int = 1) -> None:
+    code = compile("1", file, "exec")
+    for number in range(count):
+        exec(code.replace(co_firstlineno=number + 1))
+
+
+@needs_lines
+def test_a_function_may_start_while_the_block_ends(
+    gpu: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = gpuprof.kernels(callers=True)
+    asked = []
+
+    def end(file: str) -> bool:
+        asked.append(file)
+        if file == "fresh.py":
+            block.__exit__(None, None, None)
+        return False
+
+    monkeypatch.setattr("gpuprof._kernels.callers.is_of_library", end)
+    block.__enter__()
+    run_fresh("fresh.py")
+    run_fresh("later.py")
+    assert "fresh.py" in asked
+    assert "later.py" not in asked
+
+
+@needs_lines
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_follows_nothing(gpu: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("gpuprof._kernels.callers.is_of_library", asked.append)
+    with gpuprof.kernels(callers=True):
+        child = os.fork()
+        if child == 0:
+            run_fresh("child.py")
+            os._exit("child.py" in asked)
+        assert os.waitpid(child, 0)[1] == 0
+        run_fresh("parent.py")
+    assert "parent.py" in asked
+
+
+@needs_lines
+def test_functions_that_are_followed_are_bounded(
+    gpu: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("gpuprof._kernels.callers.is_of_library", asked.append)
+    with gpuprof.kernels(callers=True):
+        run_fresh("many.py", 10_010)
+        run_fresh("more.py")
+    assert 9_000 < asked.count("many.py") <= 10_000
+    assert "more.py" not in asked
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs another Python version")

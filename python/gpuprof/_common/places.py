@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import site
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -29,7 +30,10 @@ NOWHERE = Place(NO_FRAME, 0, "")
 
 @cache
 def _library_folders() -> tuple[str, ...]:
-    return tuple({os.path.join(sysconfig.get_path(name), "") for name in _PATHS})  # noqa: PTH118
+    folders = {os.path.dirname(os.path.dirname(__file__)), site.getusersitepackages()}  # noqa: PTH120
+    folders.update(map(sysconfig.get_path, _PATHS), site.getsitepackages())
+    folders.update(each for each in sys.path if each.endswith(("site-packages", "dist-packages")))
+    return tuple(os.path.join(each, "") for each in folders)  # noqa: PTH118
 
 
 @cache

@@ -7,27 +7,30 @@ innermost one of the program's own code, and only that code pays.
 from __future__ import annotations
 
 import struct
-import sys
+import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection
 from types import CodeType
-from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._common.monitoring import free_tool, monitoring, running, take_tool
 from gpuprof._common.places import NO_FRAME, is_of_library, short
 from gpuprof._kernels.records import Columns
-from gpuprof.errors import InvalidStateError
 
 _NAME = "gpuprof callers"
-# Its own, that of a profiler; then those that nobody has a claim to.
-_TOOLS = (2, 4, 3, 5, 1, 0)
-_monitoring: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
+_CALLS = {
+    "PY_START": _core._callers_on_start,
+    "PY_RESUME": _core._callers_on_start,
+    "LINE": _core._callers_on_line,
+    "PY_RETURN": _core._callers_on_return,
+    "PY_YIELD": _core._callers_on_return,
+}
 
 
 def callers_supported() -> bool:
     """Whether this Python tells of single lines."""
-    return _monitoring is not None
+    return monitoring is not None
 
 
 class Callers:
@@ -56,48 +59,28 @@ class CallerNotes:
 
     def start(self, limit: int) -> None:
         """Begin; InvalidStateError if all tools of `sys.monitoring` are taken."""
-        tool = next((each for each in _TOOLS if _monitoring.get_tool(each) is None), None)
-        if tool is None:
-            message = "kernels(callers=True): all tool ids of sys.monitoring are taken"
-            raise InvalidStateError(message)
-        _monitoring.use_tool_id(tool, _NAME)
-        self._tool = tool
-        _core._callers_start(self._choose, _monitoring.DISABLE, limit)
-        self._register(
-            tool, _core._callers_on_start, _core._callers_on_line, _core._callers_on_return
-        )
-        _monitoring.restart_events()  # those that an earlier collection switched off
-        _monitoring.set_events(tool, _monitoring.events.PY_START)
+        self._tool = take_tool(_NAME, "kernels(callers=True)", _CALLS)
+        _core._callers_start(self._choose, monitoring.DISABLE, limit)
+        events = monitoring.events
+        monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME)
+        for thread, code, line in running():
+            _core._callers_follow(code, line if thread == threading.get_ident() else 0)
 
     def stop(self) -> None:
         """Note no more. Idempotent."""
         tool, self._tool = self._tool, None
         if tool is None:
             return
-        _monitoring.set_events(tool, 0)
         self._lines, self._codes, self._full_since = _core._callers_stop()
-        for code in self._codes:
-            _monitoring.set_local_events(tool, code, 0)
-        self._register(tool, None, None, None)
-        _monitoring.free_tool_id(tool)
-
-    @staticmethod
-    def _register(tool: int, start: Any, line: Any, leave: Any) -> None:
-        events = _monitoring.events
-        for event, call in (
-            *((events.PY_START, start), (events.PY_RESUME, start), (events.LINE, line)),
-            *((events.PY_RETURN, leave), (events.PY_YIELD, leave)),
-        ):
-            _monitoring.register_callback(tool, event, call)
+        free_tool(tool, self._codes, _CALLS)
 
     def _choose(self, code: CodeType) -> bool:
         """Say whether a code is followed, which has its own events then."""
         tool = self._tool
         if tool is None or is_of_library(code.co_filename):
             return False
-        events = _monitoring.events
-        local = events.PY_RESUME | events.LINE | events.PY_RETURN | events.PY_YIELD
-        _monitoring.set_local_events(tool, code, events.PY_START | local)
+        events = monitoring.events
+        monitoring.set_local_events(tool, code, sum(getattr(events, name) for name in _CALLS))
         return True
 
     def find(self, launches: Columns, python_threads: Collection[int]) -> Callers:

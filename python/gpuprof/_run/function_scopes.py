@@ -20,16 +20,14 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
+from gpuprof._common.monitoring import free_tool, monitoring, take_tool
 
 NEEDS = (3, 12)
 _NAME = "gpuprof"
-# 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers, which a program may use.
-_TOOLS = (3, 4, 5, 2, 1, 0)
 _OWN = "gpuprof"
 _NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 _ASYNC_YIELD = "async_generator_wrapped_value"  # the class of what such a generator yields
 _NO_ERROR = (None, None, None)
-_monitoring: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 _METHODS = {
     "PY_START": "_on_start",
     "PY_RESUME": "_on_resume",
@@ -58,36 +56,17 @@ class FunctionScopes:
 
     def start(self) -> None:
         """Look at functions from here on, in all threads; RuntimeError without a free tool id."""
-        tool = next((each for each in _TOOLS if _monitoring.get_tool(each) is None), None)
-        if tool is None:
-            tools = ", ".join(str(_monitoring.get_tool(each)) for each in sorted(_TOOLS))
-            message = (
-                f"--scopes: all tool ids of sys.monitoring are taken, by {tools}: switch one off"
-            )
-            raise RuntimeError(message)
-        _monitoring.use_tool_id(tool, _NAME)
-        self._tool = tool
-        self._register(tool, self)
-        _monitoring.set_events(tool, _monitoring.events.PY_START)
+        calls = {event: getattr(self, method) for event, method in _METHODS.items()}
+        self._tool = take_tool(_NAME, "--scopes", calls)
+        monitoring.set_events(self._tool, monitoring.events.PY_START)
 
     def stop(self) -> None:
         """Look at functions no more. Idempotent."""
         with self._stopping:
             tool, self._tool = self._tool, None
-        if tool is None:
-            return
-        _monitoring.set_events(tool, 0)
-        for code in tuple(self._scopes):
-            _monitoring.set_local_events(tool, code, 0)
-        self._register(tool, None)
-        _monitoring.free_tool_id(tool)
-        self._open.clear()
-
-    @staticmethod
-    def _register(tool: int, owner: FunctionScopes | None) -> None:
-        for event, method in _METHODS.items():
-            call = owner and getattr(owner, method)
-            _monitoring.register_callback(tool, getattr(_monitoring.events, event), call)
+        if tool is not None:
+            free_tool(tool, tuple(self._scopes), _METHODS)
+            self._open.clear()
 
     def unmatched(self) -> tuple[str, ...]:
         """Return the patterns that no function has matched so far."""
@@ -115,7 +94,7 @@ class FunctionScopes:
             if scope is None:
                 scope = self._find(code, frame.f_globals.get("__name__"))
                 if scope is None:
-                    return _monitoring.DISABLE
+                    return monitoring.DISABLE
                 self._scopes[code] = scope
                 self._watch(code)
             self._enter(frame, scope)
@@ -125,7 +104,7 @@ class FunctionScopes:
 
     def _watch(self, code: CodeType) -> None:
         """Have a function's own events from now on, and those that it cannot have for itself."""
-        events, tool = _monitoring.events, self._tool
+        events, tool = monitoring.events, self._tool
         if tool is None:
             return
         local = events.PY_START | events.PY_RETURN
@@ -133,10 +112,10 @@ class FunctionScopes:
             inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
         ):
             local |= events.PY_YIELD | events.PY_RESUME
-        _monitoring.set_local_events(tool, code, local)
+        monitoring.set_local_events(tool, code, local)
         wanted = events.PY_START | events.PY_UNWIND | events.PY_THROW
-        if _monitoring.get_events(tool) != wanted:
-            _monitoring.set_events(tool, wanted)
+        if monitoring.get_events(tool) != wanted:
+            monitoring.set_events(tool, wanted)
 
     def _on_resume(self, code: CodeType, _offset: int, _thrown: object = None) -> None:
         try:

@@ -34,6 +34,7 @@ namespace {
 
 constexpr HostNanoseconds kShortest = 500;
 constexpr std::size_t kMostOpen = 4096;  // of endless recursion the innermost functions stay
+constexpr std::size_t kMostCodes = 10'000;  // which stay in memory; a program may make ever more
 
 // As Python unpacks it.
 struct CallerLine {
@@ -47,6 +48,7 @@ struct CallerLine {
 // Everything under the interpreter lock.
 struct CallerLines {
   std::uint64_t number = 0;  // of the recording; 0: there is none
+  std::uint32_t generation = 0;
   std::size_t limit = 0;
   HostNanoseconds full_since = 0;
   py::object choose;   // whether a code is followed; gives it its events
@@ -101,15 +103,18 @@ void push_open(PyObject* code, std::uint32_t number) {
   open.push_back({code, number, 0});
 }
 
-// Where a code is met first; 0 if it is not followed.
-std::uint32_t choose_code(py::handle code) {
+// The number of a code; 0 if it is not followed.
+std::uint32_t code_number(py::handle code) {
+  if (const auto found = all->numbers.find(code.ptr()); found != all->numbers.end()) {
+    return found->second;
+  }
+  if (all->codes.size() >= kMostCodes) return 0;
   const std::uint64_t recording = all->number;
   const bool is_followed = all->choose(code).is(py::bool_(true));
   if (!is_followed || all->number != recording) return 0;  // it may have ended
   all->codes.append(code);
   const auto number = static_cast<std::uint32_t>(all->codes.size());
-  all->numbers.emplace(code.ptr(), number);
-  return number;
+  return all->numbers.emplace(code.ptr(), number).first->second;
 }
 
 // Calls `work(code)`, whose answer says whether the event is to come again.
@@ -117,10 +122,13 @@ template <typename Work>
 PyObject* told(PyObject* const* args, Py_ssize_t count, Work&& work) {
   if (all == nullptr || all->number == 0 || count < 2) Py_RETURN_NONE;
   try {
+    if (all->generation != driver::fork_generation()) return all->disable.inc_ref().ptr();
     if (of_thread.recording != all->number) of_thread = {all->number, nullptr, {}};
     if (all->full_since != 0 || !work(args[0])) return all->disable.inc_ref().ptr();
     Py_RETURN_NONE;
   } catch (py::error_already_set& error) {
+    // A code that could not be chosen, as `stop` came first: it is not followed.
+    if (error.matches(PyExc_Exception)) return all->disable.inc_ref().ptr();
     error.restore();
     return nullptr;
   } catch (const std::exception&) {
@@ -130,8 +138,7 @@ PyObject* told(PyObject* const* args, Py_ssize_t count, Work&& work) {
 
 PyObject* on_code_start(PyObject* /*self*/, PyObject* const* args, Py_ssize_t count) {
   return told(args, count, [](PyObject* code) {
-    const auto found = all->numbers.find(code);
-    const std::uint32_t number = found != all->numbers.end() ? found->second : choose_code(code);
+    const std::uint32_t number = code_number(code);
     if (number != 0) push_open(code, number);
     return number != 0;
   });
@@ -174,9 +181,20 @@ void start_callers(py::object choose, py::object disable, std::size_t limit) {
   if (all == nullptr) all = new CallerLines;
   all->choose = std::move(choose);
   all->disable = std::move(disable);
+  all->generation = driver::fork_generation();
   all->limit = limit;
   all->full_since = 0;
   all->number = ++newest;
+  of_thread = {newest, nullptr, {}};
+}
+
+// Follows what runs already, whose start was not told: of this thread with the line that it is in,
+// of others, 0, from the next line on.
+void follow_running(py::handle code, std::uint32_t line) {
+  const std::uint32_t number = code_number(code);
+  if (number == 0 || line == 0) return;
+  push_open(code.ptr(), number);
+  of_thread.open.back().line = line;
 }
 
 AnyTuple stop_callers() {
@@ -199,6 +217,8 @@ void bind_callers(py::module_& module) {
   for (PyMethodDef& function : caller_functions) add_function(module, function);
   module.def("_callers_start", &start_callers, py::arg("choose"), py::arg("disable"),
              py::arg("limit"), "Note the lines of functions from now on, so many at most.");
+  module.def("_callers_follow", &follow_running, py::arg("code"), py::arg("line"),
+             "Note the lines of a call that runs, outermost first; line 0: in another thread.");
   module.def("_callers_stop", &stop_callers,
              "Note no more. Return the lines, as int64 and four uint32 each: since when, line, "
              "code, thread, and nothing; the codes; and since when there was no room, 0: never.");
