@@ -6,18 +6,22 @@ import cProfile
 import inspect
 import os
 import re
+import shutil
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
 
 import gpuprof
+from tests.support import gpu_records
 from tests.support.gpu_records import Recording
+from tests.support.processes import check_python
 
 needs_lines = pytest.mark.skipif(
     sys.version_info < (3, 12), reason="callers need another Python version"
@@ -306,6 +310,26 @@ def test_a_second_collection_sees_the_same_lines(gpu: Recording) -> None:
         assert callers(k)["first"] == place(in_parts, "# in parts, first")
         monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         assert all(monitoring.get_tool(tool) != "gpuprof callers" for tool in range(6))
+
+
+@needs_lines
+def test_packages_of_any_folder_for_them_are_libraries(tmp_path: Path, fake_path: Path) -> None:
+    folder = tmp_path / "dist-packages"  # Debian's name
+    folder.mkdir()
+    shutil.copy(gpu_records.__file__, folder / "installed.py")
+    code = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+import gpuprof, pytest
+from installed import Recording
+gpu = Recording().install(pytest.MonkeyPatch())
+def train():
+    gpu.run("gemm")
+with gpuprof.kernels(callers=True) as k:
+    train()
+print(k.records[0].caller)
+"""
+    assert check_python(code, driver=fake_path).split()[1:] == ["in", "train"]
 
 
 @needs_lines

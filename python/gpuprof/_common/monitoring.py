@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 from gpuprof.errors import InvalidStateError
 
@@ -51,9 +51,9 @@ def running() -> Iterator[tuple[int, CodeType, int]]:
 
     A tool is not told of their starts.
     """
-    frame: FrameType | None
-    for thread, frame in sys._current_frames().items():
+    for thread, innermost in sys._current_frames().items():
         calls = []
+        frame = cast("FrameType | None", innermost)
         while frame is not None:
             calls.append((thread, frame.f_code, frame.f_lineno or 0))
             frame = frame.f_back

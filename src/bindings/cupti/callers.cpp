@@ -33,7 +33,7 @@ using timing::HostNanoseconds;
 namespace {
 
 constexpr HostNanoseconds kShortest = 500;
-constexpr std::size_t kMostOpen = 4096;  // of endless recursion the innermost functions stay
+constexpr std::size_t kMostOpen = 4096;     // of endless recursion the innermost functions stay
 constexpr std::size_t kMostCodes = 10'000;  // which stay in memory; a program may make ever more
 
 // As Python unpacks it.
