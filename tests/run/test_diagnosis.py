@@ -35,7 +35,7 @@ for number in range(int(sys.argv[2])):
 
 # A program whose GPU is the fake driver's: its clock moves while the host does something.
 ON_GPU = f"""
-import os, sys, time
+import contextlib, os, sys, time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -52,18 +52,13 @@ def host(ms):
 def gpu(ms):
     fake.work(0, round(ms * 1e6))
 
-class OnGpu(torch.Tensor):
-    is_cuda = True
+def wait():  # what torch.cuda.synchronize() calls of a build with CUDA
+    time.sleep(max(fake.stream_tail(0) - fake.now(), 0) / 1e9)
+    fake.complete(0)
 
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if function.__name__ == "item":
-            time.sleep(max(fake.stream_tail(0) - fake.now(), 0) / 1e9)
-            fake.complete(0)
-            return 0.0
-        return super().__torch_function__(function, types, args, kwargs or {{}})
-
-value = torch.ones(()).as_subclass(OnGpu)
+torch.cuda._lazy_init = lambda: None
+torch.cuda.device = contextlib.nullcontext
+torch._C._cuda_synchronize = wait
 
 class Work(torch.autograd.Function):
     @staticmethod
@@ -77,7 +72,7 @@ class Work(torch.autograd.Function):
 class Net(nn.Linear):
     def forward(self, x):
         for _ in range(plan.get("reads", 0)):
-            gpu(1), value.item(), host(1)
+            gpu(1), torch.cuda.synchronize(), host(1)
         host(plan["host"]), gpu(plan["gpu"])
         return Work.apply(super().forward(x))
 
@@ -98,7 +93,7 @@ def train():
         loss.backward()
         optimizer.step()
         if plan.get("read_loss"):
-            value.item()
+            torch.cuda.synchronize()
 """
 
 

@@ -270,40 +270,78 @@ torch.distributed.destroy_process_group()
 
 def test_what_waits_for_a_gpu_is_a_row(tmp_path: Path) -> None:
     code = """
-import pickle
-class OnGpu(torch.Tensor):
-    is_cuda = True
-    __torch_function__ = torch._C._disabled_torch_function_impl
-on_gpu = torch.ones(()).as_subclass(OnGpu)
-on_gpu.item(), float(on_gpu), int(on_gpu), on_gpu.tolist(), on_gpu.cpu()
-if on_gpu:
-    on_gpu.to("cpu"), on_gpu.to(device="cpu"), on_gpu.to(torch.ones(1))
-
-# What does not wait: work on one device, and copies that are told not to.
-on_gpu.to(torch.float64), on_gpu.to(dtype=torch.float64), on_gpu.cuda
-on_gpu.to("cpu", non_blocking=True), on_gpu.to("cpu", torch.float64, True)
-on_cpu = torch.ones(())
-on_cpu.item(), float(on_cpu), bool(on_cpu), on_cpu.cpu(), on_cpu.tolist(), str(on_cpu)
-on_cpu.to("cpu"), on_cpu.to(torch.float64), on_cpu.to(dtype=torch.float64), on_cpu.to(on_cpu)
-for wrong in (lambda: on_cpu.to("no device"), lambda: torch.Tensor.item()):
-    try:
-        wrong()
-    except (RuntimeError, TypeError) as error:
-        print(type(error).__name__)
+import contextlib, pickle
+on_cpu, on_gpu = torch.ones(()), torch.ones(())
+torch.Tensor.is_cuda = property(lambda tensor: tensor is on_gpu)
+with torch.device("cpu"):  # a mode of functions, which gets the call
+    on_gpu.item()
+on_gpu.item(), on_cpu.item(), torch.Tensor.item(on_gpu), nn.Parameter(on_gpu).item()
+torch.cuda._lazy_init = torch._C._cuda_synchronize = lambda: None
+torch.cuda.device = contextlib.nullcontext
+torch.cuda.synchronize()
 assert pickle.loads(pickle.dumps(torch.Tensor.item)) is torch.Tensor.item
 assert pickle.loads(pickle.dumps(torch.cuda.synchronize)) is torch.cuda.synchronize
 """
-    done, found = run(tmp_path, code)
-    assert found == {
-        "waiting/item": 1,
-        "waiting/float": 1,
-        "waiting/int": 1,
-        "waiting/tolist": 1,
-        "waiting/cpu": 1,
-        "waiting/bool": 1,
-        "waiting/to": 3,
-    }
-    assert done.out == "RuntimeError\nTypeError\n"
+    _, found = run(tmp_path, code)
+    assert found == {"waiting/item": 3, "waiting/synchronize": 1}
+
+
+def test_tensors_are_what_they_are_without(tmp_path: Path) -> None:
+    code = """
+import torch._dynamo
+from torch.overrides import TorchFunctionMode
+torch._dynamo.config.capture_scalar_outputs = True
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        print(function.__name__, function is torch.Tensor.item)
+        return function(*args, **(kwargs or {}))
+class Quiet(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+class Sub(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        print(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs)
+class NoLook(torch.Tensor):
+    @property
+    def is_cuda(self):
+        raise RuntimeError("looked")
+x = torch.ones(1)
+def in_mode():
+    with Mode():
+        return x.item()
+def compiled(function, *arguments):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend="eager")(*arguments)
+def quiet(x):
+    with Quiet():
+        return x.item() + x.to("cpu")
+def default(x):
+    return x.item() + x.cpu()
+for each in (
+    lambda: nn.Sequential(nn.LazyLinear(3)).to("cpu").cpu().double(),
+    lambda: nn.UninitializedParameter().cpu().shape,
+    in_mode, x.as_subclass(Sub).item, x.as_subclass(NoLook).item,
+    torch.Tensor.item, lambda: torch.Tensor.item(3), lambda: torch.Tensor.item(self=x),
+    lambda: x.to("no device"), lambda: x.to(x=1), lambda: torch.ones(2).item(),
+    lambda: compiled(default, x), lambda: compiled(quiet, x),
+    lambda: compiled(lambda x: torch.Tensor.item(x) + 1, x),
+    lambda: compiled(lambda xs: list(map(torch.Tensor.item, xs)), [x, x]),
+    lambda: compiled(lambda xs: list(map(torch.Tensor.cpu, xs)), [x, x]),
+    lambda: compiled(lambda x: torch.Tensor.to(x, "cpu") + 1, x),
+    lambda: torch.set_default_device("cpu"), lambda: compiled(default, x),
+):
+    try:
+        print(each())
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+    name = script(tmp_path, MODEL + code)
+    expected = plain(tmp_path, name)
+    assert expected.status == 0, expected.err
+    done = measured(tmp_path, name, program=name)
+    assert (done.status, done.out) == (0, expected.out), done.err
 
 
 def test_torch_is_as_it_was_at_the_end_and_in_children(tmp_path: Path) -> None:

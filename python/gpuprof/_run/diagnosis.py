@@ -25,8 +25,8 @@ _REST = ("(rest)",)
 # What bounds the step and what to do, by the section of the page.
 CAUSES = {
     "input": ("input", "more workers and pin_memory=True, or less work for each item"),
-    "host": ("the host's launches", "larger batches, torch.compile, or CUDA graphs"),
-    "waiting": ("waiting for the GPU", "read values every 100 steps, copy with non_blocking=True"),
+    "host": ("the host's launches", "larger batches, torch.compile, CUDA graphs; no .cpu() in a forward"),
+    "waiting": ("waiting for the GPU", "read values every 100 steps, on the GPU keep them by .detach()"),
     "communication": ("communication", "fewer collectives; gather_stats() names the slowest rank"),
     "computation": ("computation", "lower precision, torch.compile, the kernels of kernels()"),
     "memory": ("growing memory", "keep no tensor that has a graph: loss.item(), loss.detach()"),
@@ -40,17 +40,14 @@ _FIGURES = {
 }
 
 
-def diagnose(noted: Steps, idle: str = "") -> Table | None:
-    """Return the tree of a step, None without steps, and below it what bounds it, if that is clear.
-
-    `idle` is what else is known of the GPU's idle time.
-    """
+def diagnose(noted: Steps) -> Table | None:
+    """Return the tree of a step, None without steps, and below it what bounds it, if that is clear."""
     steps, long = cut(noted)
     if len(steps) < FEWEST_SHOWN:
         return None
     lines = []
     if len(steps) >= FEWEST_STEPS and (cause := _cause(steps)):
-        lines += _lines(cause, "; ".join(filter(None, (_figures(cause, steps), idle))))
+        lines += _lines(cause, _figures(cause, steps))
     if growth := _growth(noted.memory):
         first, last = map(byte_size, growth)
         whose = "torch's memory on the GPU" if noted.memory_is_gpus else "the process's memory"
@@ -99,7 +96,7 @@ def _figures(cause: str, steps: Sequence[Step]) -> str:
     amount = f"{100 * share:.0f} % of a step, {duration(share * mean_ms)} of {duration(mean_ms)}"
     if cause == "input" and "computation" not in shares:
         return f"dataloader takes {amount}"
-    waited = sum(step.total("reads") + step.total("copies") for step in steps) / count
+    waited = sum(step.total("reads") for step in steps) / count
     more = f"; the host waits {duration(waited)} a step" if cause == "waiting" else ""
     return _FIGURES[cause].format(amount) + more
 

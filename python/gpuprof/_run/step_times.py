@@ -95,7 +95,7 @@ def _fill(step: Step, spans: Sequence[Span]) -> None:
 
 def _kind_of(name: str) -> str:
     if name.startswith(waits.NAME):
-        return "copies" if name.removeprefix(waits.NAME) in waits.COPIES else "reads"
+        return "reads"
     return "input" if name == batches.NAME else ""
 
 
@@ -114,17 +114,17 @@ def _find_idle(step: Step, looks: Iterable[tuple[int, bool]], lag: float) -> flo
         window, before = (before, ns), ns
         host = window[1] - window[0]
         of = {kind: _overlap(window, spans) for kind, spans in step.kinds.items()}
-        data, copies, reads = (of.get(kind, 0) for kind in ("input", "copies", "reads"))
+        data, reads = of.get("input", 0), of.get("reads", 0)
         behind = lag if math.isfinite(lag) else 0
         launched = (s.gpu or 0 for s in step.kinds.get("gpu", ()) if window[0] <= s.begin < ns)
-        lag = 0 if caught_up or copies or reads else max(lag + sum(launched) - host, 0)
+        lag = 0 if caught_up or reads else max(lag + sum(launched) - host, 0)
         if lag > _BEHIND_NS or host <= reads + behind:
             continue
         part = 1 - behind / (host - reads)  # the rest of it was for what had been queued before
-        rest = host - data - copies - reads
+        rest = host - data - reads
         in_scopes = min(rest, of.get("gpu", 0))
         inside += part * in_scopes
-        idle = {"input": data, "waiting": copies, "host": rest - in_scopes}
+        idle = {"input": data, "host": rest - in_scopes}
         outside.update({cause: round(part * amount) for cause, amount in idle.items()})
     gap = max(step.ns - step.total("gpu"), 0)
     scale = min(1.0, gap / total) if (total := sum(outside.values())) else 1.0

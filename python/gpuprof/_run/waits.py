@@ -1,8 +1,9 @@
-"""Scopes around what makes the host wait for the GPU: ``.item()``, copies, `synchronize`.
+"""Scopes around what makes the host wait for the GPU: ``Tensor.item()`` and `synchronize`.
 
-Torch has no hook for these, so functions of `torch.Tensor` and `torch.cuda` are replaced by some
-that call them. A tensor that is not on a GPU costs a look at it. What waits without being called by
-a name, such as a mask as an index, is not seen.
+Torch has no hook for these, so its functions are replaced by some that call them. A program must
+not notice: only a plain tensor is looked at, where no mode of functions is active, and torch.compile
+gets the call that it knows. Other waits are not seen: to replace ``to``, ``cpu`` or ``__bool__``
+changes what lazy modules, subclasses and compiled code do.
 """
 
 from __future__ import annotations
@@ -18,59 +19,40 @@ from gpuprof._frameworks import torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
 
 NAME = "waiting/"
-COPIES = ("to", "cuda")
-_READS = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__")
 
 Begin = Callable[[Any], None]
-
-
-def _is_on_gpu(tensor: Any, *_arguments: Any, **_options: Any) -> bool:
-    return bool(tensor.is_cuda)
-
-
-def _comes_to_gpu(tensor: Any, *more: Any, **options: Any) -> bool:
-    return not (tensor.is_cuda or options.get("non_blocking") or any(each is True for each in more))
-
-
-def _changes_device(tensor: Any, target: Any = None, *more: Any, **options: Any) -> bool:
-    """Whether ``tensor.to(...)`` copies between the host and a GPU."""
-    target = options.get("device", target)
-    target = getattr(target, "device", target)  # of another tensor
-    target = getattr(target, "type", target)
-    if not isinstance(target, (str, int)):  # a type of numbers
-        return False
-    if options.get("non_blocking") or any(each is True for each in more):
-        return False
-    goes_to_gpu = isinstance(target, int) or target.startswith("cuda")
-    return goes_to_gpu != bool(tensor.is_cuda)
 
 
 def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
     """Replace the functions; `begin` is called before each wait, with a frame that runs."""
     undo, is_compiling = contextlib.ExitStack(), torch.compiler.is_compiling
+    is_traced, plain = torch.compiler.is_dynamo_compiling, torch.Tensor
+    has_override = torch.overrides.has_torch_function_unary
 
-    def put(owner: Any, name: str, waits: Callable[..., bool] | None = None) -> None:
-        original = getattr(owner, name)
-        scope = _core.timer(f"{NAME}{name.strip('_')}", backend="cpu")
+    def put(owner: Any, name: str) -> None:
+        original, is_method = getattr(owner, name), owner is plain
+        scope = _core.timer(f"{NAME}{name}", backend="cpu")
 
         @functools.wraps(original)
         def wait(*arguments: Any, **options: Any) -> Any:
-            if (waits and not waits(*arguments, **options)) or is_compiling():
+            if is_method:
+                if is_traced():  # an unbound call, which breaks the graph as a function's
+                    return arguments[0].item(*arguments[1:], **options)
+                tensor = arguments[0] if arguments else None
+                if type(tensor) is not plain or has_override(tensor) or not tensor.is_cuda:
+                    return original(*arguments, **options)
+            if is_compiling():
                 return original(*arguments, **options)
             begin(sys._getframe())
             with scope:
                 return original(*arguments, **options)
 
-        if owner is torch.Tensor:  # a pickle finds it by its name
+        if is_method:  # a pickle finds it by its name
             wait.__module__, wait.__qualname__ = "torch", f"Tensor.{name}"
         keep_from_compiler(wait)
         undo.callback(torch_hooks.replace(owner, name, wait))
 
-    for name in _READS:
-        put(torch.Tensor, name, _is_on_gpu)
-    put(torch.Tensor, "to", _changes_device)
-    put(torch.Tensor, "cuda", _comes_to_gpu)
+    put(plain, "item")
     for owner in (torch.cuda, torch.cuda.Stream, torch.cuda.Event):
         put(owner, "synchronize")
-    keep_from_compiler(_is_on_gpu, _comes_to_gpu, _changes_device)
     return undo.close

@@ -40,15 +40,12 @@ class Net(nn.Module):
             for _ in range(500):
                 x = x + 1e-6
         if cause == "waiting":
-            for _ in range(50):
-                large @ large
+            for _ in range(300):
+                x = x + 1e-6
                 x[0, 0].item()
-                for _ in range(60):
-                    x = x + 1e-6
         x = x.expand(4096, -1) if width == 8192 else x
         return self.head(self.layers(x))
 
-large = torch.ones(2048, 2048, device="cuda")
 model = Net().cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
 kept = []
