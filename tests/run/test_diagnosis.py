@@ -118,7 +118,7 @@ def causes(report: str) -> list[str]:
     anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
     for page in re.findall(r"^  next: .* \(docs/run\.md#([\w-]+)\)$", report, re.MULTILINE):
         assert page in anchors
-    return re.findall(r"^bound by (.+)\n  why: .+\n  next: ", report, re.MULTILINE)
+    return re.findall(r"^(?:bound by )?(.+)\n  why: .+\n  next: ", report, re.MULTILINE)
 
 
 def tree(report: str) -> dict[str, list[float]]:
@@ -224,7 +224,7 @@ else:
     os._exit(0) if rank else os.waitpid(child, 0)
 """
     reports = runs(tmp_path, code, 3, WORLD_SIZE="2")
-    expected = [["input"], ["growing memory"], ["communication"]]
+    expected = [["input"], ["memory grows"], ["communication"]]
     assert [causes(report) for report in reports] == expected, reports
     assert set(tree(reports[2])) >= {"Sequential", "backward", "collective/all_reduce", "(rest)"}
 
@@ -271,12 +271,17 @@ elif run == 18:  # gradients of several batches
         nn.functional.mse_loss(model(x), y).backward()
         if number % 3 == 2:
             optimizer.step()
+elif run == 19:  # a replay buffer that fills
+    class Buffer(list):
+        def append(self, values):
+            super().append(values[: 1 << 19].clone())
+    train(mlp(8), data(8, 60), Buffer())
 else:  # memory that grows in the warm-up only
     kept = []
     model = mlp(64)
     for number in range(30):
         train(model, data(64, 3), kept if number < 5 else [])
 """
-    for number, report in enumerate(runs(tmp_path, code, 20)):
+    for number, report in enumerate(runs(tmp_path, code, 21)):
         assert causes(report) == [], (number, report)
         assert "(rest)" in tree(report), (number, report)

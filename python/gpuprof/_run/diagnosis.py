@@ -18,18 +18,18 @@ from gpuprof._run.steps import Steps
 
 FEWEST_SHOWN, FEWEST_STEPS, PARTS = 3, 16, 4
 LEAST_SHARE_GPU, LEAST_SHARE_CPU, LEAST_BUSY, MARGIN = 0.25, 0.4, 0.8, 0.1
-LEAST_READINGS, LEAST_GROWTH, LEAST_BYTES = 24, 0.1, 32 << 20
+LEAST_READINGS, LEAST_GROWTH_GPU, LEAST_GROWTH_CPU = 24, (0.1, 32 << 20), (0.25, 256 << 20)
 _LEAST_NESTED = 0.01  # of a step, for a row below another one
 _REST = ("(rest)",)
 
 # What bounds the step and what to do, by the section of the page.
 CAUSES = {
     "input": ("input", "more workers and pin_memory=True, or less work for each item"),
-    "host": ("the host's launches", "larger batches, torch.compile, CUDA graphs; no .cpu() in a forward"),
-    "waiting": ("waiting for the GPU", "read values every 100 steps, on the GPU keep them by .detach()"),
+    "host": ("the host's launches", "larger batches, compile, CUDA graphs; no .cpu() in models"),
+    "waiting": ("waiting for the GPU", "read values every 100 steps; until then keep .detach()"),
     "communication": ("communication", "fewer collectives; gather_stats() names the slowest rank"),
     "computation": ("computation", "lower precision, torch.compile, the kernels of kernels()"),
-    "memory": ("growing memory", "keep no tensor that has a graph: loss.item(), loss.detach()"),
+    "memory": ("memory grows", "keep loss.detach(), no graph; or a buffer fills, as it should"),
 }
 _FIGURES = {
     "input": "the GPU has nothing to do while the program waits for a batch, {}",
@@ -41,14 +41,14 @@ _FIGURES = {
 
 
 def diagnose(noted: Steps) -> Table | None:
-    """Return the tree of a step, None without steps, and below it what bounds it, if that is clear."""
+    """Return the tree of a step, and what bounds it if that is clear; None without steps."""
     steps, long = cut(noted)
     if len(steps) < FEWEST_SHOWN:
         return None
     lines = []
     if len(steps) >= FEWEST_STEPS and (cause := _cause(steps)):
         lines += _lines(cause, _figures(cause, steps))
-    if growth := _growth(noted.memory):
+    if growth := _growth(noted.memory, noted.memory_is_gpus):
         first, last = map(byte_size, growth)
         whose = "torch's memory on the GPU" if noted.memory_is_gpus else "the process's memory"
         lines += _lines("memory", f"{whose} grew from {first} to {last} between steps")
@@ -57,7 +57,8 @@ def diagnose(noted: Steps) -> Table | None:
 
 def _lines(cause: str, figures: str) -> list[str]:
     title, advice = CAUSES[cause]
-    return [f"bound by {title}", f"  why: {figures}", f"  next: {advice} (docs/run.md#{cause})"]
+    said = title if cause == "memory" else f"bound by {title}"
+    return [said, f"  why: {figures}", f"  next: {advice} (docs/run.md#{cause})"]
 
 
 def _shares(steps: Sequence[Step]) -> dict[str, float]:
@@ -101,7 +102,7 @@ def _figures(cause: str, steps: Sequence[Step]) -> str:
     return _FIGURES[cause].format(amount) + more
 
 
-def _growth(readings: Sequence[int]) -> tuple[int, int] | None:
+def _growth(readings: Sequence[int], of_gpu: bool) -> tuple[int, int] | None:
     """Return from what to what memory grows, if it does so all the time after the warm-up."""
     if len(readings) < LEAST_READINGS:
         return None
@@ -110,7 +111,8 @@ def _growth(readings: Sequence[int]) -> tuple[int, int] | None:
     lows = [min(readings[place * size : (place + 1) * size]) for place in range(6)]
     growth = lows[-1] - lows[0]
     steady = all(after - before >= growth / 15 for before, after in pairwise(lows))
-    is_large = growth >= max(LEAST_BYTES, LEAST_GROWTH * lows[0])
+    share, least = LEAST_GROWTH_GPU if of_gpu else LEAST_GROWTH_CPU
+    is_large = growth >= max(least, share * lows[0])
     return (lows[0], lows[-1]) if steady and is_large else None
 
 

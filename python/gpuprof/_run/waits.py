@@ -1,9 +1,9 @@
 """Scopes around what makes the host wait for the GPU: ``Tensor.item()`` and `synchronize`.
 
 Torch has no hook for these, so its functions are replaced by some that call them. A program must
-not notice: only a plain tensor is looked at, where no mode of functions is active, and torch.compile
-gets the call that it knows. Other waits are not seen: to replace ``to``, ``cpu`` or ``__bool__``
-changes what lazy modules, subclasses and compiled code do.
+not notice: only a plain tensor is looked at, where no mode of functions is active, and
+torch.compile gets the call that it knows. Other waits are not seen: to replace ``to``, ``cpu`` or
+``__bool__`` changes what lazy modules, subclasses and compiled code do.
 """
 
 from __future__ import annotations
