@@ -100,7 +100,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("this script needs a GPU and torch")
         return 1
-    rounds = 3 if options.quick else 15
+    rounds = 3 if options.quick else 7
     per_ms = _cycles_of_a_ms()
     busy = _spin(_BUSY_MS, per_ms)
     host = _host(torch.zeros(64, device="cuda"))
