@@ -62,9 +62,11 @@ def test_a_capture_of_samples_is_compared_at_once(
     assert runs() == warmup + 1 + more
 
 
+@pytest.mark.torch
 def test_where_code_may_be_compiled_one_more_capture_is_observed_and_thrown_away(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr("gpuprof._callable.capture.may_run_compiled_code", lambda: True)
     runs = Counted()
     fast = make(twice(cupy, runs), cupy.array([3.0]), verify="off", warmup=2)
