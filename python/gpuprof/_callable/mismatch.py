@@ -43,10 +43,10 @@ def unlike(
         yield path, pattern, other
     else:
         mine, theirs = _children(pattern), _children(other)
-        for step in mine | theirs:
-            yield from unlike(mine.get(step), theirs.get(step), path + step[0])
         if mine.keys() == theirs.keys() and [*mine] != [*theirs]:
             yield path, pattern, other
+        for step in mine | theirs:
+            yield from unlike(mine.get(step), theirs.get(step), path + step[0])
 
 
 def other_parts(result: Flat, other: Flat) -> Iterator[tuple[str, Any, Any]]:
@@ -54,6 +54,7 @@ def other_parts(result: Flat, other: Flat) -> Iterator[tuple[str, Any, Any]]:
 
     Constants are as they are, other parts in words.
     """
+    reordered = False
     for path, mine, theirs in unlike(result.pattern, other.pattern, "result"):
         if mine is not None and theirs is not None and mine[0] == theirs[0] == "value":
             yield path, mine[1], theirs[1]
@@ -63,9 +64,10 @@ def other_parts(result: Flat, other: Flat) -> Iterator[tuple[str, Any, Any]]:
         elif mine[0] != "array":
             order = [", ".join(step for step, _ in _children(each)) for each in (mine, theirs)]
             yield path, f"the order {order[0]}", f"the order {order[1]}"
+            reordered = True
         else:  # by where an array is first: numbers shift with what is missing or elsewhere
             first = result.leaves[mine[1]].path, other.leaves[theirs[1]].path
-            if first[0] != first[1]:
+            if first[0] != first[1] and not reordered:
                 yield path, _shared(result, mine, path), _shared(other, theirs, path)
 
 
