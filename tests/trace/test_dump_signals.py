@@ -77,8 +77,8 @@ with recorded(max_dumps=1000) as recorder:
     work("b")
     os.kill(os.getpid(), signal.SIGUSR1)
     last = recorder.stats()["dumps"]
-    until(lambda: "b" in open(f"{folder}/" + sorted(os.listdir(folder))[-1]).read()
-          if os.listdir(folder) else False)
+    until(lambda: any('"b"' in open(f"{folder}/{each}").read()
+                      for each in os.listdir(folder) if each.endswith(".json")))
 """,
     )
     for name in files(tmp_path):
