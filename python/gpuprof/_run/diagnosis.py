@@ -18,6 +18,7 @@ from gpuprof._run.steps import Steps
 
 FEWEST_SHOWN, FEWEST_STEPS, PARTS = 3, 16, 4
 LEAST_SHARE_GPU, LEAST_SHARE_CPU, LEAST_BUSY, MARGIN = 0.25, 0.4, 0.8, 0.1
+MOST_LEFT_OUT = 0.2  # of the time of all steps, for a cause to be said
 LEAST_READINGS, LEAST_GROWTH_GPU, LEAST_GROWTH_CPU = 24, (0.1, 32 << 20), (0.25, 256 << 20)
 _LEAST_NESTED = 0.01  # of a step, for a row below another one
 _REST = ("(rest)",)
@@ -45,8 +46,11 @@ def diagnose(noted: Steps) -> Table | None:
     steps, long = cut(noted)
     if len(steps) < FEWEST_SHOWN:
         return None
+    if noted.is_partial:
+        return Table([], [], title="a step: not shown, a budget leaves visits of scopes out")
     lines = []
-    if len(steps) >= FEWEST_STEPS and (cause := _cause(steps)):
+    is_most = _left_out(steps, long) <= MOST_LEFT_OUT
+    if len(steps) >= FEWEST_STEPS and is_most and (cause := _cause(steps)):
         lines += _lines(cause, _figures(cause, steps))
     if growth := _growth(noted.memory, noted.memory_is_gpus):
         first, last = map(byte_size, growth)
@@ -59,6 +63,12 @@ def _lines(cause: str, figures: str) -> list[str]:
     title, advice = CAUSES[cause]
     said = title if cause == "memory" else f"bound by {title}"
     return [said, f"  why: {figures}", f"  next: {advice} (docs/run.md#{cause})"]
+
+
+def _left_out(steps: Sequence[Step], long: Sequence[Step]) -> float:
+    """Return the share of all steps' time that is in the long ones."""
+    ns = sum(step.ns for step in long)
+    return ns / (ns + sum(step.ns for step in steps))
 
 
 def _shares(steps: Sequence[Step]) -> dict[str, float]:
@@ -116,7 +126,7 @@ def _growth(readings: Sequence[int], of_gpu: bool) -> tuple[int, int] | None:
     return (lows[0], lows[-1]) if steady and is_large else None
 
 
-def _tree(steps: Sequence[Step], long: int, lines: Sequence[str]) -> Table:
+def _tree(steps: Sequence[Step], long: Sequence[Step], lines: Sequence[str]) -> Table:
     """Return the mean step; the outermost rows with the rest are all of it, on each clock."""
     count, whole = len(steps) * 1e6, sum(step.ns for step in steps)
     host, gpu = Counter[Names](), Counter[Names]()
@@ -141,7 +151,8 @@ def _tree(steps: Sequence[Step], long: int, lines: Sequence[str]) -> Table:
     place = {names: number for number, names in enumerate(host)}
     shown = [names for names, ns in host.items() if not names[1:] or ns >= _LEAST_NESTED * whole]
     shown.sort(key=lambda names: [place[names[: depth + 1]] for depth in range(len(names))])
-    left_out = f"; {long:,} longer ones are left out" if long else ""
+    share = f"{100 * _left_out(steps, long):.0f} % of the time"
+    left_out = f"; {len(long):,} longer ones, {share}, are left out" if long else ""
     return Table.of(
         [cells(names) for names in shown],
         left={"step"},

@@ -42,14 +42,16 @@ class Step:
         return sum(span.gpu or 0 if kind == "gpu" else span.end - span.begin for span in spans)
 
 
-def cut(noted: Steps) -> tuple[list[Step], int]:
-    """Return the steps that are like most, and how many longer ones are left out."""
+def cut(noted: Steps) -> tuple[list[Step], list[Step]]:
+    """Return the steps that are like most, and the longer ones, of which only times are known."""
     spans, bounds = noted.spans(), _bounds(noted.marks)[_WARM_UP:]
     if not spans or len(bounds) < 2:
-        return [], 0
-    # What was measured may begin later than the steps, of which more fit into memory.
-    known = max(bisect_left(bounds, spans[0].begin) - 1, 0)
+        return [], []
+    # Samples come as they end, and more steps than samples fit into memory.
+    known = bisect_left(bounds, noted.since)
     steps = [Step(*pair) for pair in zip(bounds[known:], bounds[known + 1 :], strict=False)]
+    if not steps:
+        return [], []
     most = _LONG * median(step.ns for step in steps)
     kept = [step for step in steps if step.ns <= most]
     looks = tuple(noted.looks)
@@ -66,7 +68,7 @@ def cut(noted: Steps) -> tuple[list[Step], int]:
         seen = looks[bisect_left(times, step.begin) : bisect_left(times, step.end)]
         lag = _find_idle(step, seen, lag if step.begin == end else math.inf)
         end = step.end
-    return kept, len(steps) - len(kept)
+    return kept, [step for step in steps if step.ns > most]
 
 
 def _bounds(marks: Iterable[Mark]) -> list[int]:

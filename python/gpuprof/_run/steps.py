@@ -49,6 +49,8 @@ class Steps:
         self.memory: list[int] = []  # in use at the newest kind of mark, in turns that get longer
         self.memory_is_gpus = False
         self._kind, self._due, self._interval = FORWARD, 0, _FIRST_INTERVAL_NS
+        self.since = 0  # from when on all spans are known, and
+        self.is_partial = False  # whether a budget left some out, as of the last `spans()`
         self._samples: deque[Any] = deque(maxlen=MOST)
         self._before: Any = None  # the sample that ended last on the GPU's clock
         self._main, self._main_id = threading.get_ident(), threading.get_native_id()
@@ -106,9 +108,11 @@ class Steps:
         _core._drain()
         if self._listener is not None:
             self._listener._call()
-        found = []
-        for each in tuple(self._samples):
-            if not each.failed and each.one_in == 1:
+        found, samples = [], tuple(self._samples)
+        self.since = samples[0].host_end_ns if len(samples) == MOST else 0
+        self.is_partial = any(each.one_in > 1 for each in samples)
+        for each in samples:
+            if not each.failed:
                 gpu = round(each.ms * 1e6) if each.clock == "cuda" else None
                 is_main = each.thread_id == self._main_id
                 times = each.host_begin_ns, each.host_end_ns
