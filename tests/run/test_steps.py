@@ -77,3 +77,15 @@ def test_with_a_budget_no_step_is_shown() -> None:
     said = report(program([20.0] * 40, one_in=4))
     assert said == "a step: not shown, a budget leaves visits of scopes out"
     assert "dataloader" in report(program([20.0] * 40))
+
+
+@pytest.mark.parametrize(
+    ("more", "is_gpus", "is_said"), [(100, False, False), (600, False, True), (100, True, True)]
+)
+def test_a_process_may_fill_a_buffer(more: int, is_gpus: bool, is_said: bool) -> None:
+    noted = program([0.5] * 40)
+    noted.memory = [(500 << 20) + (more << 20) * number // 47 for number in range(48)]
+    noted.memory_is_gpus = is_gpus
+    said = report(noted).splitlines()
+    assert ("memory grows" in said) == is_said
+    assert not [line for line in said if line.startswith("bound by")]

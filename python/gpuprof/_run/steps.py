@@ -49,8 +49,8 @@ class Steps:
         self.memory: list[int] = []  # in use at the newest kind of mark, in turns that get longer
         self.memory_is_gpus = False
         self._kind, self._due, self._interval = FORWARD, 0, _FIRST_INTERVAL_NS
-        self.since = 0  # from when on all spans are known, and
-        self.is_partial = False  # whether a budget left some out, as of the last `spans()`
+        # Of the last `spans()`: from when on all are known, and whether a budget left some out.
+        self.since, self.is_partial = 0, False
         self._samples: deque[Any] = deque(maxlen=MOST)
         self._before: Any = None  # the sample that ended last on the GPU's clock
         self._main, self._main_id = threading.get_ident(), threading.get_native_id()
