@@ -38,7 +38,7 @@ def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
             if is_method:
                 if is_traced():  # an unbound call, which breaks the graph as a function's
                     return arguments[0].item(*arguments[1:], **options)
-                tensor = arguments[0] if arguments else None
+                tensor: Any = arguments[0] if arguments else None
                 if type(tensor) is not plain or has_override(tensor) or not tensor.is_cuda:
                     return original(*arguments, **options)
             if is_compiling():
