@@ -24,7 +24,12 @@ Begin = Callable[[Any], None]
 
 
 def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
-    """Replace the functions; `begin` is called before each wait, with a frame that runs."""
+    """Replace the functions; `begin` is called before each wait, with a frame that runs.
+
+    What a method's replacement does not look at goes to torch's own at once, with all arguments,
+    so that a wrong call fails as it does without. A function of a subclass or a mode gets the
+    replacement as its `func`, and what it calls then is looked at in turn.
+    """
     undo, is_compiling = contextlib.ExitStack(), torch.compiler.is_compiling
     is_traced, plain = torch.compiler.is_dynamo_compiling, torch.Tensor
     has_override = torch.overrides.has_torch_function_unary
