@@ -81,10 +81,10 @@ class Measurement {
       : stream_(stream), f_(f), options_(options) {
     result_.name = options.name;
     for (const auto& [name, value] : options.axes) {
-      result_.name += (result_.axes.empty() ? "[" : ",") + name + "=" + value;
+      result_.name.append(result_.axes.empty() ? "[" : ",").append(name).append("=").append(value);
       result_.axes.emplace_back(name, value);
     }
-    if (!result_.axes.empty()) result_.name += "]";
+    if (!result_.axes.empty()) result_.name += ']';
   }
 
   BenchmarkResult run() {

@@ -31,7 +31,7 @@ struct Categories {
   const Label* scope = trace::intern_category("scope");
   const Label* capture = trace::intern_category("capture");
   const Label* graph = trace::intern_category("graph");
-  const Label unnamed{"\"(unnamed)\""};
+  const Label unnamed{"\"(unnamed)\"", {}};
 };
 const Categories& categories() { return driver::immortal<Categories>(); }
 

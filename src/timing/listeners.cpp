@@ -37,7 +37,7 @@ bool is_labels(std::string_view text) noexcept {
   do {
     text.remove_prefix(1);
     const std::size_t key = std::min(text.find_first_not_of(kOfKeys), text.size());
-    if (key == 0 || kDigits.find(text[0]) != kDigits.npos) return false;
+    if (key == 0 || kDigits.find(text[0]) != std::string_view::npos) return false;
     if (text.substr(key, 2) != "=\"") return false;
     std::size_t end = key + 2;
     while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
@@ -52,9 +52,10 @@ std::string plain_text(const Path& path) {
   std::string text;
   for (const Path* each : lineage(path)) {
     const std::string_view name = each->name;
+    constexpr std::size_t kNone = std::string_view::npos;
     if (!text.empty()) text += '/';
-    std::size_t size = !name.empty() && name.back() == '}' ? name.find('{', 1) : name.npos;
-    while (size != name.npos && !is_labels(name.substr(size))) size = name.find('{', size + 1);
+    std::size_t size = !name.empty() && name.back() == '}' ? name.find('{', 1) : kNone;
+    while (size != kNone && !is_labels(name.substr(size))) size = name.find('{', size + 1);
     text += name.substr(0, size);
   }
   return text;

@@ -22,7 +22,7 @@ struct AllLabels {  // events point into it
   Labels names;
   Labels paths;  // by the path, a NUL and the name
   Labels categories;
-  const Label other_category{"\"(other)\""};
+  const Label other_category{"\"(other)\"", {}};
 };
 
 AllLabels& labels() { return driver::immortal<AllLabels>(); }

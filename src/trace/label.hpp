@@ -14,8 +14,8 @@ inline constexpr std::size_t kMaxLabels = 10'000;
 inline constexpr std::size_t kMaxTextBytes = 4096;
 
 struct Label {
-  std::string json;    // the text as a JSON string, quotes included
-  std::string args{};  // what each event with this name has among its args
+  std::string json;  // the text as a JSON string, quotes included
+  std::string args;  // what each event with this name has among its args
 };
 
 // The label of a text; null if it is new and there are kMaxLabels. Throws std::bad_alloc.

@@ -36,7 +36,7 @@ void LastCounters::set(const Event& counter) {
 
 void LastCounters::add_to(EventSink& sink, HostNanoseconds time) const {
   for (const auto& [key, value] : values_) {
-    const Label name{key.first};
+    const Label name{key.first, {}};
     Extra extra;
     extra.args = key.second + value.text;
     Event event;

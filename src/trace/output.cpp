@@ -29,8 +29,8 @@ std::string member(const char* name, std::int64_t value) {
 }
 
 // By GpuWork. Never destroyed: events may point at them.
-const std::array<const Label*, 3> gpu_categories{new Label{"\"gpu\""}, new Label{"\"gpu_graph\""},
-                                                 new Label{"\"gpu_in_graph\""}};
+const std::array<const Label*, 3> gpu_categories{
+    new Label{"\"gpu\"", {}}, new Label{"\"gpu_graph\"", {}}, new Label{"\"gpu_in_graph\"", {}}};
 
 // A line without its comma.
 std::string bare(const Text& line) {

@@ -67,7 +67,8 @@ class Reader {
     extra_.gpu = tail.gpu;
     extra_.own.reset();
     if (tail.name != 0) {
-      extra_.own = std::make_unique<const Label>(Label{std::string(text + tail.args, tail.name)});
+      extra_.own =
+          std::make_unique<const Label>(Label{std::string(text + tail.args, tail.name), {}});
       event.name = extra_.own.get();
     }
     placed = tail.placed;

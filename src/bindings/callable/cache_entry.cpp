@@ -72,6 +72,7 @@ class CacheEntry::Run {
     PyObject* after = entry_.spec_.after.ptr();
     if (after == Py_None) return true;
     std::vector<PyObject*> written;
+    written.reserve(entry_.back_.size());
     for (const std::size_t index : entry_.back_) written.push_back(arrays_[index].object);
     Py_DECREF(checked(PyObject_Vectorcall(after, written.data(), written.size(), nullptr)));
     return true;

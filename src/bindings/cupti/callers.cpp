@@ -207,8 +207,7 @@ AnyTuple stop_callers() {
   all->lines.clear();
   all->numbers.clear();
   const py::object choose = std::move(all->choose);  // which may hold the caller
-  return AnyTuple(
-      py::make_tuple(py::bytes(bytes), std::exchange(all->codes, py::list()), all->full_since));
+  return py::make_tuple(py::bytes(bytes), std::exchange(all->codes, py::list()), all->full_since);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -104,7 +105,7 @@ bool is_answered_yes(const PythonFunction& function, PyObject* sample) {
 }
 
 py::typing::Tuple<py::typing::List<py::object>, std::size_t> take_unheld() {
-  if (notebook_cell != 0 && ++notebook_cell == 0) notebook_cell = 1;
+  if (notebook_cell != 0) notebook_cell = std::max(notebook_cell + 1, 1U);
   std::vector<SampleRef> first;
   const std::size_t count = std::exchange(unheld.count, 0);
   for (SampleRef& each : unheld.first) {

@@ -68,7 +68,7 @@ std::vector<std::string> held(Ring& ring, HostNanoseconds from = INT64_MIN) {
 TEST(Ring, GivesBackWhatAnEventOwns) {
   Ring ring(kBytes, kAge, 0);
   Event own = slice("", 1);
-  auto label = std::make_unique<const Label>(Label{"\"its own\""});
+  auto label = std::make_unique<const Label>(Label{"\"its own\"", {}});
   Extra extra;
   own.name = label.get();
   extra.own = std::move(label);
