@@ -37,10 +37,8 @@ def ms_at(found: gpuprof.Idle, line: int) -> float:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until something holds, at most 20 s."""
-    until = time.monotonic() + 20
+    """Wait until something holds; pytest's own timeout ends a test in which it never does."""
     while not condition():
-        assert time.monotonic() < until
         time.sleep(0.001)
 
 

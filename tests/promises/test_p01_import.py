@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import check_python
 
 _WATCH_IMPORT = """
@@ -62,8 +64,9 @@ def test_using_the_driver_starts_no_thread(fake_path: Path) -> None:
     assert out.strip() == "1"
 
 
-def test_an_open_trace_has_one_thread_and_a_closed_one_none(
-    fake_path: Path, tmp_path: Path
+@pytest.mark.parametrize("block", ["gpuprof.trace({!r})", "gpuprof.idle()"])
+def test_an_open_trace_or_idle_block_has_one_thread_and_an_ended_one_none(
+    fake_path: Path, tmp_path: Path, block: str
 ) -> None:
     out = check_python(
         f"""
@@ -71,29 +74,9 @@ def test_an_open_trace_has_one_thread_and_a_closed_one_none(
         import time
         import gpuprof
         def threads(): return len(os.listdir("/proc/self/task"))
-        with gpuprof.trace({str(tmp_path / "run.json")!r}):
+        with {block.format(str(tmp_path / "run.json"))}:
             with gpuprof.timer("step", backend="cuda"):
                 pass
-            print(threads())
-        for _ in range(250):  # a joined thread leaves /proc a moment after its join
-            if threads() == 1:
-                break
-            time.sleep(0.02)
-        print(threads())
-        """,
-        driver=fake_path,
-    )
-    assert out.split() == ["2", "1"]
-
-
-def test_an_idle_block_has_one_thread_and_an_ended_one_none(fake_path: Path) -> None:
-    out = check_python(
-        """
-        import os
-        import time
-        import gpuprof
-        def threads(): return len(os.listdir("/proc/self/task"))
-        with gpuprof.idle():
             print(threads())
         for _ in range(250):  # a joined thread leaves /proc a moment after its join
             if threads() == 1:

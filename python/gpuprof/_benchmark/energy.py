@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from gpuprof._common.nvml import NvmlUnavailable, energy_counter
 from gpuprof._common.units import joules, percent
@@ -32,6 +32,18 @@ BATCH_MS = 10.0  # of work between two readings, longer than a reading
 COARSE = 0.1  # a resolution that is worth a warning
 
 _STUCK = f"NVML's counter does not move while the GPU works, within {STUCK_S:g} s or a block"
+
+
+class _Runs(Protocol):
+    """A sampler whose calls follow each other on the device."""
+
+    calls: int
+
+    def run(self, times: int) -> int:
+        """Wait for the calls of the last run, and queue those of so many samples without a gate.
+
+        So the GPU works while something else is read. Returns how many are queued.
+        """
 
 
 @dataclass
@@ -75,7 +87,8 @@ def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
 
 def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict[str, float]:
     """Run the function for some seconds more, and return `BenchResult.energy`."""
-    ranks, sampler = harness.ranks, harness.sampler
+    # check_energy() has refused the modes whose samplers have no run().
+    ranks, sampler = harness.ranks, cast("_Runs", harness.sampler)
     times = max(1, round(BATCH_MS / max(median_ms * sampler.calls, 1e-3)))
     run = partial(sampler.run, ranks.decide("the energy", times))
     with _counter(uuid) as read:

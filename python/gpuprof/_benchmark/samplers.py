@@ -56,13 +56,6 @@ class Sampler(ABC):
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
 
-    def run(self, times: int) -> int:
-        """Wait for the calls of the last run, and queue those of so many samples without a gate.
-
-        So the GPU works while something else is read. Returns how many are queued.
-        """
-        raise NotImplementedError
-
     def restart(self) -> None:  # noqa: B027
         """Forget what was read beside the samples so far."""
 
