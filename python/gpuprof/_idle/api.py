@@ -150,7 +150,8 @@ class Idle(Shown, Exported):
     @property
     def share(self) -> float:
         """The idle time's part of that, from 0 to 1."""
-        return sum(row.share for row in self.rows)
+        # A look stands for whole slots of 10 ms, of which a collection may begin or end in one.
+        return min(1.0, sum(row.share for row in self.rows))
 
     @property
     def notes(self) -> list[str]:
