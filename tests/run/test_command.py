@@ -68,6 +68,13 @@ def test_the_run_is_named_in_table_report_and_trace(tmp_path: Path) -> None:
     assert f"{line.removeprefix('gpuprof: ')}; in scopes " in page
 
 
+def test_a_run_of_several_ranks_says_which_one_it_is(tmp_path: Path) -> None:
+    name = script(tmp_path, "pass")
+    for world_size, said in (("4", ", rank 2 of 4"), ("1", "")):
+        done = measured(tmp_path, name, program=name, RANK="2", WORLD_SIZE=world_size)
+        assert re.search(rf"^gpuprof: process \d+{said} on ", done.report, re.M)
+
+
 def torch_version() -> str | None:
     try:
         return importlib.metadata.version("torch")

@@ -136,9 +136,10 @@ def test_a_forked_child_has_no_part_in_it(tmp_path: Path, with_cupti: dict[str, 
 
 def test_without_cupti_it_is_refused_before_the_program_begins(tmp_path: Path) -> None:
     name = script(tmp_path, "print('ran')")
-    done = measured(
-        tmp_path, "--kernels", name, program=name, GPUPROF_CUDA_DRIVER="/missing/libcuda.so.1"
-    )
+    given = ("--kernels", "--idle", "-o", "t.json", name)
+    done = measured(tmp_path, *given, program=name, GPUPROF_CUDA_DRIVER="/missing/libcuda.so.1")
     assert done.status == 2
     assert "ran" not in done.out
     assert "libcuda" in done.err
+    assert not done.report  # of a program that did not run
+    assert not list(tmp_path.glob("t.json*"))

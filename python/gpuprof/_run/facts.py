@@ -16,6 +16,7 @@ from gpuprof._common.units import duration
 from gpuprof._display.table import tree_lines
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing.stats import Stats
+from gpuprof._trace import path
 
 
 def describe(command: Sequence[str], *, is_over: bool = True) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def describe(command: Sequence[str], *, is_over: bool = True) -> dict[str, Any]:
     torch = version if is_over else installed(FRAMEWORKS["torch"])
     return {
         "process": os.getpid(),
+        **({"rank": f"{path.rank()} of {path.world_size()}"} if path.world_size() > 1 else {}),
         "command": shlex.join(command),
         "machine": platform.node() or "an unknown machine",
         "python": platform.python_version(),
@@ -33,7 +35,9 @@ def describe(command: Sequence[str], *, is_over: bool = True) -> dict[str, Any]:
 
 def in_words(about: dict[str, Any]) -> str:
     torch = f", torch {about['torch']}" if "torch" in about else ""
-    return "process {process} on {machine}: {command}; Python {python}".format(**about) + torch
+    rank = f", rank {about['rank']}" if "rank" in about else ""
+    who = f"process {about['process']}{rank} on {about['machine']}"
+    return f"{who}: {about['command']}; Python {about['python']}{torch}"
 
 
 def coverage(stats: Stats, seconds: float, imports_s: float) -> str:

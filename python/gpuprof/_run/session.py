@@ -83,6 +83,7 @@ class Session:
         if (self._wishes.trace is not None or self._wishes.idle) and sys.version_info >= (3, 12):
             # It is the thread that writes the trace, or looks at the GPU.
             warnings.filterwarnings("ignore", message=_FORK_WARNING, category=DeprecationWarning)
+        self._work.start()  # may fail, while there is nothing to report
         if self._wishes.trace is not None:
             about = facts.describe(self._wishes.command, is_over=False)
             self._trace = TraceWriter(self._wishes.trace, collect=True, args=about)
@@ -91,7 +92,6 @@ class Session:
         atexit.register(self.finish)  # after the trace's own, so it runs before that
         os.register_at_fork(after_in_child=self._stop_scopes)
         os.register_at_fork(after_in_child=self._steps.stop)
-        self._work.start()
         if self._torch is not None:
             self._torch.attach()
         self._imports.start()
