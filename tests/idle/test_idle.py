@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,17 @@ def test_library_code_is_below_the_programs_line(fake: FakeCuda, stream: int) ->
     assert "threading.Event" in row.code
     assert row.inner.split("/")[-1].startswith("threading.py:")
     assert row.inner.endswith(" wait")
+
+
+def test_generated_code_is_below_the_line_that_calls_it(fake: FakeCuda, stream: int) -> None:
+    made: dict[str, Any] = {}
+    exec(compile("def wait(event): event.wait(0.2)", "<generated>", "exec"), made)
+    with gpuprof.timer("step", stream=stream):
+        pass
+    with gpuprof.idle() as found:
+        made["wait"](threading.Event())
+
+    assert {row.file for row in found.rows} == {__file__}
 
 
 def test_the_line_is_of_the_thread_that_launches(fake: FakeCuda, stream: int) -> None:
@@ -256,6 +268,7 @@ def test_records_of_kernels_correct_it(
     assert ms_at(found, worked) < 0.2 * found.idle_ms
     before = line_of(test_records_of_kernels_correct_it, "before the first work")
     assert ms_at(found, before) == 0
+    assert all(row.idle_ms > 0 for row in found.rows)
     assert found.notes == []
 
 

@@ -39,7 +39,10 @@ def _library_folders() -> tuple[str, ...]:
 @cache
 def is_of_library(file: str) -> bool:
     """Whether a file of code is Python's own or an installed package's; no script or notebook."""
-    return file.startswith(("<frozen ", *_library_folders()))
+    if file.startswith("<"):  # made by a program, as by `dataclasses`, unless it was typed
+        typed = ("<stdin>", "<ipython-input", *(["<string>"] if sys.argv[:1] == ["-c"] else []))
+        return not file.startswith(typed)
+    return file.startswith(_library_folders())
 
 
 def short(file: str) -> str:

@@ -65,6 +65,7 @@ def rows_of(idle_ns: Mapping[Place, float], all_ns: int) -> list[IdleRow]:
             code=linecache.getline(*key[:2]).strip(),
         )
         for key, inners in lines.items()
+        if sum(inners.values()) >= 1.0  # else the records say that the GPU worked
     ]
     return sorted(rows, key=lambda row: (-row.idle_ms, row.place))
 
