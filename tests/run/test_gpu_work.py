@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -121,6 +122,20 @@ type(gpuprof.kernels())._finish = interrupt
 """
     name = script(tmp_path, IDLE + end)
     done = measured(tmp_path, "--kernels", "--idle", name, program=name, **with_cupti)
+    assert "time.sleep(0.3)  # where it waits" in done.report
+
+
+def test_an_interrupt_of_no_signal_at_the_end_leaves_the_report(
+    tmp_path: Path, with_cupti: dict[str, str]
+) -> None:
+    end = """
+def interrupt(*_):
+    raise KeyboardInterrupt
+type(gpuprof.kernels())._finish = interrupt
+"""
+    name = script(tmp_path, IDLE + end)
+    done = measured(tmp_path, "--kernels", "--idle", name, program=name, **with_cupti)
+    assert done.status == -signal.SIGINT
     assert "time.sleep(0.3)  # where it waits" in done.report
 
 

@@ -114,11 +114,12 @@ class Session:
         """
         if self._process != os.getpid():
             return
-        try:
-            with held_back():
-                self._report_once()
-        except KeyboardInterrupt as error:
-            self._failure = error
+        for _ in range(2):  # again if it was ended by one that no signal brought
+            try:
+                with held_back():
+                    self._report_once()
+            except KeyboardInterrupt as error:
+                self._failure = error
         if type(self._failure) is KeyboardInterrupt:  # one of its subclasses is any exception
             _core._exit_by_interrupt()
         self._is_over = True
