@@ -155,12 +155,14 @@ def exposed(rank: int, folder: Path) -> None:
             step()
         _ready()
         with torch.profiler.profile() as profiler:
+            _meet(folder / f"{name} by torch ", rank)
             for _ in range(STEPS):
                 step()
             torch.cuda.synchronize()
         profiler.export_chrome_trace(str(folder / f"{name}{rank}.json"))
         _ready()
         with gpuprof.kernels() as collected:
+            _meet(folder / f"{name} by gpuprof ", rank)
             for _ in range(STEPS):
                 with gpuprof.timer("step"):
                     step()
@@ -176,6 +178,13 @@ def exposed(rank: int, folder: Path) -> None:
         if found is not None:
             print(name, found, flush=True)
             assert found["step"][rank].exposed_ms == pytest.approx(row.exposed_ms / STEPS)
+
+
+def _meet(place: Path, rank: int) -> None:
+    """Wait for the other rank without NCCL, whose kernels would wait for its profiler to start."""
+    Path(f"{place}{rank}").touch()
+    while not Path(f"{place}{1 - rank}").exists():
+        time.sleep(0.0001)
 
 
 def _by_hand(path: Path) -> tuple[float, float]:
