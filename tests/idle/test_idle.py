@@ -227,6 +227,7 @@ def test_it_is_entered_once_and_read_afterwards(fake: FakeCuda) -> None:
         print(found.rows)
     with found:
         assert repr(found) == "<gpuprof.Idle, open>"
+        assert found._repr_html_() == "&lt;gpuprof.Idle, open&gt;"
     with pytest.raises(gpuprof.InvalidStateError, match="is ended"):
         found.__enter__()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprof._common.records import Json
+from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._display.records import Records
@@ -138,3 +139,33 @@ class Exported(Json, ABC):
             Without pandas.
         """
         return self._records(**options).frame(f"{type(self).__name__}.to_frame()")
+
+
+class OfBlock(Shown, Exported):
+    """What a ``with`` block finds, which is shown and read once the block has ended."""
+
+    _state = "not entered"  # then "open", "ended"
+
+    def _check_new(self) -> None:
+        if self._state != "not entered":
+            name = type(self).__name__
+            message = f"this {name} is {self._state}; call gpuprof.{name.lower()}() for a new one"
+            raise InvalidStateError(message)
+
+    def _check_ended(self) -> None:
+        if self._state != "ended":
+            name = type(self).__name__.lower()
+            message = (
+                f"the {name} block is {self._state}: its result can be read after "
+                f"`with gpuprof.{name}() as {name[0]}:` has ended"
+            )
+            raise InvalidStateError(message)
+
+    def __repr__(self) -> str:
+        ended = self._state == "ended"
+        return super().__repr__() if ended else f"<gpuprof.{type(self).__name__}, {self._state}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return super()._repr_html_() if self._state == "ended" else escape(repr(self))

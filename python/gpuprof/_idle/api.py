@@ -11,11 +11,10 @@ from gpuprof._common.checks import not_pickled
 from gpuprof._common.places import places_of
 from gpuprof._common.units import duration, percent
 from gpuprof._display.records import Records
-from gpuprof._display.shown import Exported, Shown
+from gpuprof._display.shown import OfBlock
 from gpuprof._idle.looks import Looks, merged
 from gpuprof._idle.rows import IdleRow, rows_of, table_of
 from gpuprof._kernels import api as kernels_api
-from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,13 +54,12 @@ def idle() -> Idle:
     return Idle()
 
 
-class Idle(Shown, Exported):
+class Idle(OfBlock):
     """What `idle` finds. Its ``repr`` is a table with a row for each line."""
 
     __module__ = "gpuprof"
 
     def __init__(self) -> None:
-        self._state = "not entered"
         self._looks = Looks()
         self._watching: Any = None
         self._begin_ns = self._end_ns = 0
@@ -78,9 +76,7 @@ class Idle(Shown, Exported):
 
     def _start(self) -> None:
         """Begin where CUDA may not be in use yet, or never."""
-        if self._state != "not entered":
-            message = f"this Idle is {self._state}; call gpuprof.idle() for a new one"
-            raise InvalidStateError(message)
+        self._check_new()
         self._state = "open"
         if _core._is_set("GPUPROF_DISABLE"):
             return
@@ -183,22 +179,11 @@ class Idle(Shown, Exported):
             "notes": self.notes,
         }
 
-    def __repr__(self) -> str:
-        return super().__repr__() if self._state == "ended" else f"<gpuprof.Idle, {self._state}>"
-
     __reduce__ = not_pickled("an Idle cannot be pickled; keep its to_dict()")
 
     @property
     def _watched_ns(self) -> int:
         return self._end_ns - self._since_ns if self._since_ns else 0
-
-    def _check_ended(self) -> None:
-        if self._state != "ended":
-            message = (
-                f"the idle block is {self._state}: its result can be read after "
-                "`with gpuprof.idle() as found:` has ended"
-            )
-            raise InvalidStateError(message)
 
     def _records(self) -> Records:
         return Records.of_plain(row.to_dict() for row in self.rows)

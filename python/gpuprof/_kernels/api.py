@@ -7,13 +7,12 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import flag, not_pickled, value_error, whole
 from gpuprof._display.records import Records
-from gpuprof._display.shown import Exported, Shown
+from gpuprof._display.shown import OfBlock
 from gpuprof._graphs import labels
 from gpuprof._kernels import to_trace
 from gpuprof._kernels.attribution import attribute
@@ -99,7 +98,7 @@ def kernels(*, max_records: int = MAX_RECORDS, callers: bool = False) -> Kernels
     return Kernels(max_records, callers=callers)
 
 
-class Kernels(Shown, Exported):
+class Kernels(OfBlock):
     """What `kernels` collects. Its ``repr`` is a table with a row for each scope."""
 
     __module__ = "gpuprof"
@@ -107,7 +106,6 @@ class Kernels(Shown, Exported):
     def __init__(self, max_records: int, *, callers: bool = False) -> None:
         self._max_records = max_records
         self._callers = CallerNotes() if callers else None
-        self._state = "not entered"
         self._collector: Collector | None = None
         self._listener: Listener | None = None
         self._spans: list[Span] = []
@@ -124,9 +122,7 @@ class Kernels(Shown, Exported):
 
     def __enter__(self) -> Self:
         global _open  # noqa: PLW0603 (there is one profiler in a process)
-        if self._state != "not entered":
-            message = f"this Kernels is {self._state}; call gpuprof.kernels() for a new one"
-            raise InvalidStateError(message)
+        self._check_new()
         if _core._is_set("GPUPROF_DISABLE"):
             self._state = "open"
             self._notes.append("nothing was collected: GPUPROF_DISABLE is set")
@@ -333,26 +329,9 @@ class Kernels(Shown, Exported):
             "notes": self.notes,
         }
 
-    def __repr__(self) -> str:
-        return super().__repr__() if self._state == "ended" else self._unread()
-
-    def _repr_html_(self) -> str:
-        return super()._repr_html_() if self._state == "ended" else escape(self._unread())
-
-    def _unread(self) -> str:
-        return f"<gpuprof.Kernels, {self._state}>"
-
     __reduce__ = not_pickled(
         "a Kernels cannot be pickled; keep its to_dict(), or a list of its records"
     )
-
-    def _check_ended(self) -> None:
-        if self._state != "ended":
-            message = (
-                f"the kernels block is {self._state}: its result can be read after "
-                "`with gpuprof.kernels() as k:` has ended"
-            )
-            raise InvalidStateError(message)
 
     def _records(self) -> Records:
         return Records.of_plain(row.to_dict() for row in self.rows)
