@@ -116,6 +116,17 @@ def test_exposed_communication_is_what_is_left_of_each_nanosecond(gpu: Recording
     assert round(step.exposed_ms * 1e6) == sum(exposed)
 
 
+def test_entries_after_the_records_have_ended_are_not_counted(gpu: Recording) -> None:
+    """Else what one entry communicates would come out too small."""
+    gpu.extra = {"displaced": True}  # another tool took CUPTI meanwhile
+    with gpuprof.kernels() as k:
+        for number in range(4):
+            time.sleep(0.001)
+            with gpuprof.timer("step"):
+                gpu.run("ncclDevKernel_AllReduce") if number < 2 else None
+    assert row(k, "step").entries == 2
+
+
 def test_a_scope_that_was_open_all_the_time_counts(gpu: Recording) -> None:
     with gpuprof.timer("outer"):
         with gpuprof.kernels() as k:

@@ -197,7 +197,9 @@ class Kernels(OfBlock):
             evaluated.callers = self._callers.find(found.launches, self._threads)
             self._notes += evaluated.callers.notes
         self._evaluated = evaluated
-        self._rows = evaluated.rows(Counter(each.names for each in spans.all))
+        # What was entered after the records end has none in the figures.
+        entered = (each.names for each in spans.all if each.begin_ns <= found.until_ns)
+        self._rows = evaluated.rows(Counter(entered))
         self._notes += evaluated.notes(self._max_records, self._lost_spans)
         if self._labels.problem and attribution.in_graph:
             self._notes.append(f"scopes of some graphs are not known: {self._labels.problem}")
