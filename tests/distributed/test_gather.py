@@ -101,6 +101,25 @@ def test_kernels_give_the_rows_their_exposed_communication(
     assert "37.5 µs" in line
 
 
+def test_ranks_without_kernels_are_in_no_mean_of_communication(
+    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Recording().install(monkeypatch)
+    with gpuprof.kernels() as k, gpuprof.timer("step", backend="cpu"):
+        call = gpu.call(name="cuGraphLaunch")
+        gpu.work("ncclDevKernel_AllReduce", call, 0, 40_000)
+    found = None
+    for rank in (1, 2, 3, 0):
+        ranks.be(rank, step(rank))
+        found = distributed.gather_stats(SOON, store=store, kernels=k if rank < 2 else None)
+    assert found is not None
+    assert found.left_out == {}
+    row = found["step"]
+    assert (row.communication_ms, row.exposed_ms) == pytest.approx((0.04, 0.04))
+    assert row.to_dict()["by_rank"]["exposed_ms"] == [pytest.approx(0.04)] * 2 + [None] * 2
+    assert found["step/fwd"].communication_ms == 0.0  # it launched nothing, where that is known
+
+
 def test_kernels_that_are_none_or_still_open_are_refused_before_anything_is_sent(
     ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

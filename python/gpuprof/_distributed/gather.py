@@ -47,7 +47,7 @@ def gather_stats(
         called by all ranks of the group, and waits for all of them, whatever the timeout.
     kernels : gpuprof.Kernels, optional
         What a `gpuprof.kernels` block has collected on this rank. Rows get `communication_ms` and
-        `exposed_ms` by it, for one entry of the scope in that block.
+        `exposed_ms` by it, for one entry of the scope in that block; ranks without are in neither.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def gather_stats(
     number("timeout_s", timeout_s, 0.0, MOST_S)
     if kernels is not None and not isinstance(kernels, Kernels):
         raise type_error(kernels, "kernels", "a gpuprof.Kernels")
-    on_gpu = [] if kernels is None else kernels.rows
+    on_gpu = None if kernels is None else kernels.rows
     begun = time.monotonic()
     world = find(CALL, store, group)
     if collective and world.size > 1 and distributed() is None:

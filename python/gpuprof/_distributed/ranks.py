@@ -177,6 +177,7 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
         cells = []
         for line in tree:
             row, several = line.row, len(line.row) > 1
+            communication = row.communication_ms
             imbalance = f"{row.imbalance:.2f}" if math.isfinite(row.imbalance) else ""
             cells.append(
                 {
@@ -187,8 +188,8 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
                     "min": duration(row.min_ms),
                     "max": duration(row.max_ms),
                     "waiting": duration(row.waiting_ms) if row.waiting_ms > 0.0 else "",
-                    "communication": duration(row.communication_ms) if row.communication_ms else "",
-                    "exposed": duration(row.exposed_ms) if row.communication_ms else "",
+                    "communication": duration(communication) if communication > 0.0 else "",
+                    "exposed": duration(row.exposed_ms) if communication > 0.0 else "",
                     "imbalance": imbalance if several else "",
                     "slowest": f"rank {row.slowest_rank}" if several else "",
                     "ranks": "" if is_whole and len(row) == everywhere else _ranks_of(row),

@@ -23,8 +23,8 @@ class RankTimes:
 
     `waiting_ms` is what one call of the scope spends in collectives inside it, on the scope's own
     clock, and `own_ms` the rest of its mean. `communication_ms` is how long one call has kernels
-    of NCCL on the GPU, and `exposed_ms` how long that GPU does nothing else meanwhile; both are 0
-    without `kernels`.
+    of NCCL on the GPU, and `exposed_ms` how long that GPU does nothing else meanwhile; both are NaN
+    where no `kernels` tell.
     """
 
     rank: int
@@ -78,6 +78,10 @@ class RankRow(Plain, Mapping[int, RankTimes]):
     def _each(self, figure: str) -> list[float]:
         return [getattr(times, figure) for times in self._by_rank.values()]
 
+    def _mean_of_known(self, figure: str) -> float:
+        known = [value for value in self._each(figure) if not math.isnan(value)]
+        return statistics.fmean(known) if known else math.nan
+
     @property
     def total_ms(self) -> float:
         """The total of all ranks."""
@@ -129,13 +133,13 @@ class RankRow(Plain, Mapping[int, RankTimes]):
 
     @property
     def communication_ms(self) -> float:
-        """How long one call has kernels of NCCL on the GPU, the mean over ranks."""
-        return statistics.fmean(self._each("communication_ms"))
+        """How long one call has kernels of NCCL on the GPU, the mean over ranks that know it."""
+        return self._mean_of_known("communication_ms")
 
     @property
     def exposed_ms(self) -> float:
-        """How long of that the same GPU does nothing else, the mean over ranks."""
-        return statistics.fmean(self._each("exposed_ms"))
+        """How long of that the same GPU does nothing else, the mean over the same ranks."""
+        return self._mean_of_known("exposed_ms")
 
     @property
     def slowest_rank(self) -> int:

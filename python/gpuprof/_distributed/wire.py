@@ -36,7 +36,8 @@ class WireError(ValueError):
 class Measured(NamedTuple):
     """A row with a measurement: `TIMES` on its own clock, and the totals on both, in ms.
 
-    The last two are what one call communicates on the GPU, and what of it is exposed.
+    The last two are what one call communicates on the GPU, and what of it is exposed; NaN where
+    no kernels tell.
     """
 
     names: Names
@@ -44,8 +45,8 @@ class Measured(NamedTuple):
     times: list[float]
     gpu_ms: float
     host_ms: float
-    communication_ms: float
-    exposed_ms: float
+    communication_ms: float = math.nan
+    exposed_ms: float = math.nan
 
 
 class Packed(NamedTuple):
@@ -56,17 +57,20 @@ class Packed(NamedTuple):
     pending: int
 
 
-def pack(stats: Stats, on_gpu: Sequence[KernelRow] = ()) -> bytes:
+def pack(stats: Stats, on_gpu: Sequence[KernelRow] | None = None) -> bytes:
+    """Write the statistics; of a rank that collected no kernels, rows lack what is of those."""
     data = stats.to_dict()
+    without_work = () if on_gpu is None else (0.0, 0.0)
     nccl = {
-        row.names: (row.communication_ms / row.entries, row.exposed_ms / row.entries)
-        for row in on_gpu
-        if row.entries
+        row.names: tuple(ms / row.entries for ms in (row.communication_ms, row.exposed_ms))
+        if row.entries  # else it was entered in a capture, or under another path
+        else ()
+        for row in on_gpu or ()
     }
     rows = [
         [
             *(row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)),
-            *nccl.get(tuple(row["names"]), (0.0, 0.0)),
+            *nccl.get(tuple(row["names"]), without_work),
         ]
         for row in data["rows"]
         if (own := row["gpu"] if row["clock"] == "cuda" else row["host"]) is not None
@@ -130,9 +134,10 @@ def _loaded(body: bytes) -> tuple[Any, bytes]:
 def _measured(rows: list[Any]) -> list[Measured]:
     found = []
     for names, clock, *figures in rows:
-        *times, gpu_ms, host_ms, communication_ms, exposed_ms = map(float, figures)
+        times = [*map(float, figures)]
+        on_gpu, times[len(TIMES) :] = times[len(TIMES) :], ()
         message = ""
-        if len(times) != len(TIMES) or not all(math.isfinite(x) and x >= 0.0 for x in figures):
+        if len(on_gpu) not in (2, 4) or not all(math.isfinite(x) and x >= 0.0 for x in figures):
             message = "times that are none"
         elif times[0] < 1.0:
             message = "rows without a measurement"
@@ -142,8 +147,7 @@ def _measured(rows: list[Any]) -> list[Measured]:
             message = "names that are no text"
         if message:
             raise ValueError(message)
-        on_gpu = communication_ms, exposed_ms
-        found.append(Measured(tuple(names), clock, times, gpu_ms, host_ms, *on_gpu))
+        found.append(Measured(tuple(names), clock, times, *on_gpu))
     if sum(len(row.names) for row in found) > MOST_NAMES:
         message = f"more than {MOST_NAMES:,} names in all"
         raise ValueError(message)
