@@ -37,8 +37,8 @@ struct BenchmarkResult {
   bool gated = true;                  ///< the GPU began once the work of a sample was queued
   std::vector<std::string> warnings;  ///< what was measured otherwise than asked for
   std::vector<std::pair<std::string, std::string>> axes;
-  std::string machine;  ///< GPU and driver, as JSON
-  std::string created;  ///< ISO 8601, UTC
+  std::string machine = "{}";  ///< GPU and driver, as JSON
+  std::string created;         ///< ISO 8601, UTC
   double duration_s = 0.0;
 
   [[nodiscard]] double median_ms() const;

@@ -1,7 +1,5 @@
 #include "api/benchmark_json.hpp"
 
-#include <cmath>
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <set>
@@ -30,13 +28,6 @@ std::string json_of(std::string_view text) {
   std::string found;
   trace::append_json(found, text);
   return found;
-}
-
-std::string json_of(double value) {
-  if (!std::isfinite(value)) return "null";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
 }
 
 std::string list(const std::vector<std::string>& items) {
@@ -88,21 +79,21 @@ GPUPROF_BEGIN_NAMESPACE
 std::string BenchmarkResult::to_json() const {
   std::vector<std::string> samples, told;
   Members params;
-  for (const double ms : samples_ms) samples.push_back(json_of(ms));
+  for (const double ms : samples_ms) samples.push_back(trace::json_number(ms));
   for (const std::string& text : warnings) told.push_back(json_of(text));
   for (const auto& [axis, value] : axes) params.emplace_back(axis, json_of(value));
   return kAlways + object({{"name", json_of(name)},
                            {"mode", json_of(mode)},
                            {"samples_ms", list(samples)},
-                           {"host_ms", json_of(host_ms)},
-                           {"tick_ms", json_of(tick_ms)},
+                           {"host_ms", trace::json_number(host_ms)},
+                           {"tick_ms", trace::json_number(tick_ms)},
                            {"calls_per_sample", std::to_string(calls_per_sample)},
                            {"gate", json_of(gated ? "gated" : "ungated")},
                            {"warnings", list(told)},
                            {"params", object(params)},
                            {"machine", machine},
                            {"created", json_of(created)},
-                           {"duration_s", json_of(duration_s)}})
+                           {"duration_s", trace::json_number(duration_s)}})
                        .substr(1);
 }
 
@@ -111,7 +102,7 @@ void write_benchmarks(const std::string& path, const std::vector<BenchmarkResult
   std::set<std::string> names;
   Members members;
   for (const BenchmarkResult& result : results) {
-    if (!names.insert(result.name).second) {
+    if (!names.insert(json_of(result.name)).second) {  // which cuts long ones
       throw std::invalid_argument("write_benchmarks: two results are called '" + result.name +
                                   "'; tell them apart by BenchmarkOptions::axes");
     }

@@ -1,7 +1,6 @@
 #include "api/ranges.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <exception>
 #include <mutex>
@@ -53,9 +52,7 @@ std::string payload_member(const nvtx::Payload& payload) {
     return kMember + std::to_string(*natural);
   const auto* real = std::get_if<double>(&payload);
   if (real == nullptr || !std::isfinite(*real)) return {};
-  std::array<char, 32> digits{};
-  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), *real);
-  return kMember + std::string(digits.data(), written.ptr);
+  return kMember + trace::json_number(*real);
 }
 
 std::shared_ptr<const RangeOfName> make(std::string_view name, const RangeOptions& options) {

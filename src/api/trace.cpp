@@ -5,9 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -123,9 +121,7 @@ TraceArgs& TraceArgs::add(std::string_view key, std::string_view text) {
 TraceArgs& TraceArgs::add(std::string_view key, double value) {
   if (std::isnan(value)) return add(key, std::string_view("nan"));
   if (std::isinf(value)) return add(key, std::string_view(value > 0 ? "inf" : "-inf"));
-  std::array<char, 32> digits{};
-  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  return add_json(key, {digits.data(), static_cast<std::size_t>(written.ptr - digits.data())});
+  return add_json(key, trace::json_number(value));
 }
 
 // What the events that a writer is given have in common.

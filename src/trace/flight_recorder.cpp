@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <utility>
 
 #include "driver/error.hpp"
@@ -25,9 +23,7 @@ constexpr HostNanoseconds kPiece = 2 * kMillisecond;
 constexpr HostNanoseconds kRestWithoutAge = 30'000 * kMillisecond;
 
 std::string as_seconds(HostNanoseconds time) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.6f", static_cast<double>(time) / 1e9);
-  return text.data();
+  return json_number(static_cast<double>(time) / 1e9);
 }
 
 }  // namespace

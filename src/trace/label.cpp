@@ -1,5 +1,8 @@
 #include "trace/label.hpp"
 
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -137,6 +140,12 @@ void append_json(std::string& out, std::string_view text) {
   if (cut) out += kEllipsis;
   if (ends_in_backslash) out += kZeroWidthSpace;
   out += '"';
+}
+
+std::string json_number(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
 
 }  // namespace gpuprof::trace

@@ -34,4 +34,7 @@ const Label* intern_category(std::string_view text);
 // such a string.
 void append_json(std::string& out, std::string_view text);
 
+// A number as JSON, in every locale of the program; null where it is not finite.
+std::string json_number(double value);
+
 }  // namespace gpuprof::trace

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/comma_locale.hpp"
 #include "support/fake.hpp"
 #include "support/public_graphs.hpp"
 
@@ -152,6 +153,16 @@ TEST_F(ApiBenchmark, HasTheAxesInItsName) {
             std::string::npos);
 }
 
+TEST_F(ApiBenchmark, WritesJsonInEveryLocaleAndOfResultsThatWereMadeByHand) {
+  BenchmarkResult result;
+  result.name = "by hand";
+  result.samples_ms = {0.25, 1e-9};
+  const CommaLocale comma;
+  const std::string json = result.to_json();
+  EXPECT_NE(json.find(R"("samples_ms": [0.25, 1e-09], "host_ms": 0,)"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("machine": {},)"), std::string::npos) << json;
+}
+
 TEST_F(ApiBenchmark, RefusesOptionsThatMakeNoSense) {
   const auto refused = [&](auto change) {
     BenchmarkOptions options = quick("odd");
@@ -172,6 +183,10 @@ TEST_F(ApiBenchmark, WritesNoFileOfNothingOrOfTwoResultsOfOneName) {
               write_benchmarks("unused.json", {result, result});
             }).find("two results are called 'saxpy'"),
             std::string::npos);
+  BenchmarkResult one = result, other = result;  // whose names are the same where they are cut
+  one.name = std::string(5000, 'x') + "1";
+  other.name = std::string(5000, 'x') + "2";
+  EXPECT_THROW(write_benchmarks("unused.json", {one, other}), std::invalid_argument);
   EXPECT_NE(text_of<std::runtime_error>([&] {
               write_benchmarks("/nowhere/at/all", {result});
             }).find("'/nowhere/at/all' cannot be written"),

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "driver/error.hpp"
+#include "support/comma_locale.hpp"
 #include "trace/dump_signal.hpp"
 #include "trace/writer.hpp"
 
@@ -35,8 +36,10 @@ class Recorder : public ::testing::Test {
     ::rmdir(folder_.c_str());
   }
 
-  std::uint32_t start(std::size_t bytes = 1U << 20U) {
+  std::uint32_t start(std::size_t bytes = 1U << 20U,
+                      HostNanoseconds keep = RecorderOptions::kForEver) {
     RecorderOptions options;
+    options.keep = keep;
     options.run.process = "test";
     options.keep_bytes = bytes;
     options.name = {folder_ + "/last.", ".json"};
@@ -109,6 +112,14 @@ TEST_F(Recorder, AnswersCallsOfManyThreadsWhileOthersRecord) {
     EXPECT_EQ(count(i, "\n]}\n"), 1U);
     EXPECT_LT(count(i, "\"busy\""), 1100U);
   }
+}
+
+TEST_F(Recorder, WritesNumbersWithoutTheCommaOfALocale) {
+  start(1U << 20U, 2'500'000'000);
+  note_one("noted");
+  const tests::CommaLocale comma;
+  EXPECT_EQ(find_recorder(number_)->dump({"asked", -1, {}}), path(1));
+  EXPECT_EQ(count(1, R"("keepLastSeconds":2.5,)"), 1U);
 }
 
 TEST(DumpSignal, IsNoneOfAFault) {
