@@ -135,11 +135,18 @@ def test_without_nvml_the_error_says_what_to_install(
 
 @pytest.mark.usefixtures("meter")
 def test_calls_that_do_not_follow_each_other_have_no_energy(
-    function: Callable[[], None], stream: int
+    fake: FakeCuda, function: Callable[[], None], stream: int, other: int
 ) -> None:
     for isolated in ({"mode": "isolated"}, {"setup": lambda: None}):
         with pytest.raises(gpuprof.InvalidStateError, match=r"^energy: .* measured in isolated"):
             measure(function, stream, **isolated)
+
+    def on_two_streams() -> None:
+        function()
+        fake.kernel(other, "b", 1000 * KERNEL_US * 100)
+
+    with pytest.raises(gpuprof.InvalidStateError, match="synchronized mode, each after its setup"):
+        measure(on_two_streams, stream, setup=lambda: None)
     with pytest.raises(gpuprof.InvalidStateError, match="measured in cpu mode"):
         measure(int, stream)
     with pytest.raises(TypeError, match="energy has no meaning here"):

@@ -127,7 +127,7 @@ def benchmark(
     CudaError
         The driver failed.
     GpuprofError
-        With `energy`, NVML or its counter is not there, or the calls are isolated.
+        With `energy`, NVML or its counter is not there, or the calls are isolated or set up.
     Exception
         Whatever `fn` raises when it is called outside of a capture.
 

@@ -63,12 +63,14 @@ class _Block:
         return self.steps > 0 and (enough or self.spent_s >= MAX_BLOCK_S)
 
 
-def check_energy(mode: str, uuid: str | None) -> None:
+def check_energy(harness: Harness, uuid: str | None) -> None:
     """Raise the error that there is no energy to measure, before any time is spent."""
-    if mode in {"cpu", "isolated"}:
+    has_setup = harness.work.setup is not None
+    if has_setup or not hasattr(harness.sampler, "run"):
+        how = f"{harness.mode} mode" + ", each after its setup" * has_setup
         message = (
-            f"energy: the calls are measured in {mode} mode, and it is that of calls which follow "
-            "each other on the GPU; leave energy=True out"
+            f"energy: the calls are measured in {how}, and it is that of calls which follow each "
+            "other on the GPU; leave energy=True out"
         )
         raise InvalidStateError(message)
     with _counter(uuid) as read:

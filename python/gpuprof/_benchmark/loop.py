@@ -188,7 +188,7 @@ class Measurer(Harness):
         begun = perf_counter()
         uuid = None if self.mode == "cpu" else machine.describe(self.device)["gpu_uuid"]
         if options.energy:
-            check_energy(self.mode, uuid)
+            check_energy(self, uuid)
         self.warm_up()
         self.sampler.restart()
         taken = Samples()
