@@ -8,10 +8,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.callers import Callers
-from gpuprof._kernels.communication import communication
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
 from gpuprof._trace_tools.idle import CAUSES as _CAUSES
@@ -50,6 +50,40 @@ def idle(found: Collected, launch: Column) -> tuple[Column, Column, Column]:
             length[record] += int(gap.ns)
             causes[record] = CAUSES.index(gap.cause)
     return length, causes, late
+
+
+def communication(found: Collected) -> tuple[Column, Column]:
+    """Return for each record how long it communicates, and how long nothing else runs meanwhile.
+
+    Both are nanoseconds, and 0 for what is no kernel of NCCL. Where several such kernels run at
+    once on one device, the time counts for the one that began first. A collective costs only what
+    no other work of its GPU hides; waits for it are events between streams and no calls.
+    """
+    work = found.work
+    is_nccl = ["nccl" in name.lower() for name in found.names]
+    took, exposed = array("q", [0]) * len(work), array("q", [0]) * len(work)
+    changes: dict[int, list[int]] = {}  # by device, each as a time, a record and whether it ends
+    if any(is_nccl):
+        times = zip(work.device, work.begin_ns, work.end_ns, strict=True)
+        for record, (device, begin, end) in enumerate(times):
+            number = record << 1
+            changes.setdefault(device, []).extend((begin << 32 | number, end << 32 | number | 1))
+    for of_device in changes.values():
+        collectives: dict[int, None] = {}  # that run, in the order of their begins
+        others = before = 0
+        for change in sorted(of_device):
+            at, record = change >> 32, (change & 0xFFFFFFFF) >> 1
+            for first in islice(collectives, 1):
+                took[first] += at - before
+                exposed[first] += 0 if others else at - before
+            before = at
+            if work.kind[record] != KERNEL or not is_nccl[work.name[record]]:
+                others += -1 if change & 1 else 1
+            elif change & 1:
+                del collectives[record]
+            else:
+                collectives[record] = None
+    return took, exposed
 
 
 @dataclass(eq=False)
