@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
+from gpuprof._benchmark.samplers import RunningSampler
 from gpuprof._common.nvml import NvmlUnavailable, energy_counter
 from gpuprof._common.units import joules, percent
 from gpuprof._results import statistics
@@ -32,18 +33,6 @@ BATCH_MS = 10.0  # of work between two readings, longer than a reading
 COARSE = 0.1  # a resolution that is worth a warning
 
 _STUCK = f"NVML's counter does not move while the GPU works, within {STUCK_S:g} s or a block"
-
-
-class _Runs(Protocol):
-    """A sampler whose calls follow each other on the device."""
-
-    calls: int
-
-    def run(self, times: int) -> int:
-        """Wait for the calls of the last run, and queue those of so many samples without a gate.
-
-        So the GPU works while something else is read. Returns how many are queued.
-        """
 
 
 @dataclass
@@ -66,7 +55,7 @@ class _Block:
 def check_energy(harness: Harness, uuid: str | None) -> None:
     """Raise the error that there is no energy to measure, before any time is spent."""
     has_setup = harness.work.setup is not None
-    if has_setup or not hasattr(harness.sampler, "run"):
+    if has_setup or not isinstance(harness.sampler, RunningSampler):
         how = f"{harness.mode} mode" + ", each after its setup" * has_setup
         message = (
             f"energy: the calls are measured in {how}, and it is that of calls which follow each "
@@ -89,8 +78,8 @@ def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
 
 def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict[str, float]:
     """Run the function for some seconds more, and return `BenchResult.energy`."""
-    # check_energy() has refused the modes whose samplers have no run().
-    ranks, sampler = harness.ranks, cast("_Runs", harness.sampler)
+    ranks, sampler = harness.ranks, harness.sampler
+    assert isinstance(sampler, RunningSampler)  # check_energy() has refused the others
     times = max(1, round(BATCH_MS / max(median_ms * sampler.calls, 1e-3)))
     run = partial(sampler.run, ranks.decide("the energy", times))
     with _counter(uuid) as read:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,26 @@ class Sampler(ABC):
         """Release what it holds."""
 
 
+class RunningSampler(Sampler):
+    """One whose calls follow each other on the device."""
+
+    _work: Work
+    _held: HeldStream
+    _many: int  # calls of the longer side of a slope
+
+    def run(self, times: int) -> int:
+        """Wait for the calls of the last run, and queue those of so many samples without a gate.
+
+        So the GPU works while something else is read. Returns how many are queued.
+        """
+        self._held.synchronize()
+        self._queue_many(times)
+        return times * self._many
+
+    def _queue_many(self, times: int) -> None:
+        self._work.call_times(times * self._many)
+
+
 class _GatedSampler(Sampler):
     """What the modes on the GPU's clock share: two event pairs and a gate."""
 
@@ -119,7 +140,7 @@ class _GatedSampler(Sampler):
             timer.close()
 
 
-class GraphSampler(_GatedSampler):
+class GraphSampler(_GatedSampler, RunningSampler):
     """The slope of two graphs of n and m captured calls: steady-state time in stream order."""
 
     mode = "graph"
@@ -132,29 +153,27 @@ class GraphSampler(_GatedSampler):
         sizes: tuple[int, int],
     ) -> None:
         super().__init__(work, held)
-        self._few, self._many = graphs
-        self.calls, self._calls_of_many = sizes[1] - sizes[0], sizes[1]
+        self._graphs, self._many = graphs, sizes[1]
+        self.calls = sizes[1] - sizes[0]
         for graph in graphs:  # a first launch uploads the graph, which may wait for a closed gate
             graph.launch(held.handle)
         held.synchronize()
 
     def sample(self) -> float:
-        handle = self._held.handle
-        return self._slope(lambda: self._few.launch(handle), lambda: self._many.launch(handle))
+        few, many = (partial(graph.launch, self._held.handle) for graph in self._graphs)
+        return self._slope(few, many)
 
-    def run(self, times: int) -> int:
-        self._held.synchronize()
+    def _queue_many(self, times: int) -> None:
         for _ in range(times):
-            self._many.launch(self._held.handle)
-        return times * self._calls_of_many
+            self._graphs[1].launch(self._held.handle)
 
     def close(self) -> None:
         super().close()
-        self._few.close()
-        self._many.close()
+        for graph in self._graphs:
+            graph.close()
 
 
-class BatchedSampler(_GatedSampler):
+class BatchedSampler(_GatedSampler, RunningSampler):
     """The slope of n and m calls that are queued one after the other."""
 
     mode = "batched"
@@ -168,11 +187,6 @@ class BatchedSampler(_GatedSampler):
         return self._slope(
             lambda: self._work.call_times(self._few), lambda: self._work.call_times(self._many)
         )
-
-    def run(self, times: int) -> int:
-        self._held.synchronize()
-        self._work.call_times(times * self._many)
-        return times * self._many
 
     def _opened_early(self) -> None:
         # Fewer calls may fit into the queue; if even two do not, the function itself waits.
@@ -205,7 +219,7 @@ class IsolatedSampler(_GatedSampler):
         self._work.set_up(self._held.synchronize)
 
 
-class SynchronizedSampler(Sampler):
+class SynchronizedSampler(RunningSampler):
     """The slope of n and m calls on the host's clock, each time until the whole device is done."""
 
     mode = "synchronized"
@@ -222,11 +236,6 @@ class SynchronizedSampler(Sampler):
         self._work.set_up()
         short, long = self._until_done(self._few), self._until_done(self._many)
         return (long - short) / self.calls
-
-    def run(self, times: int) -> int:
-        self._held.synchronize()
-        self._work.call_times(times * self._many)
-        return times * self._many
 
     def _until_done(self, calls: int) -> float:
         self._held.synchronize()
