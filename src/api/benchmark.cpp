@@ -35,6 +35,8 @@ constexpr std::size_t kProbeCalls = 50;
 constexpr double kLeastGpuMs = 250e-6;  // under half of the shortest kernel
 constexpr int kReadings = 3;
 constexpr double kGateLimitMs = 250.0;  // after which the gate opens, besides the host's time
+constexpr double kPatience = 1.5;       // times that, which varies
+constexpr Calls kLeastCalls = 3;        // of a slope: 1 and 2
 constexpr double kBatchMs = 20.0;       // of the warm-up
 constexpr double kStable = 0.02;        // the largest difference of two batches' medians
 constexpr double kWarmUpFactor = 5.0;
@@ -179,7 +181,7 @@ class Measurement {
       wall.push_back(now_ms() - called);
     }
     result_.host_ms = median_of(host);
-    limit_ms_ = kGateLimitMs + 1.5 * result_.host_ms;
+    limit_ms_ = kGateLimitMs + kPatience * kLeastCalls * result_.host_ms;
     call_ms_ = reading_ms(f_);
     if (std::isinf(call_ms_)) {
       synchronize();
@@ -223,7 +225,7 @@ class Measurement {
       const double ms = std::max(reading_ms([&] { once.launch(stream_); }), 1e-4);
       const double in_time = kCaptureMs / std::max(result_.host_ms, 1e-3);
       const Calls fit = kMaxNodes / std::max<std::size_t>(once.num_nodes(), 1);
-      choose_calls(ms, std::min(std::max<Calls>(3, static_cast<Calls>(in_time)), fit));
+      choose_calls(ms, std::min(std::max(kLeastCalls, static_cast<Calls>(in_time)), fit));
       few_graph_ = std::make_unique<CapturedGraph>(capture(few_));
       many_graph_ = std::make_unique<CapturedGraph>(capture(many_));
     } catch (const std::exception& error) {  // whatever the function throws where it is captured
@@ -240,7 +242,7 @@ class Measurement {
   }
 
   void queue_calls() {
-    const double in_time = limit_ms_ / 1.5 / std::max(result_.host_ms, 1e-3);
+    const double in_time = limit_ms_ / kPatience / std::max(result_.host_ms, 1e-3);
     choose_calls(call_ms_, std::min(kMaxQueued, static_cast<Calls>(in_time)));
     queue_few_ = [this] { call(few_); };
     queue_many_ = [this] { call(many_); };

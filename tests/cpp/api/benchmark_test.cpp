@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "support/comma_locale.hpp"
 #include "support/fake.hpp"
@@ -91,6 +93,19 @@ TEST_F(ApiBenchmark, GivesTheGateUpForAFunctionThatWaits) {
                        [&](const auto& each) { return each.find(text) != std::string::npos; });
   };
   EXPECT_TRUE(said("not held back: the function waits for the GPU"));
+}
+
+TEST_F(ApiBenchmark, HoldsTheGpuBackForLongerWhereTheHostTakesLong) {
+  const auto slow = [this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ten_microseconds(stream_);
+  };
+  BenchmarkOptions options = quick("slow");
+  options.graph = false;
+  options.max_time_s = 1e-9;
+  const BenchmarkResult result = benchmark(stream_, slow, options);
+  EXPECT_TRUE(result.gated);
+  EXPECT_NEAR(result.median_ms(), kCallMs, 0.001);
 }
 
 TEST_F(ApiBenchmark, MeasuresWithoutAGateWhereTheDeviceHasNone) {
