@@ -137,7 +137,7 @@ def test_the_recipe_fails_and_names_the_slower_scope(
     # Both checkouts were installed, and neither they nor their folder is left.
     installed = (tmp_path / "pip").read_text(encoding="utf-8").splitlines()
     assert [line.split()[4][-5:] for line in installed] == ["/base", "/head"]
-    wheel = f"{repository}/.tools/wheels/gpuprof-*.whl"  # no file has this name here
+    wheel = ".tools/wheels/gpuprof-*.whl"  # no file has this name here
     assert [line.split()[5:] for line in installed] == [[wheel, "pytest"]] * 2
     assert [*(tmp_path / "scratch").iterdir()] == []
     assert len(git(repository, "worktree", "list").splitlines()) == 1

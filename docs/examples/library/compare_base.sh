@@ -3,7 +3,7 @@
 set -euo pipefail
 base=${1:-origin/main}
 command=${COMMAND:-".venv/bin/python -m pytest -q -m gpu_benchmark --gpu-benchmark-json={out}"}
-requirements=${REQUIREMENTS:-"$PWD/.tools/wheels/gpuprof-*.whl pytest"}
+requirements=${REQUIREMENTS:-".tools/wheels/gpuprof-*.whl pytest"}
 
 work=$(mktemp -d)
 clean_up() {
