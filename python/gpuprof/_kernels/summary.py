@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.callers import Callers
@@ -21,8 +22,11 @@ _NS = 1e-6  # milliseconds
 Path = tuple[str, ...]
 # By number; 0 is for work that followed without a gap, or that is the first of its stream.
 CAUSES = ("", *_CAUSES)
-HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN = map(
-    CAUSES.index, ("host_bound", "dependency", "launch_gap", "unknown")
+HOST_BOUND = CAUSES.index("host_bound")
+# The fields of a `KernelRow` that are added up, idle times by cause after `gpu_ms`.
+_SUMS = (
+    *("kernels", "copies", "memsets", "gpu_ms", *(f"{cause}_ms" for cause in CAUSES[1:])),
+    *("communication_ms", "exposed_ms"),
 )
 
 
@@ -117,33 +121,22 @@ class Evaluated:
 
         rows = []
         for path in sorted(inclusive, key=place):
-            kernels, copies, memsets, gpu, host, dependency, gap, unknown, *nccl = inclusive[path]
+            own = inclusive[path]
+            sums_ms: list[Any] = [*own[:3], *(ns * _NS for ns in own[3:])]
             rows.append(
                 KernelRow(
                     path,
-                    kernels + copies + memsets,
-                    kernels,
-                    copies,
-                    memsets,
-                    gpu_ms=gpu * _NS,
+                    sum(own[:3]),
+                    **dict(zip(_SUMS, sums_ms, strict=True)),
                     self_ms=sums[path][3] * _NS if path in sums else 0.0,
-                    share=gpu / whole if whole else 0.0,
-                    host_bound_ms=host * _NS,
-                    dependency_ms=dependency * _NS,
-                    launch_gap_ms=gap * _NS,
-                    unknown_ms=unknown * _NS,
-                    communication_ms=nccl[0] * _NS,
-                    exposed_ms=nccl[1] * _NS,
+                    share=own[3] / whole if whole else 0.0,
                     entries=entries.get(path, 0),
                 )
             )
         return rows
 
     def _sums(self) -> dict[Path, list[int]]:
-        """Return of each path its kernels, copies, memsets, time, and what was idle by cause.
-
-        The last two are its communication, and what of it is exposed.
-        """
+        """Return the `_SUMS` of each path, in nanoseconds."""
         work, paths = self.found.work, self.attribution.paths
         sums: dict[int, list[int]] = {}
         for kind, begin, end, path, gap, cause, late, took, exposed in zip(
@@ -159,7 +152,7 @@ class Evaluated:
         ):
             own = sums.get(path)
             if own is None:
-                own = sums[path] = [0] * 10
+                own = sums[path] = [0] * len(_SUMS)
             own[0 if kind == KERNEL else 2 if kind == MEMSET else 1] += 1
             own[3] += end - begin
             if cause:
@@ -288,6 +281,3 @@ def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
     known = ", ".join(repr(row.path) for row in rows[:8]) or "none"
     message = f"scope: {scope!r} launched nothing; there are {known}"
     raise KeyError(message)
-
-
-assert (HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN) == (1, 2, 3, 4)  # places in `_sums`
