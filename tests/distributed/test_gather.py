@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import pickle
 import threading
 import zlib
@@ -95,7 +96,7 @@ def test_kernels_give_the_rows_their_exposed_communication(
         [0.039, 0.038, 0.037, 0.036]
     )
     assert row.exposed_ms == pytest.approx(0.0375)
-    assert found["step/fwd"].communication_ms == 0.0  # it launched nothing
+    assert math.isnan(found["step/fwd"].communication_ms)  # it launched nothing, or in a graph
     line = next(each for each in str(found).splitlines() if each.startswith("step "))
     assert "40.0 µs" in line
     assert "37.5 µs" in line
@@ -120,7 +121,6 @@ def test_ranks_without_kernels_are_in_no_mean_of_communication(
     row = found["step"]
     assert (row.communication_ms, row.exposed_ms) == pytest.approx((0.04, 0.04))
     assert row.to_dict()["by_rank"]["exposed_ms"] == [pytest.approx(0.04)] * 2 + [None] * 2
-    assert found["step/fwd"].communication_ms == 0.0  # it launched nothing, where that is known
 
 
 def test_kernels_that_are_none_or_still_open_are_refused_before_anything_is_sent(

@@ -79,7 +79,7 @@ def gather_stats(
     number("timeout_s", timeout_s, 0.0, MOST_S)
     if kernels is not None and not isinstance(kernels, Kernels):
         raise type_error(kernels, "kernels", "a gpuprof.Kernels")
-    on_gpu = None if kernels is None else kernels.rows or None  # of a block that saw nothing
+    on_gpu = [] if kernels is None else kernels.rows
     begun = time.monotonic()
     world = find(CALL, store, group)
     if collective and world.size > 1 and distributed() is None:

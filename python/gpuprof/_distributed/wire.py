@@ -57,20 +57,17 @@ class Packed(NamedTuple):
     pending: int
 
 
-def pack(stats: Stats, on_gpu: Sequence[KernelRow] | None = None) -> bytes:
-    """Write the statistics; of a rank that collected no kernels, rows lack what is of those."""
+def pack(stats: Stats, on_gpu: Sequence[KernelRow] = ()) -> bytes:
     data = stats.to_dict()
-    without_work = () if on_gpu is None else (0.0, 0.0)
     nccl = {
-        row.names: tuple(ms / row.entries for ms in (row.communication_ms, row.exposed_ms))
-        if row.entries  # else it was entered in a capture, or under another path
-        else ()
-        for row in on_gpu or ()
+        row.names: (row.communication_ms / row.entries, row.exposed_ms / row.entries)
+        for row in on_gpu
+        if row.entries  # a scope in a graph is entered at its capture
     }
     rows = [
         [
             *(row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)),
-            *nccl.get(tuple(row["names"]), without_work),
+            *nccl.get(tuple(row["names"]), ()),
         ]
         for row in data["rows"]
         if (own := row["gpu"] if row["clock"] == "cuda" else row["host"]) is not None
