@@ -24,17 +24,21 @@ def torch() -> Any:
 def run(name: str, folder: Path) -> None:
     """Run one of the checks in two processes."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, *launcher, "-m", "tests.gpu.support.distributed_ranks", name, folder],
         cwd=ROOT,
         env=environment(None, NCCL_NVLS_ENABLE="0", OMP_NUM_THREADS="1"),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("is done") == 2, done.stdout
+    ) as ranks:
+        try:
+            said = ranks.communicate(timeout=180)[0]
+        except subprocess.TimeoutExpired:
+            ranks.terminate()  # it ends both ranks then; killed, it would leave them on the GPUs
+            said = ranks.communicate()[0]
+    assert ranks.returncode == 0, said
+    assert said.count("is done") == 2, said
 
 
 def test_the_rank_that_an_all_reduce_waits_for_is_named(tmp_path: Path) -> None:
