@@ -7,7 +7,8 @@
 - In IPython, unnamed scopes show their time under the cell.
 - ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
 
-`torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` imports this module
+`torch.compile` is told how to trace scopes once it is imported, and to keep where kernels of
+backward passes come from. `gpuprof.nvtx` imports this module
 too, because ``import gpuprof.nvtx`` looks up no name in the package.
 """
 
@@ -18,7 +19,7 @@ import sys
 from typing import Any
 
 import gpuprof._core as _core
-from gpuprof._frameworks import torch_compile
+from gpuprof._frameworks import torch_compile, torch_inductor
 
 _ON = {"1", "true", "on", "yes"}
 _OFF = {"", "0", "false", "off", "no"}
@@ -107,6 +108,7 @@ def _follow_ipython() -> None:
 
 
 torch_compile.prepare()
+torch_inductor.keep_origins()
 _follow_trace_out()
 _follow_flight_recorder()
 _follow_budget()

@@ -18,6 +18,7 @@ from gpuprof._kernels import to_trace
 from gpuprof._kernels.attribution import attribute
 from gpuprof._kernels.callers import CallerNotes, callers_supported
 from gpuprof._kernels.collector import Collector
+from gpuprof._kernels.compiled import add_modules
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, idle, scope_names
@@ -192,6 +193,7 @@ class Kernels(OfBlock):
         found = collector.collected()
         found.sort()
         attribution = attribute(found, spans, self._labels, self._threads)
+        add_modules(found, attribution)
         evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
         if self._callers is not None:
             evaluated.callers = self._callers.find(found.launches, self._threads)

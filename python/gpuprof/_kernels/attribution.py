@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from gpuprof._frameworks.torch_inductor import Origin
 from gpuprof._graphs.labels import NodeScopes, Path
 from gpuprof._kernels.records import Collected, Column
 from gpuprof._kernels.spans import NO_SCOPE, Spans
@@ -26,6 +27,9 @@ class Attribution:
     in_graph: int = 0  # work of graph replays
     labelled: int = 0  # what of it has a label of a capture
     without_launch: int = 0
+    origin: Column = field(default_factory=lambda: array("I"))  # of `origins`, of compiled code
+    origins: list[Origin] = field(default_factory=list)
+    modules: dict[Path, str] = field(default_factory=dict)  # of the paths that are no scope
 
 
 def attribute(

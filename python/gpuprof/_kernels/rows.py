@@ -41,6 +41,8 @@ class KernelRow(Plain):
         same GPU did nothing else.
     entries : int
         How often the scope was entered in the block.
+    module : str
+        Where the last names are those of a module in compiled code: its path; ``""`` for a scope.
     """
 
     names: tuple[str, ...]
@@ -58,6 +60,7 @@ class KernelRow(Plain):
     communication_ms: float = 0.0
     exposed_ms: float = 0.0
     entries: int = 0
+    module: str = ""
     _MEMBERS = ("path", ..., "idle_ms")
 
     @property
@@ -203,6 +206,11 @@ class KernelRecord(NamedTuple):
     caller : str
         The line of Python that launched it, as ``"app/train.py:31 in step"``; ``""`` where callers
         were not asked for.
+    module : str
+        Of compiled code, the path of its module in what was compiled; it is also the end of
+        `scope`. ``""`` for the whole, where it is not known, and for what was not compiled.
+    line : str
+        Of compiled code, the first of its lines, as ``"app/model.py:12 in forward"``; or ``""``.
     """
 
     name: str
@@ -223,6 +231,8 @@ class KernelRecord(NamedTuple):
     idle_ns: int
     idle_cause: str
     caller: str = ""
+    module: str = ""
+    line: str = ""
 
 
 def _time(ms: float) -> str:

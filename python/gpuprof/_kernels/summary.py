@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from gpuprof._frameworks.torch_inductor import Origin
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.callers import Callers
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
@@ -131,6 +132,7 @@ class Evaluated:
                     self_ms=sums[path][3] * _NS if path in sums else 0.0,
                     share=own[3] / whole if whole else 0.0,
                     entries=entries.get(path, 0),
+                    module=self.attribution.modules.get(path, ""),
                 )
             )
         return rows
@@ -248,6 +250,7 @@ class Evaluated:
         found, work, by = self.found, self.found.work, self.attribution
         launch, launches = by.launch[number], self.found.launches
         has_call = launch >= 0
+        origin = by.origins[by.origin[number]] if by.origins else Origin("", "")
         is_late = 2 * self.late[number] > self.gaps[number]
         return KernelRecord(
             name=found.names[work.name[number]],
@@ -268,6 +271,8 @@ class Evaluated:
             idle_ns=self.gaps[number],
             idle_cause=CAUSES[HOST_BOUND if is_late else self.causes[number]],
             caller=self.caller(number),
+            module=origin.module,
+            line=origin.line,
         )
 
 

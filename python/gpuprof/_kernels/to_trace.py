@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuprof._kernels.summary import Evaluated
 
 SCOPE_CATEGORY = "gpu_user_annotation"  # what torch has for its own annotations on the GPU
+_MODULE = -1 << 40  # in place of the number of an entry
 DEFAULT_STREAM = 7  # CUPTI's number of the legacy default stream
 _FIRST_TID = 1 << 27
 _EVENTS_AT_ONCE = 20_000  # that certainly find room in a trace's buffer
@@ -160,8 +161,12 @@ def _slices(
     for record in records:
         span, path = by.span[record], by.paths[by.path[record]]
         entries = () if span == NO_SCOPE else chains[span]
-        # The scopes of a graph's capture are entered by each replay.
-        entries += (-1 - work.correlation[record],) * (len(path) - len(entries))
+        # The scopes of a graph's capture are entered by each replay, and modules by each run of
+        # their kernels.
+        missing = len(path) - len(entries)
+        module = by.modules.get(path)
+        deep = min(missing, module.count(".") + 1) if module else 0
+        entries += (-1 - work.correlation[record],) * (missing - deep) + (_MODULE,) * deep
         chain = [(entry, path[: depth + 1]) for depth, entry in enumerate(entries)]
         same = 0
         for ours, theirs in zip(is_open, chain, strict=False):
@@ -189,6 +194,8 @@ def _slices(
             args["bytes"] = work.nbytes[record]
         if path:
             args["scope"] = "/".join(path)
+        if by.origins and (line := by.origins[by.origin[record]].line):
+            args["line"] = line
         if caller := evaluated.caller(record):
             args["caller"] = caller
         slices.append(Slice(found.names[work.name[record]], begin, end, category, args, record))

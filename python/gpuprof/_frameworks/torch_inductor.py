@@ -1,0 +1,228 @@
+"""Which module of a model each kernel of compiled code belongs to.
+
+Inductor writes above each launch in the source that it makes which nodes of the traced graph the
+launch came from. Torch keeps that graph alive beside the compiled function, and its nodes know
+their modules. So both are read when they are asked for, also where a cache had the code. Only the
+nodes of a backward pass know nothing, unless they are told while they are traced.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import CellType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from gpuprof._common.imports import when_imported
+from gpuprof._common.places import is_of_library, short
+from gpuprof._frameworks import loaded, torch_hooks
+
+_TRACERS = ("graph_capture", "dispatch_and_compile_graph")  # the second one up to torch 2.8
+_COPY = "copy_fwd_metadata_to_bw_nodes"
+_DEFINED = re.compile(r"^(\w+) = async_compile\.\w+\('(\w+)'", re.MULTILINE)
+_STEP = re.compile(r"Source Nodes: \[([^]]*)\]|\b(\w+)\.run\(|^ *def (\w+)\(", re.MULTILINE)
+_INDEX = re.compile(r"\[['\"]?([^]'\"]*)['\"]?\]")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_PARTS = ("torch._dynamo", "torch._functorch", "torch._inductor")  # what compiled functions are of
+_CONTAINERS = (dict, list, tuple, CellType, MethodType)
+
+
+class Origin(NamedTuple):
+    """Where a kernel comes from: a module's path, `""` for no single one; and a line of source."""
+
+    module: str
+    line: str
+
+
+class Launch(NamedTuple):
+    """One launch of compiled code; the kernel's name is `""` for one of a library."""
+
+    kernel: str
+    origin: Origin | None  # None where it is not known
+
+
+def common(origins: Iterable[Origin]) -> Origin:
+    """Return the module around all, and the first line."""
+    paths, line = [], ""
+    for each in origins:
+        paths.append(each.module.split("."))
+        line = line or each.line
+    shared = []
+    for names in zip(*paths, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    return Origin(".".join(shared), line)
+
+
+def launches(kernels: Collection[str]) -> list[list[Launch]]:
+    """Return what each compiled function launches, in order, of those that launch such kernels."""
+    codecache = getattr(loaded.torch_part("_inductor.codecache"), "PyCodeCache", None)
+    sources = {}
+    for module in getattr(codecache, "modules", ()):
+        file = getattr(module, "__file__", None)
+        if file and hasattr(module, "call") and file not in sources:
+            try:
+                text = Path(file).read_text(encoding="utf-8")
+            except OSError:  # its folder was cleared
+                continue
+            if any(name in kernels for _, name in _DEFINED.findall(text)):
+                sources[file] = text
+    if not sources:
+        return []
+    nodes_of = _graphs_of(sources)
+    return [
+        sequence
+        for file, text in sources.items()
+        for sequence in _sequences(text, nodes_of.get(file, {}))
+    ]
+
+
+def _sequences(text: str, nodes: Mapping[str, Origin]) -> list[list[Launch]]:
+    """Return the launches of each function of a source, with those of unknown origin filled in."""
+    defined = dict(_DEFINED.findall(text))
+    found: list[list[Launch]] = [[]]
+    names: str | None = None  # of a launch that is still to come
+
+    def add(kernel: str, nodes_above: str) -> None:
+        known = [nodes[name] for name in nodes_above.split(", ") if name in nodes]
+        found[-1].append(Launch(kernel, common(known) if known else None))
+
+    for match in _STEP.finditer(text):
+        above, variable, function = match.groups()
+        if variable is not None and variable not in defined:
+            continue
+        if variable is not None:
+            add(defined[variable], names or "")
+            names = None
+            continue
+        if names is not None:
+            add("", names)
+        names = above
+        if function is not None:
+            found.append([])
+    return [_filled(each) for each in found if any(launch.kernel for launch in each)]
+
+
+def _filled(sequence: Sequence[Launch]) -> list[Launch]:
+    """Give launches of unknown origin the module around those known on either side."""
+    before, after = list(sequence), list(sequence)
+    for at in range(1, len(sequence)):
+        if before[at].origin is None:
+            before[at] = before[at - 1]
+        if after[-1 - at].origin is None:
+            after[-1 - at] = after[-at]
+    return [
+        launch
+        if launch.origin or not (old.origin and new.origin)
+        else Launch(launch.kernel, common((old.origin, new.origin)))
+        for launch, old, new in zip(sequence, before, after, strict=True)
+    ]
+
+
+def _graphs_of(files: Collection[str]) -> dict[str, dict[str, Origin]]:
+    """Return for each file the origins of the traced graph that it was compiled from, by node."""
+    module_type = loaded.torch().fx.GraphModule
+    found: dict[str, dict[str, Origin]] = {}
+    for each in gc.get_objects():
+        if type(each) is not FunctionType or not each.__dict__:
+            continue
+        traced = getattr(each.__dict__.get("named_parameters"), "__self__", None)
+        if isinstance(traced, module_type):
+            reached = _files_behind(each, files)
+            if reached:
+                origins = _origins(traced)
+                for file in reached:
+                    known = found.setdefault(file, {})
+                    for name, origin in origins.items():
+                        known[name] = common((known[name], origin)) if name in known else origin
+    return found
+
+
+def _files_behind(function: FunctionType, files: Collection[str]) -> set[str]:
+    """Return the files of functions that a compiled function can call."""
+    found, seen, left = set(), set(), [function]
+    while left:
+        each: Any = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, FunctionType):
+            if each.__code__.co_filename in files:
+                found.add(each.__code__.co_filename)
+            else:
+                left += [*(each.__closure__ or ()), each.__dict__]
+        elif isinstance(each, _CONTAINERS):
+            left += gc.get_referents(each)
+        else:
+            kind = each if isinstance(each, type) else type(each)
+            if kind.__module__.startswith(_PARTS):
+                left.append(dict(vars(kind)) if kind is each else getattr(each, "__dict__", None))
+    return found
+
+
+def _origins(traced: Any) -> dict[str, Origin]:
+    found: dict[str, list[Origin]] = {}
+    for graph in (each.graph for each in traced.modules() if hasattr(each, "graph")):
+        for node in graph.nodes:
+            if node.op not in ("placeholder", "output", "get_attr"):
+                stack = [*(node.meta.get("nn_module_stack") or {}).values()]
+                path = _INDEX.sub(r".\1", stack[-1][0]) if stack else ""
+                names = [each for each in path.split(".")[1:] if each != "_modules"]
+                module = ".".join(names[1:] if names[:1] == ["self"] else names)
+                line = _line(node.stack_trace or "")
+                found.setdefault(node.name, []).append(Origin(module, line))
+    return {name: common(origins) for name, origins in found.items()}
+
+
+def _line(stack_trace: str) -> str:
+    """Return the innermost line of a trace that is of no library, as text."""
+    for file, line, function in reversed(_FRAME.findall(stack_trace)):
+        if not is_of_library(file):
+            return f"{short(file)}:{line} in {function}"
+    return ""
+
+
+def keep_origins() -> None:
+    """Have inductor write for the kernels of backward passes what it writes for those of forward.
+
+    Code that was compiled before, or that a cache has from before, has no such notes.
+    """
+    when_imported("torch._functorch.aot_autograd", _replace_copy)
+
+
+def _replace_copy() -> None:
+    for tracer in _TRACERS:
+        module = loaded.torch_part(f"_functorch._aot_autograd.{tracer}")
+        copy = getattr(module, _COPY, None)
+        if copy is not None:
+            break
+    else:
+        return
+
+    def copy_with_origins(joint: Any) -> Any:
+        result = copy(joint)
+        with suppress(Exception):  # a compilation must not fail for it
+            _copy_origins(joint)
+        return result
+
+    torch_hooks.replace(module, _COPY, copy_with_origins)
+
+
+def _copy_origins(joint: Any) -> None:
+    """Give nodes of the backward pass the origin of the forward node with the same number."""
+    graphs = [each.graph for each in joint.modules() if hasattr(each, "graph")]
+    nodes = [each for graph in graphs for each in graph.nodes if "seq_nr" in each.meta]
+    forward: dict[int, Any] = {}
+    for node in nodes:
+        if "from_node" in node.meta:
+            forward.setdefault(node.meta["seq_nr"], node.meta["from_node"])
+    for node in nodes:
+        origin = forward.get(node.meta["seq_nr"])
+        # An accumulation of gradients has the number of any one of the nodes it adds up.
+        is_sum = node.meta.get("is_gradient_acc", False)
+        if origin is not None and "from_node" not in node.meta and not is_sum:
+            node.meta["from_node"] = list(origin)
