@@ -1,7 +1,7 @@
 """Compiled code as it is for a GPU, without one: inductor writes real Triton kernels.
 
-They do not run. What would launch them, or a kernel of a library, notes that in a `Recording`. For a
-process of its own: torch is changed and not changed back.
+They do not run. What would launch them, or a kernel of a library, notes that in a `Recording`. It
+is for a process of its own: torch is changed and not changed back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Kernel:
         self._gpu, self._name = gpu, name
 
     def run(self, *_arguments: Any, **_options: Any) -> None:
-        self._gpu.run(self._name)
+        self._gpu.run(self._name, 100, delay=0)
 
 
 def install() -> Recording:
@@ -56,7 +56,7 @@ def install() -> Recording:
 
 def _noting(gpu: Recording, function: Any) -> Any:
     def call(*arguments: Any, **options: Any) -> Any:
-        gpu.run(LIBRARY)
+        gpu.run(LIBRARY, 100, delay=0)
         return function(*arguments, **options)
 
     return call

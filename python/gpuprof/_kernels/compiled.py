@@ -1,29 +1,31 @@
 """Which modules the kernels of compiled code are of: records matched with compiled functions.
 
-A compiled function always launches the same kernels in the same order, and one kernel may serve
-many layers. So records are followed through what the functions launch, like a text through an
-automaton; where several places fit to the end, the module is that around all of them. Kernels of
-libraries are those between.
+A compiled function launches the same kernels in the same order each time, and one kernel may serve
+many layers. So the records of a stream are followed through what the functions launch; where more
+than one place fits to the end, the module is that around all of them. Kernels of libraries, which
+have no names of their own, are those between.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
-from itertools import pairwise, takewhile
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, product, takewhile
+from typing import NamedTuple, TypeAlias
 
 from gpuprof._frameworks.torch_inductor import Launch, Origin, common, launches
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.records import KERNEL, Collected
 
-Place = tuple[int, int]  # a function, and which of its kernels
-Places = frozenset[Place]
+Place: TypeAlias = "tuple[int, int]"  # a function, and which of its own kernels
+Origins: TypeAlias = "list[Origin | None]"  # None is for one that is not known
 
 
 class _Step(NamedTuple):
+    """A kernel of compiled code."""
+
     at: int  # of the stream's records
-    places: Places
+    places: frozenset[Place]  # where it may be
     follows: bool  # on the step before
 
 
@@ -32,133 +34,143 @@ def add_modules(found: Collected, by: Attribution) -> None:
     functions = launches(set(found.names))
     if not functions:
         return
-    automaton = _Automaton(functions)
-    origin_of = array("I", [0]) * len(found.work)
+    code = _Code(functions)
     numbers: dict[Origin | None, int] = {None: 0}
+    by.origin = array("I", [0]) * len(found.work)
     for records in found.streams().values():
-        steps = automaton.steps([found.names[found.work.name[each]] for each in records])
-        for record, origin in _origins(automaton, steps, records, found, by):
-            origin_of[record] = numbers.setdefault(origin, len(numbers))
-    by.origin, by.origins = origin_of, [each or Origin("", "") for each in numbers]
-    for record, number in enumerate(origin_of):
+        steps = code.steps([found.names[found.work.name[each]] for each in records])
+        for record, origin in _origins(code, steps, records, found, by):
+            by.origin[record] = numbers.setdefault(origin, len(numbers))
+    by.origins = [each or Origin("", "") for each in numbers]
+    for record, number in enumerate(by.origin):
         if module := by.origins[number].module:
             outer, names = by.paths[by.path[record]], module.split(".")
             for depth in range(1, len(names) + 1):
                 by.modules[(*outer, *names[:depth])] = ".".join(names[:depth])
-            path = (*outer, *names)
-            by.path[record] = by.numbers.setdefault(path, len(by.numbers))
+            by.path[record] = by.numbers.setdefault((*outer, *names), len(by.numbers))
     by.paths = [*by.numbers]
 
 
-class _Automaton:
-    """All places of functions that kernels may be at."""
+class _Code:
+    """What compiled functions launch, and where in it a kernel may be."""
 
     def __init__(self, functions: Sequence[Sequence[Launch]]) -> None:
-        self.functions = functions
-        self.kernels = [
+        self._functions = functions
+        self._kernels = [
             [at for at, each in enumerate(function) if each.kernel] for function in functions
         ]
-        places: dict[str, set[Place]] = {}
-        for number, kernels in enumerate(self.kernels):
+        self._places: dict[str, set[Place]] = {}
+        for number, kernels in enumerate(self._kernels):
             for nth, at in enumerate(kernels):
-                places.setdefault(functions[number][at].kernel, set()).add((number, nth))
-        self.places = {name: frozenset(each) for name, each in places.items()}
-        self._next: dict[tuple[Places, str], Places] = {}
-
-    def launch(self, place: Place) -> Launch:
-        return self.functions[place[0]][self.kernels[place[0]][place[1]]]
-
-    def follows(self, place: Place, other: Place) -> bool:
-        """Return whether a kernel may be at `other` where the one before it was at `place`."""
-        number, nth = place
-        is_last = nth + 1 == len(self.kernels[number])
-        return other[1] == 0 if is_last else other == (number, nth + 1)
+                self._places.setdefault(functions[number][at].kernel, set()).add((number, nth))
+        self._next: dict[tuple[frozenset[Place], str], frozenset[Place]] = {}
 
     def steps(self, names: Sequence[str]) -> list[_Step]:
-        """Return where each of a stream's kernels of compiled code may be."""
+        """Return the kernels of compiled code among those of a stream, by their names."""
         found: list[_Step] = []
-        places: Places = frozenset()
+        places = frozenset[Place]()
         for at, name in enumerate(names):
-            anywhere = self.places.get(name)
+            anywhere = self._places.get(name)
             if anywhere is None:
                 continue
             after = self._next.get((places, name))
             if after is None:
-                after = frozenset(
-                    new for new in anywhere if any(self.follows(old, new) for old in places)
-                )
+                pairs = product(places, anywhere)
+                after = frozenset(new for old, new in pairs if self._may_follow(old, new))
                 self._next[places, name] = after
-            begins = frozenset(each for each in anywhere if each[1] == 0)
-            places = after or begins or anywhere
+            begins = frozenset(each for each in anywhere if not each[1])
+            places = after or begins or frozenset(anywhere)
             found.append(_Step(at, places, bool(after)))
-        for number in reversed(range(len(found) - 1)):
+        for number in reversed(range(len(found) - 1)):  # what led nowhere was no place
             step, later = found[number], found[number + 1]
             if later.follows:
-                kept = (
-                    old
-                    for old in step.places
-                    if any(self.follows(old, new) for new in later.places)
-                )
-                found[number] = step._replace(places=frozenset(kept))
+                pairs = product(step.places, later.places)
+                kept = frozenset(old for old, new in pairs if self._may_follow(old, new))
+                found[number] = step._replace(places=kept)
         return found
+
+    def _may_follow(self, old: Place, new: Place) -> bool:
+        is_last = old[1] + 1 == len(self._kernels[old[0]])
+        return not new[1] if is_last else new == (old[0], old[1] + 1)
+
+    def origin(self, step: _Step) -> Origin | None:
+        return _around(
+            self._functions[number][self._kernels[number][nth]].origin
+            for number, nth in step.places
+        )
+
+    def between(self, before: _Step, after: _Step) -> tuple[Origins, Origins, bool]:
+        """Return what libraries' kernels are launched after one step, and before the next.
+
+        The last says whether both steps are of one call, which launches nothing else between.
+        """
+        tails, heads, inside = [], [], set()
+        for old, new in product(before.places or [None], after.places or [None]):
+            if old and new and after.follows and not self._may_follow(old, new):
+                continue
+            is_inside = bool(old and new and after.follows and new[1])
+            inside.add(is_inside)
+            if old:
+                function, kernels = self._functions[old[0]], [*self._kernels[old[0]], None]
+                begin, end = kernels[old[1]], kernels[old[1] + 1]
+                is_whole = is_inside or end is None
+                tails.append([each.origin for each in function[begin + 1 : end] if is_whole])
+            if new and not is_inside:
+                until = 0 if new[1] else self._kernels[new[0]][0]
+                heads.append([each.origin for each in self._functions[new[0]][:until]])
+        if len(inside) > 1:
+            return [], [], False
+        return _merged(tails), _merged(heads), inside == {True}
 
 
 def _origins(
-    automaton: _Automaton,
-    steps: Sequence[_Step],
-    records: Sequence[int],
-    found: Collected,
-    by: Attribution,
-) -> Iterable[tuple[int, Origin | None]]:
+    code: _Code, steps: Sequence[_Step], records: Sequence[int], found: Collected, by: Attribution
+) -> Iterator[tuple[int, Origin | None]]:
     """Yield the records of compiled code with their origins."""
     for step in steps:
-        yield records[step.at], _around([automaton.launch(each) for each in step.places])
+        yield records[step.at], code.origin(step)
     nowhere = frozenset[Place]()
-    first, last = _Step(-1, nowhere, False), _Step(len(records), nowhere, False)
-    for before, after in pairwise([first, *steps, last]):
-        between = records[before.at + 1 : after.at]
-        if not between or len(before.places) > 1 or len(after.places) > 1:
+    ends = _Step(-1, nowhere, follows=False), _Step(len(records), nowhere, follows=False)
+    for before, after in pairwise([ends[0], *steps, ends[1]]):
+        others = records[before.at + 1 : after.at]
+        if not others:
             continue
-        tail, head, is_inside = _library_launches(automaton, before, after)
-        paths = [by.path[each] for each in between]
-        own = len(paths)
-        if before.places and not is_inside:
-            own = len([*takewhile(by.path[records[before.at]].__eq__, paths)])
-        if after.places and own < len(paths):
-            rest = len([*takewhile(by.path[records[after.at]].__eq__, reversed(paths))])
-            yield from _one_by_one(between[len(paths) - rest :], head, found)
-            head = ()
-        yield from _one_by_one(between[:own], [*tail, *head], found, is_inside=is_inside)
+        tail, head, is_inside = code.between(before, after)
+        if is_inside:
+            yield from _one_by_one(others, tail, found) or [
+                (each, _around(tail)) for each in others
+            ]
+            continue
+        paths = [by.path[each] for each in others]
+        first = by.path[records[before.at]] if before.places else -1
+        last = by.path[records[after.at]] if after.places else -1
+        if first == last:
+            yield from _one_by_one(others, tail + head, found)
+        else:  # what is in neither scope is of neither call
+            yield from _one_by_one(others[: _run(paths, first)], tail, found)
+            yield from _one_by_one(others[len(others) - _run(paths[::-1], last) :], head, found)
 
 
-def _library_launches(
-    automaton: _Automaton, before: _Step, after: _Step
-) -> tuple[Sequence[Launch], Sequence[Launch], bool]:
-    """Return what is launched after one step and before the next, and if that is one call."""
-    tail: Sequence[Launch] = ()
-    for number, nth in before.places:
-        kernels, function = automaton.kernels[number], automaton.functions[number]
-        if (number, nth + 1) in after.places and after.follows:
-            return function[kernels[nth] + 1 : kernels[nth + 1]], (), True
-        if nth + 1 == len(kernels):
-            tail = function[kernels[nth] + 1 :]
-    for number, nth in after.places:
-        if nth == 0:
-            return tail, automaton.functions[number][: automaton.kernels[number][0]], False
-    return tail, (), False
+def _run(paths: Sequence[int], path: int) -> int:
+    return len([*takewhile(path.__eq__, paths)])
 
 
 def _one_by_one(
-    records: Sequence[int], made: Sequence[Launch], found: Collected, *, is_inside: bool = False
-) -> Iterable[tuple[int, Origin | None]]:
-    """Yield records with the origins of as many launches; else, inside, with that around all."""
+    records: Sequence[int], origins: Origins, found: Collected
+) -> list[tuple[int, Origin | None]]:
+    """Return the records with an origin each, if they are as many; or the kernels among them."""
     for some in (records, [each for each in records if found.work.kind[each] == KERNEL]):
-        if len(some) == len(made):
-            return zip(some, (launch.origin for launch in made), strict=True)
-    return [(each, _around(made)) for each in records] if is_inside and made else ()
+        if len(some) == len(origins):
+            return [*zip(some, origins, strict=True)]
+    return []
 
 
-def _around(made: Iterable[Launch]) -> Origin | None:
-    origins = [each.origin for each in made]
-    known = [each for each in origins if each is not None]
-    return common(known) if known and len(known) == len(origins) else None
+def _merged(several: Sequence[Origins]) -> Origins:
+    if len({*map(len, several)}) != 1:
+        return []
+    return [_around(each) for each in zip(*several, strict=True)]
+
+
+def _around(origins: Iterable[Origin | None]) -> Origin | None:
+    known = [*origins]
+    return None if None in known or not known else common(each for each in known if each)
