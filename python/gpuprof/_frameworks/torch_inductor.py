@@ -172,7 +172,8 @@ def _origins(traced: Any) -> dict[str, Origin]:
                 stack = [*(node.meta.get("nn_module_stack") or {}).values()]
                 path = _INDEX.sub(r".\1", stack[-1][0]) if stack else ""
                 names = [each for each in path.split(".")[1:] if each != "_modules"]
-                module = ".".join(names[1:] if names[:1] == ["self"] else names)
+                # What was compiled is `self`, or `fn` where its forward pass is of torch itself.
+                module = ".".join(names[1:] if names[:1] in (["self"], ["fn"]) else names)
                 line = _line(node.stack_trace or "")
                 found.setdefault(node.name, []).append(Origin(module, line))
     return {name: common(origins) for name, origins in found.items()}

@@ -1,0 +1,171 @@
+"""Kernels of compiled code on a GPU: those of Triton and of libraries, each under its module."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu.support.frameworks import torch_or_skip
+from tests.support.processes import run_python
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+
+_PREAMBLE = """
+import json, warnings
+warnings.simplefilter("ignore")
+import torch
+import gpuprof
+from tests.support.compiled_code import Net
+
+torch.manual_seed(0)
+net, x = Net(64).cuda(), torch.randn(32, 64, device="cuda")
+
+def step(model):
+    with gpuprof.timer("forward"):
+        y = model(x)
+    with gpuprof.timer("loss"):
+        loss = y.square().sum()
+    with gpuprof.timer("backward"):
+        loss.backward()
+
+def collected(model, times=2):
+    step(model)
+    torch.cuda.synchronize()
+    with gpuprof.kernels() as k:
+        for _ in range(times):
+            step(model)
+    print(k)
+    return [[r.name, r.scope[0] if r.scope else "", r.module, r.line] for r in k.records]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch_or_skip()
+    pytest.importorskip("triton", reason="torch.compile needs Triton")
+    if shutil.which("gcc") is None and shutil.which("cc") is None:
+        pytest.skip("torch.compile needs a C compiler")
+    return tmp_path_factory.mktemp("inductor")
+
+
+def run(folder: Path, body: str, cache: str = "cache") -> Any:
+    """Run a program that sets `result`; code that was compiled lies in a folder of that name."""
+    script = _PREAMBLE + textwrap.dedent(body) + "\nprint('RESULT', json.dumps(result))\n"
+    done = run_python(script, timeout=400, TORCHINDUCTOR_CACHE_DIR=str(folder / cache))
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    print(done.stdout)
+    return json.loads(done.stdout.rpartition("RESULT ")[2])
+
+
+def triton(records: list[list[str]], scope: str) -> list[tuple[str, str]]:
+    return [(name, module) for name, of, module, _ in records if of == scope and "triton_" in name]
+
+
+def layers(records: list[list[str]], scope: str) -> list[str]:
+    """Return the layers of Triton's kernels in their order, each run of one once."""
+    found: list[str] = []
+    for _, module in triton(records, scope):
+        layer = ".".join(module.split(".")[:2])
+        if layer.startswith("encoder.") and found[-1:] != [layer]:
+            found.append(layer)
+    return found
+
+
+def check(records: list[list[str]], times: int = 2) -> None:
+    forward, backward = triton(records, "forward"), triton(records, "backward")
+    assert forward
+    assert backward
+    # Layer by layer, and back; one Triton kernel serves both layers.
+    assert layers(records, "forward") == ["encoder.0", "encoder.1"] * times
+    assert layers(records, "backward") == ["encoder.1", "encoder.0"] * times
+    gelu = [(name, module) for name, module in forward if "gelu" in name]
+    assert len({name for name, _ in gelu}) < len(gelu)
+    for (_, module), layer in zip(gelu, ["encoder.0", "encoder.1"] * times, strict=True):
+        # The bias of the product before it may be in the same kernel.
+        assert module in (layer, f"{layer}.act")
+    for scope in ("forward", "backward"):
+        modules = {module for name, of, module, _ in records if of == scope}
+        products = {
+            module
+            for name, of, module, _ in records
+            if of == scope and "triton_" not in name and module
+        }
+        assert {"encoder.0.down", "encoder.1.up", "encoder.1.down"} <= products, products
+        known = {f"encoder.{n}{part}" for n in range(2) for part in ("", ".up", ".act", ".down")}
+        assert modules <= {*known, "encoder.0.norm", "encoder.1.norm", "encoder", "head", ""}
+    assert all(line for name, of, _, line in records if "triton_" in name)
+    assert {module for _, of, module, _ in records if of == "loss"} == {""}
+
+
+def test_triton_kernels_have_their_modules_in_forward_and_backward(folder: Path) -> None:
+    """Also in a second process, for which a cache has the code."""
+    for _ in range(2):
+        check(
+            run(
+                folder,
+                """
+                gpuprof.timer  # before anything is compiled
+                result = collected(torch.compile(net))
+                """,
+            )
+        )
+
+
+def test_code_compiled_before_gpuprof_was_used_has_modules(folder: Path) -> None:
+    records = run(
+        folder,
+        """
+        model = torch.compile(net)
+        model(x).square().sum().backward()
+        result = collected(model)
+        """,
+        cache="early",
+    )
+    assert layers(records, "forward") == ["encoder.0", "encoder.1"] * 2
+    assert {module.split(".")[0] for _, module in triton(records, "backward")} <= {
+        *("encoder", "head", "")
+    }
+    assert {"encoder.0", "encoder.1"} <= {*layers(records, "backward")}
+
+
+def test_replays_of_graphs_have_the_modules_of_their_code(folder: Path) -> None:
+    """Forward and backward are a graph each, and nobody calls the compiled function."""
+    eager, replayed = run(
+        folder,
+        """
+        gpuprof.timer
+        eager = collected(torch.compile(net))
+        fast = gpuprof.make_graphed_callable(net, (x,), compile=True)
+        result = [eager, collected(fast)]
+        assert fast.stats().replays >= 3, fast.stats()
+        """,
+    )
+    check(eager)
+    check(replayed)
+    for scope in ("forward", "backward"):
+        assert triton(replayed, scope) == triton(eager, scope)
+
+
+def test_layers_that_are_compiled_one_by_one_are_below_those_of_a_watch(folder: Path) -> None:
+    found = run(
+        folder,
+        """
+        for block in net.encoder:
+            block.compile()
+        seen = gpuprof.watch(net)
+        step(net)
+        with gpuprof.kernels() as k:
+            step(net)
+        seen.close()
+        result = [["/".join(r.scope), r.module] for r in k.records if "gelu" in r.name]
+        """,
+    )
+    assert found
+    for path, module in found:
+        assert module in ("act", "")
+        assert "encoder" in path

@@ -1,0 +1,162 @@
+"""Which module records are given where what compiled functions launch is told by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+import gpuprof
+from gpuprof._frameworks.torch_inductor import Launch, Origin
+from tests.support.gpu_records import COPY, Recording
+
+Given = Callable[..., None]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Given:
+    """Let functions be compiled: each is a text, as "relu:a.act gemm:b relu:b.act"."""
+
+    def give(*functions: str) -> None:
+        found = [[launch(each) for each in function.split()] for function in functions]
+        monkeypatch.setattr("gpuprof._kernels.compiled.launches", lambda _names: found)
+
+    return give
+
+
+def launch(text: str) -> Launch:
+    name, _, module = text.partition(":")
+    origin = None if module == "?" else Origin(module, f"model.py:{len(module)} in forward")
+    return Launch("" if name == "gemm" else name, origin)
+
+
+def modules(gpu: Recording, names: str | Sequence[str], scope: str = "step") -> list[str]:
+    with gpuprof.kernels() as k, gpuprof.timer(scope):
+        for name in names.split() if isinstance(names, str) else names:
+            gpu.run(name)
+    return [each.module for each in k.records]
+
+
+def test_a_kernel_that_serves_two_layers_has_the_module_of_each(
+    gpu: Recording, given: Given
+) -> None:
+    given("relu:a.act add:a relu:b.act add:b")
+    assert modules(gpu, "relu add relu add " * 3) == ["a.act", "a", "b.act", "b"] * 3
+
+
+def test_kernels_of_libraries_are_those_between(gpu: Recording, given: Given) -> None:
+    given("gemm:a relu:a.act gemm:b gemm:c add:d gemm:e")
+    # Also from one call's end to the next one's begin, where there are as many.
+    found = modules(gpu, "gemm relu gemm gemm add gemm " * 2)
+    assert found == ["a", "a.act", "b", "c", "d", "e"] * 2
+
+
+def test_several_kernels_for_one_product_share_its_module(gpu: Recording, given: Given) -> None:
+    """Also copies and what clears a workspace."""
+    given("relu:a.act gemm:a.one gemm:a.two add:b gemm:c relu:d")
+    names = "relu split gemm split gemm add split reduce relu"
+    assert modules(gpu, names) == ["a.act", "a", "a", "a", "a", "b", "c", "c", "d"]
+
+
+def test_copies_between_are_left_out_where_the_kernels_are_as_many(
+    gpu: Recording, given: Given
+) -> None:
+    given("relu:a gemm:b gemm:c add:d")
+    with gpuprof.kernels() as k:
+        gpu.run("relu")
+        gpu.run("Memcpy DtoD", kind=COPY)
+        for name in ("gemm", "gemm", "add"):
+            gpu.run(name)
+    assert [each.module for each in k.records] == ["a", "", "b", "c", "d"]
+
+
+def test_kernels_around_a_call_that_may_be_others_have_none(gpu: Recording, given: Given) -> None:
+    given("gemm:a relu:a.act gemm:b")
+    assert modules(gpu, "eager gemm relu gemm eager") == ["", "", "a.act", "", ""]
+
+
+def test_scopes_part_what_is_of_a_call_from_what_is_not(gpu: Recording, given: Given) -> None:
+    given("gemm:a relu:a.act gemm:b", "gemm:b add:a gemm:a")
+    with gpuprof.kernels() as k:
+        for scope, names in (
+            ("forward", "gemm relu gemm"),
+            ("loss", "eager gemm"),
+            ("backward", "gemm add gemm"),
+        ):
+            with gpuprof.timer(scope):
+                for name in names.split():
+                    gpu.run(name)
+    found = [each.module for each in k.records]
+    assert found == ["a", "a.act", "b", "", "", "b", "a", "a"]
+
+
+def test_functions_with_kernels_of_one_name_are_told_apart_by_what_follows(
+    gpu: Recording, given: Given
+) -> None:
+    given("relu:a gemm:a.x add:b", "relu:c gemm:c.x mul:d")
+    names = "relu gemm mul relu gemm add relu gemm mul"
+    assert modules(gpu, names) == ["c", "c.x", "d", "a", "a.x", "b", "c", "c.x", "d"]
+
+
+def test_what_cannot_be_told_apart_has_the_module_around_both(gpu: Recording, given: Given) -> None:
+    given("relu:model.a gemm:model.a.x add:model.a", "relu:model.b gemm:model.b.x add:model.b")
+    assert modules(gpu, "relu gemm add") == ["model", "model", "model"]
+
+
+def test_a_kernel_that_was_left_out_moves_no_other(gpu: Recording, given: Given) -> None:
+    """As where a size is zero. The layers after it are the last ones before the function ends."""
+    given("begin:a relu:l.0 add:l.0 relu:l.1 add:l.1 relu:l.2 add:l.2 end:z")
+    names = "begin relu add relu relu add end"
+    assert modules(gpu, names) == ["a", "l.0", "l.0", "l.1", "l.2", "l.2", "z"]
+
+
+def test_a_block_that_begins_in_the_middle_finds_its_place(gpu: Recording, given: Given) -> None:
+    given("begin:a relu:l.0 relu:l.1 end:z")
+    assert modules(gpu, "relu end begin relu relu end") == ["l.1", "z", "a", "l.0", "l.1", "z"]
+
+
+def test_streams_are_followed_one_by_one(gpu: Recording, given: Given) -> None:
+    given("relu:a add:b mul:c")
+    with gpuprof.kernels() as k:
+        for name in ("relu", "add", "mul"):
+            for stream in (7, 8):
+                gpu.run(name, stream=stream)
+    assert [each.module for each in k.records] == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_an_origin_that_is_not_known_is_none(gpu: Recording, given: Given) -> None:
+    given("relu:? gemm:? add:b")
+    with gpuprof.kernels() as k:
+        for name in ("relu", "gemm", "add"):
+            gpu.run(name)
+    assert [(each.module, each.line) for each in k.records] == [
+        *(("", ""), ("", ""), ("b", "model.py:1 in forward"))
+    ]
+    assert [each.path for each in k.rows] == ["b", "(no scope)"]
+
+
+def test_replays_have_modules_below_the_scopes_of_the_capture(gpu: Recording, given: Given) -> None:
+    given("gemm:a relu:a.act gemm:b")
+    with gpuprof.kernels() as k:
+        for _ in range(2):
+            with gpuprof.timer("serve"):
+                call = gpu.call("cudaGraphLaunch")
+                begin = gpu.launches[-1]["begin_ns"]
+                for at, name in enumerate(("gemm", "relu", "gemm")):
+                    gpu.work(name, call, begin + 1_000 * at, 900, graph_id=3, node_id=at + 1)
+    assert [each.module for each in k.records] == ["a", "a.act", "b"] * 2
+    rows = {row.path: row for row in k.rows}
+    assert [*rows] == ["serve", "serve/a", "serve/a/act", "serve/b"]
+    assert [row.module for row in rows.values()] == ["", "a", "a.act", "b"]
+    assert rows["serve/a"].count == 4
+    assert rows["serve/a"].self_ms == pytest.approx(0.0018)
+
+
+def test_a_module_can_be_asked_for_as_a_scope_can(gpu: Recording, given: Given) -> None:
+    given("relu:a.act add:a")
+    with gpuprof.kernels() as k, gpuprof.timer("step"):
+        gpu.run("relu")
+        gpu.run("add")
+    assert [each.name for each in k.by_kernel("step/a/act")] == ["relu"]
+    assert len(k.by_kernel("step/a")) == 2
+    assert k.to_dict()["rows"][1]["module"] == "a"
