@@ -152,6 +152,18 @@ def test_replays_have_modules_below_the_scopes_of_the_capture(gpu: Recording, gi
     assert rows["serve/a"].self_ms == pytest.approx(0.0018)
 
 
+def test_a_failure_is_a_note_and_no_more(gpu: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_names: object) -> None:
+        message = "another torch"
+        raise AttributeError(message)
+
+    monkeypatch.setattr("gpuprof._kernels.compiled.launches", fail)
+    with gpuprof.kernels() as k:
+        gpu.run("relu")
+    assert [each.module for each in k.records] == [""]
+    assert any("another torch" in note for note in k.notes)
+
+
 def test_a_module_can_be_asked_for_as_a_scope_can(gpu: Recording, given: Given) -> None:
     given("relu:a.act add:a")
     with gpuprof.kernels() as k, gpuprof.timer("step"):

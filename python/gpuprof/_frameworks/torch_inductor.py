@@ -22,7 +22,8 @@ from gpuprof._frameworks import loaded, torch_hooks
 
 _TRACERS = ("graph_capture", "dispatch_and_compile_graph")  # the second one up to torch 2.8
 _COPY = "copy_fwd_metadata_to_bw_nodes"
-_DEFINED = re.compile(r"^(\w+) = async_compile\.\w+\('(\w+)'", re.MULTILINE)
+# Triton kernels of the user's have names of their own, and may run elsewhere, too.
+_DEFINED = re.compile(r"^(\w+) = async_compile\.triton\('(triton_\w+)'", re.MULTILINE)
 _STEP = re.compile(r"Source Nodes: \[([^]]*)\]|\b(\w+)\.run\(|^ *def (\w+)\(", re.MULTILINE)
 _INDEX = re.compile(r"\[['\"]?([^]'\"]*)['\"]?\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
@@ -71,38 +72,24 @@ def launches(kernels: Collection[str]) -> list[list[Launch]]:
                 continue
             if any(name in kernels for _, name in _DEFINED.findall(text)):
                 sources[file] = text
-    if not sources:
-        return []
-    nodes_of = _graphs_of(sources)
-    return [
-        sequence
-        for file, text in sources.items()
-        for sequence in _sequences(text, nodes_of.get(file, {}))
-    ]
+    nodes_of = _graphs_of(sources) if sources else {}
+    return [each for file, nodes in nodes_of.items() for each in _sequences(sources[file], nodes)]
 
 
 def _sequences(text: str, nodes: Mapping[str, Origin]) -> list[list[Launch]]:
     """Return the launches of each function of a source, with those of unknown origin filled in."""
     defined = dict(_DEFINED.findall(text))
     found: list[list[Launch]] = [[]]
-    names: str | None = None  # of a launch that is still to come
-
-    def add(kernel: str, nodes_above: str) -> None:
-        known = [nodes[name] for name in nodes_above.split(", ") if name in nodes]
-        found[-1].append(Launch(kernel, common(known) if known else None))
-
-    for match in _STEP.finditer(text):
-        above, variable, function = match.groups()
-        if variable is not None and variable not in defined:
+    above: str | None = None  # the nodes of a launch that is still to come
+    for names, variable, function in _STEP.findall(f"{text}\ndef end("):
+        if variable and variable not in defined:
             continue
-        if variable is not None:
-            add(defined[variable], names or "")
-            names = None
-            continue
-        if names is not None:
-            add("", names)
-        names = above
-        if function is not None:
+        if variable or above is not None:
+            known = [nodes[each] for each in (above or "").split(", ") if each in nodes]
+            kernel = defined[variable] if variable else ""
+            found[-1].append(Launch(kernel, common(known) if known else None))
+        above = None if variable or function else names
+        if function:
             found.append([])
     return [_filled(each) for each in found if any(launch.kernel for launch in each)]
 
@@ -131,25 +118,25 @@ def _graphs_of(files: Collection[str]) -> dict[str, dict[str, Origin]]:
         if type(each) is not FunctionType or not each.__dict__:
             continue
         traced = getattr(each.__dict__.get("named_parameters"), "__self__", None)
-        if isinstance(traced, module_type):
-            reached = _files_behind(each, files)
-            if reached:
-                origins = _origins(traced)
-                for file in reached:
-                    known = found.setdefault(file, {})
-                    for name, origin in origins.items():
-                        known[name] = common((known[name], origin)) if name in known else origin
+        if isinstance(traced, module_type) and (reached := _files_behind(each, files)):
+            origins = _origins(traced)
+            for file in reached:
+                known = found.setdefault(file, {})
+                for name, origin in origins.items():
+                    known[name] = common((known.get(name, origin), origin))
     return found
 
 
 def _files_behind(function: FunctionType, files: Collection[str]) -> set[str]:
     """Return the files of functions that a compiled function can call."""
-    found, seen, left = set(), set(), [function]
+    found: set[str] = set()
+    seen: dict[int, Any] = {}  # which keeps them, so that no two have one number
+    left: list[Any] = [function]
     while left:
-        each: Any = left.pop()
+        each = left.pop()
         if id(each) in seen:
             continue
-        seen.add(id(each))
+        seen[id(each)] = each
         if isinstance(each, FunctionType):
             if each.__code__.co_filename in files:
                 found.add(each.__code__.co_filename)

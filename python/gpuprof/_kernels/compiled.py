@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, product, takewhile
 from typing import NamedTuple, TypeAlias
 
+from gpuprof._frameworks.torch_hooks import Passive
 from gpuprof._frameworks.torch_inductor import Launch, Origin, common, launches
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.records import KERNEL, Collected
@@ -31,7 +32,9 @@ class _Step(NamedTuple):
 
 def add_modules(found: Collected, by: Attribution) -> None:
     """Put records of compiled code under their modules, below their scopes."""
-    functions = launches(set(found.names))
+    functions: Sequence[Sequence[Launch]] = ()
+    with Passive(lambda error: found.notes.append(f"modules of compiled code: {error!r}")):
+        functions = launches(set(found.names))
     if not functions:
         return
     code = _Code(functions)
