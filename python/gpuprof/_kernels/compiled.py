@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise, product, takewhile
 from typing import NamedTuple, TypeAlias
 
@@ -19,6 +20,7 @@ from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.records import KERNEL, Collected
 
 Place: TypeAlias = "tuple[int, int]"  # a function, and which of its own kernels
+Places: TypeAlias = "frozenset[Place]"
 Origins: TypeAlias = "list[Origin | None]"  # None is for one that is not known
 
 
@@ -26,7 +28,7 @@ class _Step(NamedTuple):
     """A kernel of compiled code."""
 
     at: int  # of the stream's records
-    places: frozenset[Place]  # where it may be
+    places: Places  # where it may be
     follows: bool  # on the step before
 
 
@@ -45,12 +47,19 @@ def add_modules(found: Collected, by: Attribution) -> None:
         for record, origin in _origins(code, steps, records, found, by):
             by.origin[record] = numbers.setdefault(origin, len(numbers))
     by.origins = [each or Origin("", "") for each in numbers]
+
+    @cache
+    def below(path: int, module: str) -> int:
+        found = by.paths[path]
+        for name in module.split("."):
+            inner = (*found, name)
+            by.modules[inner] = ".".join(inner[len(by.paths[path]) :])
+            found = inner
+        return by.numbers.setdefault(found, len(by.numbers))
+
     for record, number in enumerate(by.origin):
         if module := by.origins[number].module:
-            outer, names = by.paths[by.path[record]], module.split(".")
-            for depth in range(1, len(names) + 1):
-                by.modules[(*outer, *names[:depth])] = ".".join(names[:depth])
-            by.path[record] = by.numbers.setdefault((*outer, *names), len(by.numbers))
+            by.path[record] = below(by.path[record], module)
     by.paths = [*by.numbers]
 
 
@@ -66,57 +75,61 @@ class _Code:
         for number, kernels in enumerate(self._kernels):
             for nth, at in enumerate(kernels):
                 self._places.setdefault(functions[number][at].kernel, set()).add((number, nth))
-        self._next: dict[tuple[frozenset[Place], str], frozenset[Place]] = {}
+        self.origin, self.between = cache(self._origin), cache(self._between)
+        self._after, self._before = cache(self._that_follow), cache(self._that_lead_to)
 
     def steps(self, names: Sequence[str]) -> list[_Step]:
         """Return the kernels of compiled code among those of a stream, by their names."""
         found: list[_Step] = []
-        places = frozenset[Place]()
+        places: Places = frozenset()
         for at, name in enumerate(names):
             anywhere = self._places.get(name)
             if anywhere is None:
                 continue
-            after = self._next.get((places, name))
-            if after is None:
-                pairs = product(places, anywhere)
-                after = frozenset(new for old, new in pairs if self._may_follow(old, new))
-                self._next[places, name] = after
+            after = self._after(places, name)
             begins = frozenset(each for each in anywhere if not each[1])
             places = after or begins or frozenset(anywhere)
             found.append(_Step(at, places, bool(after)))
         for number in reversed(range(len(found) - 1)):  # what led nowhere was no place
             step, later = found[number], found[number + 1]
             if later.follows:
-                pairs = product(step.places, later.places)
-                kept = frozenset(old for old, new in pairs if self._may_follow(old, new))
+                kept = self._before(step.places, later.places)
                 found[number] = step._replace(places=kept)
         return found
+
+    def _that_follow(self, places: Places, name: str) -> Places:
+        pairs = product(places, self._places[name])
+        return frozenset(new for old, new in pairs if self._may_follow(old, new))
+
+    def _that_lead_to(self, places: Places, later: Places) -> Places:
+        return frozenset(old for old, new in product(places, later) if self._may_follow(old, new))
 
     def _may_follow(self, old: Place, new: Place) -> bool:
         is_last = old[1] + 1 == len(self._kernels[old[0]])
         return not new[1] if is_last else new == (old[0], old[1] + 1)
 
-    def origin(self, step: _Step) -> Origin | None:
+    def _origin(self, places: Places) -> Origin | None:
         return _around(
-            self._functions[number][self._kernels[number][nth]].origin
-            for number, nth in step.places
+            self._functions[number][self._kernels[number][nth]].origin for number, nth in places
         )
 
-    def between(self, before: _Step, after: _Step) -> tuple[Origins, Origins, bool]:
+    def _between(
+        self, before: Places, after: Places, follows: bool
+    ) -> tuple[Origins, Origins, bool]:
         """Return what libraries' kernels are launched after one step, and before the next.
 
         The last says whether both steps are of one call, which launches nothing else between.
         """
         tails, heads, inside = [], [], set()
-        for old, new in product(before.places or [None], after.places or [None]):
-            if old and new and after.follows and not self._may_follow(old, new):
+        for old, new in product(before or [None], after or [None]):
+            if old and new and follows and not self._may_follow(old, new):
                 continue
-            is_inside = bool(old and new and after.follows and new[1])
+            is_inside = bool(old and new and follows and new[1])
             inside.add(is_inside)
             if old:
-                function, kernels = self._functions[old[0]], [*self._kernels[old[0]], None]
-                begin, end = kernels[old[1]], kernels[old[1] + 1]
-                is_whole = is_inside or end is None
+                function = self._functions[old[0]]
+                begin, end = [*self._kernels[old[0]], len(function)][old[1] : old[1] + 2]
+                is_whole = is_inside or end == len(function)
                 tails.append([each.origin for each in function[begin + 1 : end] if is_whole])
             if new and not is_inside:
                 until = 0 if new[1] else self._kernels[new[0]][0]
@@ -131,14 +144,14 @@ def _origins(
 ) -> Iterator[tuple[int, Origin | None]]:
     """Yield the records of compiled code with their origins."""
     for step in steps:
-        yield records[step.at], code.origin(step)
-    nowhere = frozenset[Place]()
+        yield records[step.at], code.origin(step.places)
+    nowhere: Places = frozenset()
     ends = _Step(-1, nowhere, follows=False), _Step(len(records), nowhere, follows=False)
     for before, after in pairwise([ends[0], *steps, ends[1]]):
         others = records[before.at + 1 : after.at]
         if not others:
             continue
-        tail, head, is_inside = code.between(before, after)
+        tail, head, is_inside = code.between(before.places, after.places, after.follows)
         if is_inside:
             yield from _one_by_one(others, tail, found) or [
                 (each, _around(tail)) for each in others
