@@ -83,13 +83,9 @@ class _Code:
         found: list[_Step] = []
         places: Places = frozenset()
         for at, name in enumerate(names):
-            anywhere = self._places.get(name)
-            if anywhere is None:
-                continue
-            after = self._after(places, name)
-            begins = frozenset(each for each in anywhere if not each[1])
-            places = after or begins or frozenset(anywhere)
-            found.append(_Step(at, places, bool(after)))
+            if name in self._places:
+                places, follows = self._after(places, name)
+                found.append(_Step(at, places, follows))
         for number in reversed(range(len(found) - 1)):  # what led nowhere was no place
             step, later = found[number], found[number + 1]
             if later.follows:
@@ -97,9 +93,12 @@ class _Code:
                 found[number] = step._replace(places=kept)
         return found
 
-    def _that_follow(self, places: Places, name: str) -> Places:
-        pairs = product(places, self._places[name])
-        return frozenset(new for old, new in pairs if self._may_follow(old, new))
+    def _that_follow(self, places: Places, name: str) -> tuple[Places, bool]:
+        """Return where a kernel may be after those places; without any it begins anew."""
+        anywhere = self._places[name]
+        after = [new for old, new in product(places, anywhere) if self._may_follow(old, new)]
+        begins = [each for each in anywhere if not each[1]]
+        return frozenset(after or begins or anywhere), bool(after)
 
     def _that_lead_to(self, places: Places, later: Places) -> Places:
         return frozenset(old for old, new in product(places, later) if self._may_follow(old, new))
