@@ -26,6 +26,7 @@ torch.manual_seed(0)
 net, x = Net(64).cuda(), torch.randn(32, 64, device="cuda")
 
 def step(model):
+    net.zero_grad(set_to_none=True)
     with gpuprof.timer("forward"):
         y = model(x)
     with gpuprof.timer("loss"):
@@ -145,6 +146,26 @@ def test_replays_of_graphs_have_the_modules_of_their_code(folder: Path) -> None:
     check(replayed)
     for scope in ("forward", "backward"):
         assert triton(replayed, scope) == triton(eager, scope)
+
+
+def test_replays_of_torchs_own_graphs_have_modules(folder: Path) -> None:
+    check(
+        run(
+            folder,
+            """
+            gpuprof.timer
+            model = torch.compile(net, mode="reduce-overhead")
+
+            def marked(x):
+                torch.compiler.cudagraph_mark_step_begin()
+                return model(x)
+
+            for _ in range(3):  # torch warms up, and captures in the second one
+                step(marked)
+            result = collected(marked)
+            """,
+        )
+    )
 
 
 def test_layers_that_are_compiled_one_by_one_are_below_those_of_a_watch(folder: Path) -> None:
