@@ -82,6 +82,32 @@ with gpuprof.kernels() as k:
         y.sum().backward()
 result["layers"] = found(k)
 
+class Half(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.up(x).sin()
+        torch._dynamo.graph_break()
+        return self.down(x).cos()
+
+class Broken(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Half()
+        self.second = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.SiLU())
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+gpu.__init__()
+model = torch.compile(Broken())
+with gpuprof.kernels() as k:
+    with gpuprof.timer("forward"):
+        model(x)
+result["broken"] = found(k)
+
 from unittest import mock
 gpu.__init__()
 target = "gpuprof._frameworks.torch_inductor._copy_origins"
@@ -204,6 +230,10 @@ def test_layers_that_are_compiled_one_by_one_are_below_their_scopes(seen: Any) -
         assert modules(records, f"layer {number}") == ["up", "act", "down", ""]
     backward = {*modules(records, "backward")}
     assert {"up", "act", "down"} <= backward <= {"up", "act", "down", "norm", ""}
+
+
+def test_after_a_graph_break_modules_begin_inside(seen: Any) -> None:
+    assert modules(seen["broken"], "forward") == ["up", "", "down", "", "0", "1"]
 
 
 def test_slices_of_a_trace_are_inside_their_modules(seen: Any, folder: Path) -> None:

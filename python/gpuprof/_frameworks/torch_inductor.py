@@ -27,6 +27,9 @@ _DEFINED = re.compile(r"^(\w+) = async_compile\.triton\('(triton_\w+)'", re.MULT
 _STEP = re.compile(r"Source Nodes: \[([^]]*)\]|\b(\w+)\.run\(|^ *def (\w+)\(", re.MULTILINE)
 _INDEX = re.compile(r"\[['\"]?([^]'\"]*)['\"]?\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+# What was compiled: a module, one whose forward pass is of torch itself; also `___stack0`, which is
+# what code after a graph break has from before it.
+_ROOTS = ("self", "fn")
 _PARTS = ("torch._dynamo", "torch._functorch", "torch._inductor")  # what compiled functions are of
 _CONTAINERS = (dict, list, tuple, CellType, MethodType)
 
@@ -159,8 +162,9 @@ def _origins(traced: Any) -> dict[str, Origin]:
                 stack = [*(node.meta.get("nn_module_stack") or {}).values()]
                 path = _INDEX.sub(r".\1", stack[-1][0]) if stack else ""
                 names = [each for each in path.split(".")[1:] if each != "_modules"]
-                # What was compiled is `self`, or `fn` where its forward pass is of torch itself.
-                module = ".".join(names[1:] if names[:1] in (["self"], ["fn"]) else names)
+                if names and (names[0] in _ROOTS or names[0].startswith("___")):
+                    del names[0]
+                module = ".".join(names)
                 line = _line(node.stack_trace or "")
                 found.setdefault(node.name, []).append(Origin(module, line))
     return {name: common(origins) for name, origins in found.items()}
