@@ -114,11 +114,15 @@ def _filled(sequence: Sequence[Launch]) -> list[Launch]:
 
 
 def _graphs_of(files: Collection[str]) -> dict[str, dict[str, Origin]]:
-    """Return for each file the origins of the traced graph that it was compiled from, by node."""
+    """Return for each file the origins of the traced graph that it was compiled from, by node.
+
+    The function that torch makes of a traced module has that module's methods as attributes.
+    """
     module_type = loaded.torch().fx.GraphModule
     found: dict[str, dict[str, Origin]] = {}
     for each in gc.get_objects():
-        if type(each) is not FunctionType or not each.__dict__:
+        # By its name first: a function that is asked for its attributes gets a place for them.
+        if type(each) is not FunctionType or "forward" not in each.__name__:
             continue
         traced = getattr(each.__dict__.get("named_parameters"), "__self__", None)
         if isinstance(traced, module_type) and (reached := _files_behind(each, files)):
