@@ -4,8 +4,7 @@
 
 - graph.svg: the nodes of a graph, as tests/docs/test_gallery.py captures them on the driver of the
   tests; it needs Graphviz,
-- compare.svg: a result of gpuprof.compare, and history.svg: a history of gpuprof history --json,
-  both measured on a CPU.
+- history.svg: a history of gpuprof history --json, measured on a CPU.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ from typing import Any
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._common.units import unit_of
 from gpuprof._core import GraphNode
-from gpuprof._display import boxes
-from gpuprof._results.export import figures
 
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "images"
@@ -58,21 +54,6 @@ def graph() -> str:
     return done.stdout
 
 
-def compare() -> str:
-    """Return the samples of each function as box plots."""
-    found = json.loads((HERE / "compare.json").read_text("utf-8"))
-    results = [gpuprof.BenchResult.from_dict(each["result"]) for each in found["rows"]]
-    rows = [_box(each) for each in results]
-    unit = unit_of(max(row.high for row in rows))
-    return boxes.svg(rows, f"Time of a call in {unit[1]}", unit)
-
-
-def _box(result: gpuprof.BenchResult) -> boxes.Box:
-    found = figures(result)
-    times = {name: 1e3 * found[name] for name in ("ld15iqr", "q1", "median", "q3", "hd15iqr")}
-    return boxes.Box(result.name, *times.values(), outside=found["iqr_outliers"])
-
-
 def history() -> str:
     """Return the runs of a benchmark, and where it changed."""
     return gpuprof.History.from_json((HERE / "history.json").read_text("utf-8")).to_svg()
@@ -80,7 +61,6 @@ def history() -> str:
 
 PICTURES: dict[str, Callable[[], str]] = {
     "graph.svg": graph,
-    "compare.svg": compare,
     "history.svg": history,
 }
 

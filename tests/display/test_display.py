@@ -1,4 +1,4 @@
-"""Tables in each of their forms; box plots, and plots of a series, as text and as SVG."""
+"""Tables in each of their forms; plots of a series, as text and as SVG."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuprof._display import boxes
 from gpuprof._display.series_plot import Level, Mark, stacked, svg, text
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
@@ -182,59 +181,3 @@ def test_stacked_plots_are_one_document() -> None:
     assert places == ["translate(0 0)", "translate(0 200)"]
     assert root.get("height") == "400"
     ElementTree.fromstring(stacked([]))
-
-
-# Box plots
-
-
-MS = (1.0, "ms")
-
-
-def box(name: str, median: float, *, mark: float | None = None, outside: int = 0) -> boxes.Box:
-    times = [median * factor for factor in (0.9, 0.95, 1.0, 1.05, 1.1)]
-    return boxes.Box(name, *times, outside=outside, mark=mark)
-
-
-def drawn(*drawn_boxes: boxes.Box, title: str = "a title") -> ElementTree.Element:
-    return ElementTree.fromstring(boxes.svg(drawn_boxes, title, MS))
-
-
-def texts(root: ElementTree.Element) -> list[str]:
-    return [each.text or "" for each in root.iter() if each.tag.endswith("}text")]
-
-
-def test_names_are_text_and_no_markup() -> None:
-    names = ["<script>", "a & b", 'quo"te', "nul\0", "\ud800", "日本語", "x" * 500, ""]
-    root = drawn(*(box(name, 1.0) for name in names), title="<b>\x1b[31m")
-    shown = texts(root)
-    assert "<script>" in shown
-    assert "a & b" in shown
-    assert "<b>\\x1b[31m" in shown
-    assert not [each for each in root.iter() if each.tag.endswith(("script", "}b"))]
-
-
-def test_the_axis_covers_all_rows_with_a_few_ticks() -> None:
-    root = drawn(box("a", 1.0), box("b", 3.0, mark=4.0))
-    ticks = [float(text) for text in texts(root) if text.replace(".", "").isdigit()]
-    assert ticks == sorted(ticks)
-    assert 4 <= len(ticks) <= 9
-    assert ticks[0] <= 0.9
-    assert ticks[-1] >= 4.0
-    assert "dashed: the baseline" in texts(root)
-    xs = [float(each.get("x1", "0")) for each in root.iter() if each.tag.endswith("}line")]
-    assert max(xs) <= float(root.get("width", "0"))
-
-
-@pytest.mark.parametrize("ms", [0.0, 1e-9, 5e-324, 1e9, 1e300])
-def test_any_time_can_be_drawn(ms: float) -> None:
-    equal = boxes.Box("same", ms, ms, ms, ms, ms)
-    assert "same" in texts(drawn(equal))
-    assert "nan" not in boxes.svg([equal], "", MS)
-
-
-def test_samples_further_out_are_counted_in_the_tooltip() -> None:
-    root = drawn(box("a", 1.0, outside=1234))
-    (tip,) = (each.text for each in root.iter() if each.tag.endswith("}title"))
-    assert tip is not None
-    assert tip.startswith("a: median 1.00 ms, quartiles ")
-    assert "1,234 samples further out" in tip

@@ -33,7 +33,7 @@ PACKAGE = "python/gpuprof"
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "common": (("_common/*.py",), ("common/test_*.py",)),
     "display": (
-        ("_display/boxes.py", "_display/series_plot.py", "_display/table.py"),
+        ("_display/series_plot.py", "_display/table.py"),
         ("display/test_*.py",),
     ),
     "report": (("_report/*.py",), ("report/test_*.py",)),

@@ -1,8 +1,7 @@
-"""The tables at the end as options ask for them, and the drawings of the tests."""
+"""The tables at the end as options ask for them."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 import pytest
@@ -125,64 +124,7 @@ def test_the_unit_asked_for(tests: Project, unit: str, text: str) -> None:
     auto.stdout.fnmatch_lines(["test_b?x-1?  *4.00 ms *"])
 
 
-def test_each_group_is_drawn_into_a_file(tests: Project) -> None:
-    done = tests.run("--gpu-benchmark-histogram=drawings/all")
-    done.assert_outcomes(passed=5)
-    files = sorted(path.name for path in (tests.path / "drawings").iterdir())
-    assert files == ["all-some_group_.svg", "all.svg"]
-    done.stdout.fnmatch_lines(["drew drawings/all.svg, drawings/all-some_group_.svg"])
-    for file, names in (("all.svg", [*TIMES]), ("all-some_group_.svg", ["test_a"])):
-        root = ET.parse(tests.path / "drawings" / file).getroot()
-        texts = ["".join(each.itertext()) for each in root.iter() if each.tag.endswith("}text")]
-        assert [text for text in texts if text.startswith("test_")] == names
-
-
-def test_a_drawing_has_the_time_in_its_name_and_the_baseline_in_it(tests: Project) -> None:
-    tests.save_runs()
-    done = tests.run("-k", "x-1", "--gpu-benchmark-compare=main", "--gpu-benchmark-histogram")
-    done.assert_outcomes(passed=1, deselected=4)
-    (file,) = tests.path.glob("benchmark_????????_??????.svg")
-    assert "dashed: the baseline" in file.read_text(encoding="utf-8")
-
-
-def test_groups_of_alike_names_share_no_file(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.parametrize("group", ["a b", "a/b", "a:b", "µ" * 300])
-        def test_a(gpu_benchmark, group):
-            gpu_benchmark.group = group
-            gpu_benchmark(sum, [1])
-        """
-    )
-    project.run("-o", "gpu_benchmark_histogram=out").assert_outcomes(passed=4)
-    names = sorted(path.name for path in project.path.glob("out*.svg"))
-    assert names == ["out-a_b-2.svg", "out-a_b-3.svg", "out-a_b.svg", f"out-{'µ' * 100}.svg"]
-
-
-def test_a_drawing_that_cannot_be_written_fails_the_run(project: Project) -> None:
-    project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
-    (project.path / "in_the_way.svg").mkdir()
-    done = project.run("--gpu-benchmark-histogram=in_the_way")
-    assert done.ret == pytest.ExitCode.TESTS_FAILED
-    done.stdout.fnmatch_lines(["the histograms were not written: *"])
-
-
-def test_a_drawing_of_somebody_else_is_left_as_it_is(project: Project) -> None:
-    project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
-    (project.path / "out.svg").write_text("<svg/>", encoding="utf-8")
-    for _ in range(2):
-        done = project.run("--gpu-benchmark-histogram=out")
-        done.stdout.fnmatch_lines(["*drew out-2.svg*"])
-    assert (project.path / "out.svg").read_text(encoding="utf-8") == "<svg/>"
-    assert sorted(each.name for each in project.path.glob("*.svg")) == ["out-2.svg", "out.svg"]
-
-
 def test_without_a_terminal_everything_is_written(tests: Project) -> None:
-    done = tests.run(
-        "-p", "no:terminal", "--gpu-benchmark-histogram=out", "--gpu-benchmark-json=out.json"
-    )
+    done = tests.run("-p", "no:terminal", "--gpu-benchmark-json=out.json")
     assert done.ret == 0
-    assert (tests.path / "out.svg").exists()
     assert len(tests.written()["benchmarks"]) == 5

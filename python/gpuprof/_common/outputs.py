@@ -120,14 +120,6 @@ def refuse_foreign(path: str | Path, kind: Kind) -> None:
         raise FileExistsError(errno.EEXIST, reason, str(path))
 
 
-def may_replace(path: str | Path, kind: Kind) -> bool:
-    try:
-        refuse_foreign(path, kind)
-    except FileExistsError:
-        return False
-    return True
-
-
 def _identities(path: str) -> list[object]:
     """Return what another name of the same file has in common: its real path, and its inode."""
     found: list[object] = [os.path.realpath(path)]

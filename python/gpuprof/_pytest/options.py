@@ -331,12 +331,6 @@ DECLARED = (
         "the unit of the times in the tables: ns, us, ms, s or auto",
         _one_of(*UNITS, AUTO),
     ),
-    Declared(
-        "histogram PREFIX",
-        Path,
-        "draw the tests of each group into PREFIX-GROUP.svg; default: benchmark_TIME",
-        implied=f"benchmark_{time_text()}",
-    ),
     _argument("max_ms", _ABOVE_0),
     _argument("group", checks.text),
     _argument("mode", _one_of("auto", "graph", "batched", "isolated"), "auto"),

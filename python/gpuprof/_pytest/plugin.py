@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Report a missing baseline, or one that cannot be written, before any test runs."""
     settings = session.config.stash[SETTINGS]
-    asked = settings.compare or settings.save or settings.json or settings.histogram
+    asked = settings.compare or settings.save or settings.json
     if asked and not settings.disabled and not hasattr(session.config, "workerinput"):
         from gpuprof._pytest.session import check
 

@@ -13,7 +13,7 @@ import pytest
 
 from gpuprof._common import machine, outputs
 from gpuprof._common.files import replace_file
-from gpuprof._pytest import histograms, json_file
+from gpuprof._pytest import json_file
 from gpuprof._pytest.json_file import Record
 from gpuprof._pytest.options import REPORTED
 from gpuprof._pytest.settings import Settings
@@ -35,7 +35,6 @@ def check(settings: Settings) -> None:
             message = f"--gpu-benchmark-json is {path!r}, no regular file; expected a file"
             raise pytest.UsageError(message)
     folders = {"json": settings.json and Path(os.path.realpath(settings.json)).parent}
-    folders["histogram"] = settings.histogram and settings.histogram.parent
     if settings.save and not is_git(settings.storage):
         folders["save"] = settings.storage / "baselines" / settings.save
     for option, folder in folders.items():
@@ -97,12 +96,6 @@ class Results:
             # Of a value that JSON cannot hold, which a hook may have put there.
             except (OSError, TypeError, ValueError) as error:
                 self.problems.append(f"the JSON file was not written: {error}")
-        if self.settings.histogram and self.records:
-            try:
-                drawn = histograms.write(self.settings.histogram, self.records, self.settings)
-                self.notes.append(f"drew {', '.join(map(_shown, drawn))}")
-            except (OSError, ValueError) as error:
-                self.problems.append(f"the histograms were not written: {error}")
         if self.settings.save and not self.settings.disabled:
             if complete:
                 self._save(self.settings.save, commit_of(commit))

@@ -76,7 +76,6 @@ class Settings:
     group_by: tuple[str, ...] = ("group",)
     name: str | None = None
     unit: str | None = None
-    histogram: Path | None = None
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -134,7 +133,6 @@ def read_settings(config: pytest.Config) -> Settings:
         skip=given["skip"] and not given["only"],
         measuring=measuring,
         unit=None if given["time-unit"] == AUTO else given["time-unit"],
-        histogram=given["histogram"],
         notes=notes,
         verbose=config.getoption("verbose", 0) > 0,
         **plain,
