@@ -78,28 +78,4 @@ void InstructionCounter::close() noexcept {}
 
 InstructionCounter::~InstructionCounter() { close(); }
 
-void set_callgrind_counting(bool on) noexcept {
-  // The numbers of valgrind/callgrind.h. Valgrind knows a request by instructions that do nothing:
-  // rotations by 128 bits in all, and an exchange of a register with itself.
-  constexpr std::uint64_t kCallgrind = std::uint64_t{'C'} << 24 | std::uint64_t{'T'} << 16;
-  volatile std::uint64_t request[6] = {kCallgrind + (on ? 4 : 5), 0, 0, 0, 0, 0};
-#if defined(__x86_64__)
-  std::uint64_t answer = 0;
-  asm volatile(
-      "rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
-      : "=d"(answer)
-      : "a"(&request[0]), "0"(answer)
-      : "cc", "memory");
-#elif defined(__aarch64__)
-  asm volatile(
-      "mov x3, #0; mov x4, %0; ror x12, x12, #3; ror x12, x12, #13; ror x12, x12, #51; "
-      "ror x12, x12, #61; orr x10, x10, x10"
-      :
-      : "r"(&request[0])
-      : "cc", "memory", "x3", "x4");
-#else
-  static_cast<void>(request);
-#endif
-}
-
 }  // namespace gpuprof::timing

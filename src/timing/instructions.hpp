@@ -42,9 +42,4 @@ class InstructionCounter {
   int error_ = 0;
 };
 
-// Lets Valgrind's Callgrind, if the process runs under it, count instructions from here on, or no
-// longer (its CALLGRIND_START_INSTRUMENTATION and CALLGRIND_STOP_INSTRUMENTATION). Outside of
-// Valgrind, and on other processors than x86-64 and 64-bit Arm, nothing happens.
-void set_callgrind_counting(bool on) noexcept;
-
 }  // namespace gpuprof::timing

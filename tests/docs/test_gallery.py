@@ -106,11 +106,11 @@ def test_the_script_writes_what_is_asked_for(
     assert "there are graph.svg" in capsys.readouterr().err
 
 
-def test_the_page_has_six_pictures_each_with_how_it_was_made() -> None:
+def test_the_page_has_five_pictures_each_with_how_it_was_made() -> None:
     pictures = re.findall(r"^!\[[^\]]+\]\(images/([\w.]+)\)$", PAGE, re.M)
-    assert len({*pictures}) == 6
+    assert len({*pictures}) == 5
     for name in pictures:
         assert (IMAGES / name).stat().st_size > 1000
-    assert len(re.findall(r"^Made by ", PAGE, re.M)) == 6
+    assert len(re.findall(r"^Made by ", PAGE, re.M)) == 5
     for script in re.findall(r"`((?:benchmarks|docs|tests)/[\w/]+\.py)", PAGE):
         assert (ROOT / script).is_file()

@@ -1,8 +1,8 @@
 """How many instructions a call takes on the CPU, as plain data, or why that is not known.
 
 They are those that the CPU's counter saw retired in user space, by the calling thread and by the
-threads and processes that it starts meanwhile, or those that Callgrind counted. Threads that were
-there before, as in the pools of torch and of BLAS libraries, are not in it.
+threads and processes that it starts meanwhile. Threads that were there before, as in the pools of
+torch and of BLAS libraries, are not in it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,15 @@ class Instructions(Record):
         How many a call took, sample by sample. Empty if they were not counted.
     reason : str
         Why they were not counted; empty if they were.
-    source : str
-        What has counted: ``"the CPU"``, or ``"Callgrind"``.
     """
 
     per_call: tuple[float, ...] = ()
     reason: str = ""
-    source: str = "the CPU"
 
-    _NEWER = frozenset({"source"})
     _CHECKS = MappingProxyType(
         {
             "per_call": each_of(partial(checks.number, least=0, most=_MOST)),
             "reason": checks.text,
-            "source": checks.text,
         }
     )
 

@@ -1,8 +1,5 @@
 """The fixture ``gpu_benchmark``: measures a function and judges the time at once.
 
-Every process with a benchmark imports this module, also one that only counts under Callgrind,
-where code is slow. So it imports little; what measures and judges is imported where it is used.
-
 The verdict is reached inside the call, because a second measurement, which precedes a failure,
 needs the test's context managers and arguments. The test fails only after its body has passed.
 """
@@ -23,12 +20,7 @@ from gpuprof._common import checks
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
 from gpuprof._pytest import device_lock, event_loop
-from gpuprof._pytest.fresh_process import (
-    FreshProcess,
-    NotMeasured,
-    count_under_callgrind,
-    with_callgrind,
-)
+from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
     FixtureStats,
@@ -38,7 +30,7 @@ from gpuprof._pytest.measurements import (
     profiled,
     without_idle_gpu,
 )
-from gpuprof._pytest.settings import CALLGRIND_CALLS, FIXTURE, RESULT_FILE, Settings
+from gpuprof._pytest.settings import FIXTURE, RESULT_FILE, Settings
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -334,14 +326,10 @@ class GpuBenchmark:
             def measure(warm: Callable[[], object] = lambda: None) -> tuple[Any, BenchResult]:
                 with collector_off() if self._arguments["disable_gc"] else nullcontext():
                     last, result = self._benchmark((function, args, kwargs), steps, counts, warm)
-                return last, self._counted(result)
+                return last, result
 
             if self._settings.disabled:
                 value = call()
-                if CALLGRIND_CALLS in os.environ:
-                    work = Work(function, args, kwargs, steps.step)
-                    work.set_up()
-                    count_under_callgrind(work)
                 steps.tear_down()
                 return value
             with self._device_lock() as place_may_have_changed:
@@ -383,14 +371,6 @@ class GpuBenchmark:
             options["min_samples"] = max(least, options.get("min_samples", ENOUGH_ROUNDS))
         with api.prepare(*call, **options) as measurer:
             return None, without_idle_gpu(measurer.measure(least or 0))
-
-    def _counted(self, result: BenchResult) -> BenchResult:
-        if self._settings.cpu_metric != "callgrind":
-            return result
-        return with_callgrind(result, self._fresh_process(), self._results)
-
-    def _fresh_process(self) -> FreshProcess:
-        return FreshProcess(self._item.config, self._item, self._key)
 
     def _begin(self, fn: object) -> None:
         if self._refused is not None:
@@ -441,8 +421,9 @@ class GpuBenchmark:
         """Return what a process of its own measures; None where that cannot be."""
         if not self._settings.reruns:
             return None
+        process = FreshProcess(self._item.config, self._item, self._key)
         try:
-            return self._counted(without_idle_gpu(self._fresh_process().measure()))
+            return without_idle_gpu(process.measure())
         except NotMeasured as error:
             self._warn_of(f"measured again in this process, because {error}")
             return None

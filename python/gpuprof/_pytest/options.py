@@ -234,8 +234,8 @@ DECLARED = (
         "cpu-metric METRIC",
         _small,
         "what decides on the CPU's clock: time (the default), or instructions where they were "
-        "counted on both sides, by the CPU (instructions) or by valgrind (callgrind)",
-        _one_of("time", "instructions", "callgrind"),
+        "counted on both sides",
+        _one_of("time", "instructions"),
     ),
     Declared(
         "disable",

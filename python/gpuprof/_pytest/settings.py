@@ -38,8 +38,6 @@ WORKER_STORAGE = "gpuprof_storage"
 WORKER_COMPARE = "gpuprof_compare"
 # Of a process that measures one test for another pytest: the file for the result.
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
-# In a process under Callgrind: how many calls are counted.
-CALLGRIND_CALLS = "GPUPROF_BENCHMARK_CALLGRIND"
 # The options whose values become settings unchanged.
 _PLAIN = ("json", "cpu-metric", "reruns", "only", "columns", "sort", "group-by", "name")
 # What the marker takes, with the default of each.
@@ -93,8 +91,6 @@ def read_settings(config: pytest.Config) -> Settings:
     storage = Path(worker.get(WORKER_STORAGE) or given["storage"] or config.rootpath / STORAGE)
     if not str(storage).startswith(GIT):
         storage = storage.absolute()
-    if CALLGRIND_CALLS in os.environ:
-        return Settings(storage=storage, disabled=True)
     measuring = _measuring(given)
     if RESULT_FILE in os.environ:
         file = Path(os.environ[RESULT_FILE])

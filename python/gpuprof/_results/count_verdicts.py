@@ -256,9 +256,9 @@ _INSTRUCTIONS = _Kind(
     "instructions",
     "instructions were",
     _instructions,
-    {"cpu": "CPU", "python": "Python", "source": "instructions counted by"},
+    {"cpu": "CPU", "python": "Python"},
     _more_instructions,
-    facts=lambda run: {**run.machine, "source": run.instructions and run.instructions.source},
+    facts=lambda run: run.machine,
     reason=_missing,
 )
 judge_launches, judge_instructions = _LAUNCHES.decide, _INSTRUCTIONS.decide

@@ -385,7 +385,7 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
     )
     cpu = f"{duration(noise.get('cpu_ms'))} a call, which a tenth of the samples stay below"
     if result.instructions is not None and result.instructions.per_call:
-        counted = f"{result.instructions} a call, counted by {result.instructions.source}"
+        counted = f"{result.instructions} a call"
     medians = ", ".join(duration(each.median_ms) for each in result.ranks)
     facts = [
         ("measured", texts.how(result)),

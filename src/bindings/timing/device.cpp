@@ -115,8 +115,6 @@ void bind_instructions(py::module_& module) {
       .def("read", &read_counter,
            "(instructions, nanoseconds since it was opened, those in which it counted).")
       .def("close", &timing::InstructionCounter::close);
-  module.def("_set_callgrind_counting", &timing::set_callgrind_counting, py::arg("on"),
-             "Let Callgrind count from here on, or no longer; elsewhere nothing happens.");
 }
 
 template <void (timing::DeviceBuffer::*write)(int, std::uintptr_t)>
