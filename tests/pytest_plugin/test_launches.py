@@ -196,29 +196,6 @@ def test_a_check_is_the_one_use_of_the_fixture(checked: Project) -> None:
     done.stdout.fnmatch_lines(["*gpu_benchmark was used twice in one test*"])
 
 
-@pytest.mark.parametrize("options", [(), ("--gpu-benchmark-disable",)])
-def test_a_check_runs_a_coroutine_function_to_its_end(
-    checked: Project, options: tuple[str, ...]
-) -> None:
-    checked.pytester.makepyfile(
-        test_it="""
-        import asyncio
-
-        def test_b(gpu_benchmark):
-            calls = []
-
-            async def step(value):
-                await asyncio.sleep(0)
-                calls.append(value)
-
-            gpu_benchmark.check_launches(step, 1)
-            assert set(calls) == {1}
-        """
-    )
-    done = checked.run("-W", "error", *options)
-    done.assert_outcomes(passed=1)
-
-
 def test_a_check_refuses_a_function_that_returns_a_coroutine(checked: Project) -> None:
     checked.pytester.makepyfile(
         test_it="""

@@ -71,7 +71,8 @@ def test_a_second_use_in_one_test_is_an_error_that_says_what_to_do(project: Proj
     ("given", "said"),
     [
         ("sum([1])", "*TypeError: gpu_benchmark got int*gpu_benchmark(f, x), not*"),
-        ("lambda: coroutine()", "*TypeError: the function returned a coroutine*function itself*"),
+        ("lambda: coroutine()", "*TypeError: the function returned a coroutine*lambda: loop.run*"),
+        ("coroutine", "*TypeError: the function returned a coroutine*lambda: loop.run*"),
     ],
 )
 def test_what_cannot_be_measured_is_a_type_error(project: Project, given: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""``pedantic`` with all its steps, coroutine functions, and the figures of the fixture."""
+"""``pedantic`` with all its steps, and the figures of the fixture."""
 
 from __future__ import annotations
 
@@ -188,88 +188,6 @@ def test_a_single_call_is_a_whole_measurement_on_a_real_clock(
     )
     plugin = ("-p", "gpuprof._pytest.plugin")
     pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=1)
-
-
-def test_a_coroutine_function_runs_to_its_end_in_each_call(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        import asyncio
-        from functools import partial
-        import pytest
-
-        loops = set()
-
-        async def double(value, *, by=2):
-            loops.add(asyncio.get_running_loop())
-            await asyncio.sleep(0)
-            return value * by
-
-        class Doubling:
-            async def __call__(self, value):
-                return await double(value)
-
-        def test_function(gpu_benchmark):
-            loops.clear()
-            assert gpu_benchmark(double, 3) == 6
-            (loop,) = loops
-            assert loop.is_closed()
-
-        def test_object(gpu_benchmark):
-            assert gpu_benchmark(Doubling(), 3) == 6
-
-        def test_partial(gpu_benchmark):
-            assert gpu_benchmark.pedantic(partial(double, by=3), (2,), rounds=3) == 6
-
-        def test_left_over(gpu_benchmark):
-            tasks = []
-            async def start():
-                tasks.append(asyncio.create_task(asyncio.sleep(60)))
-            gpu_benchmark(start)
-            assert all(task.cancelled() for task in tasks)
-
-        def test_raises(gpu_benchmark):
-            async def fail():
-                raise LookupError("of the function")
-            with pytest.raises(LookupError, match="of the function"):
-                gpu_benchmark(fail)
-        """
-    )
-    switches = ("-W", "error", "-p", "no:asyncio", "-p", "no:anyio")
-    project.run(*switches).assert_outcomes(passed=5)
-    project.run(*switches, "--gpu-benchmark-disable").assert_outcomes(passed=5)
-
-
-def test_an_async_test_runs_and_says_what_to_do_about_its_loop(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        import asyncio
-        import pytest
-
-        async def nothing():
-            pass
-
-        async def test_a(gpu_benchmark, tmp_path):
-            await asyncio.sleep(0)
-            assert tmp_path.exists()
-            assert gpu_benchmark(sum, [1, 2]) == 3
-
-        async def test_b(gpu_benchmark):
-            with pytest.raises(RuntimeError, match="make the test a plain function, def and not"):
-                gpu_benchmark(nothing)
-
-        class TestAll:
-            async def test_c(self, gpu_benchmark):
-                gpu_benchmark(sum, [1])
-
-        async def test_fails(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-            await asyncio.sleep(0)
-            raise LookupError("of the test")
-        """
-    )
-    done = project.run("-W", "error", "-p", "no:asyncio", "-p", "no:anyio")
-    done.assert_outcomes(passed=3, failed=1)
-    done.stdout.fnmatch_lines(["E *LookupError: of the test", "FAILED *::test_fails*"])
 
 
 def test_the_fixture_has_the_attributes_of_pytest_benchmarks(project: Project) -> None:

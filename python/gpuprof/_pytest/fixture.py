@@ -6,6 +6,7 @@ needs the test's context managers and arguments. The test fails only after its b
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._common import checks
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
-from gpuprof._pytest import device_lock, event_loop
+from gpuprof._pytest import device_lock
 from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
@@ -180,11 +181,7 @@ class GpuBenchmark:
         TypeError
             If `fn` is no function, or returns a coroutine.
         InvalidStateError
-            On a second use in one test; for a coroutine function where an event loop runs.
-
-        Notes
-        -----
-        A coroutine function is run to its end by each call, in an event loop of its own.
+            On a second use in one test.
         """
         self._begin(fn)
         return self._measure(fn, args, kwargs, Steps())
@@ -277,8 +274,7 @@ class GpuBenchmark:
         TypeError
             `what` is no function and no graph, returns a coroutine, or is a graph with arguments.
         InvalidStateError
-            Nothing was counted: the text says why. Or a second use in one test, or a coroutine
-            function where an event loop runs.
+            Nothing was counted: the text says why. Or a second use in one test.
         """
         from gpuprof._graphs.graph import CapturedGraph
 
@@ -290,13 +286,13 @@ class GpuBenchmark:
         self._begin(fn)
         disabled = self._settings.disabled
         lock = nullcontext() if disabled else device_lock.measuring(self._warn_of, self._say)
-        with event_loop.as_function(fn) as function, lock:
+        with lock:
             if graph is None:
-                event_loop.refuse_coroutine(function(*args, **kwargs))
+                _refuse_coroutine(fn(*args, **kwargs))
             if disabled:
                 return None
             mode = self._arguments["mode"]
-            self.result = count_launches(function, args, kwargs, graph, name=self._key, mode=mode)
+            self.result = count_launches(fn, args, kwargs, graph, name=self._key, mode=mode)
         judgement = self._judge_of().decide_launches(self.result)
         self.decision, self.failure = judgement.decision, judgement.failure
         return self.result.launches
@@ -313,38 +309,36 @@ class GpuBenchmark:
 
         Without them the value is that of a first call, which is not measured.
         """
-        with event_loop.as_function(fn) as function:
 
-            def call(how: Callable[..., Any] = _called) -> Any:
-                work = Work(function, args, kwargs, steps.step)  # a new one: no arguments are kept
-                work.set_up()
-                positional, named = work.arguments
-                value = how(function, *positional, **named)
-                event_loop.refuse_coroutine(value)
-                return value
+        def call(how: Callable[..., Any] = _called) -> Any:
+            work = Work(fn, args, kwargs, steps.step)  # a new one: no arguments are kept
+            work.set_up()
+            positional, named = work.arguments
+            value = how(fn, *positional, **named)
+            _refuse_coroutine(value)
+            return value
 
-            def measure(warm: Callable[[], object] = lambda: None) -> tuple[Any, BenchResult]:
-                with collector_off() if self._arguments["disable_gc"] else nullcontext():
-                    last, result = self._benchmark((function, args, kwargs), steps, counts, warm)
-                return last, result
+        def measure(warm: Callable[[], object] = lambda: None) -> tuple[Any, BenchResult]:
+            with collector_off() if self._arguments["disable_gc"] else nullcontext():
+                return self._benchmark((fn, args, kwargs), steps, counts, warm)
 
-            if self._settings.disabled:
+        if self._settings.disabled:
+            value = call()
+            steps.tear_down()
+            return value
+        with self._device_lock() as place_may_have_changed:
+            value = None
+            if counts is None:
                 value = call()
+                place_may_have_changed()
+            last, self.result = measure(place_may_have_changed)
+            _refuse_coroutine(last)
+            self._judge(self.result, lambda: measure()[1])
+            steps.tear_down()
+            if self._arguments["cprofile"]:
+                self._profile = profiled(call, self._arguments["cprofile"])
                 steps.tear_down()
-                return value
-            with self._device_lock() as place_may_have_changed:
-                value = None
-                if counts is None:
-                    value = call()
-                    place_may_have_changed()
-                last, self.result = measure(place_may_have_changed)
-                event_loop.refuse_coroutine(last)
-                self._judge(self.result, lambda: measure()[1])
-                steps.tear_down()
-                if self._arguments["cprofile"]:
-                    self._profile = profiled(call, self._arguments["cprofile"])
-                    steps.tear_down()
-            return value if counts is None else last
+        return value if counts is None else last
 
     def _benchmark(
         self,
@@ -464,6 +458,17 @@ class GpuBenchmark:
 
 def _called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return fn(*args, **kwargs)
+
+
+def _refuse_coroutine(value: Any) -> None:
+    """Raise a TypeError if what a function returned is a coroutine, whose work is not done."""
+    if inspect.iscoroutine(value):
+        value.close()
+        message = (
+            "the function returned a coroutine, so that a call does no work: pass a function that "
+            "runs it to its end, such as lambda: loop.run_until_complete(f(x))"
+        )
+        raise TypeError(message)
 
 
 def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ PYTEST_DONT_REWRITE: this module has no assertions of tests.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -141,18 +140,6 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
     )
     item.stash[BENCHMARK] = benchmark
     return benchmark
-
-
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine function, unless another plugin is there for such tests."""
-    test = pyfuncitem.obj
-    if KEY not in pyfuncitem.stash or not inspect.iscoroutinefunction(test):
-        return None
-    from gpuprof._pytest.event_loop import run_test
-
-    names = pyfuncitem._fixtureinfo.argnames
-    run_test(test, {name: pyfuncitem.funcargs[name] for name in names})
-    return True
 
 
 @pytest.hookimpl(trylast=True)
