@@ -28,7 +28,6 @@ from gpuprof._pytest.measurements import (
     Steps,
     checked_counts,
     count_launches,
-    profiled,
     without_idle_gpu,
 )
 from gpuprof._pytest.settings import FIXTURE, RESULT_FILE, Settings
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 # Arguments of the marker that `gpuprof.benchmark` does not take.
-_OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc", "cprofile")
+_OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc")
 
 
 class GpuBenchmark:
@@ -84,7 +83,6 @@ class GpuBenchmark:
         self._extra_info: dict[str, Any] = {}
         self._group: str | None = arguments["group"]
         self._results: list[BenchResult] = []
-        self._profile: list[dict[str, Any]] | None = None
         self._stats: FixtureStats | None = None
 
     __reduce__ = checks.not_pickled(
@@ -310,11 +308,10 @@ class GpuBenchmark:
         Without them the value is that of a first call, which is not measured.
         """
 
-        def call(how: Callable[..., Any] = _called) -> Any:
+        def call() -> Any:
             work = Work(fn, args, kwargs, steps.step)  # a new one: no arguments are kept
             work.set_up()
-            positional, named = work.arguments
-            value = how(fn, *positional, **named)
+            value = work.call()
             _refuse_coroutine(value)
             return value
 
@@ -335,9 +332,6 @@ class GpuBenchmark:
             _refuse_coroutine(last)
             self._judge(self.result, lambda: measure()[1])
             steps.tear_down()
-            if self._arguments["cprofile"]:
-                self._profile = profiled(call, self._arguments["cprofile"])
-                steps.tear_down()
         return value if counts is None else last
 
     def _benchmark(
@@ -450,14 +444,9 @@ class GpuBenchmark:
             "param": self.param,
             "options": _plain(self._arguments),
             "failure": self.failure,
-            "cprofile": self._profile,
             "decision": self.decision and _plain(self.decision.to_dict()),
             "results": [replace(result, extra_info=extra).to_dict() for result in results],
         }
-
-
-def _called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return fn(*args, **kwargs)
 
 
 def _refuse_coroutine(value: Any) -> None:

@@ -63,9 +63,7 @@ def document(
 def _benchmark(record: Record) -> dict[str, Any]:
     data = record.data
     *earlier, result = data["results"]
-    profile = {"cprofile": data["cprofile"]} if data.get("cprofile") else {}
     return {
-        **profile,
         "group": data["group"],
         "name": data["name"],
         "fullname": data["key"],

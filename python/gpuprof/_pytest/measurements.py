@@ -1,4 +1,4 @@
-"""What the fixture measures in other ways than `benchmark`, a profile, and ``gpu_benchmark.stats``.
+"""What the fixture measures in other ways than `benchmark`, and ``gpu_benchmark.stats``.
 
 `pedantic` has steps around each round. The measurement knows a set-up step only, so the teardown of
 a round runs at the beginning of the next set-up, and that of the last round at the end: outside of
@@ -7,10 +7,9 @@ the measured time, and one for each set-up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.work import is_call
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-_BY_DEFAULT = "cumtime"
-_MOST_FUNCTIONS = 25  # of a profile, as in pytest-benchmark
 ENOUGH_ROUNDS = 30  # as many samples as a verdict needs
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 
@@ -122,37 +119,6 @@ def without_idle_gpu(result: BenchResult) -> BenchResult:
     if result.mode != "cpu" or result.machine.get("gpu") is None:
         return result
     return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})
-
-
-def profiled(call: Callable[[Callable[..., Any]], object], column: Any) -> list[dict[str, Any]]:
-    """Profile a call; return the functions that took most by a column, True for the usual one.
-
-    Times are seconds, and the keys those of pytest-benchmark. `call` is given what runs the
-    function with its arguments: set-up steps around that are not in the profile.
-    """
-    import cProfile  # here: it imports `profile`, which may be a file of the user's
-    import pstats
-
-    profile = cProfile.Profile()
-    call(profile.runcall)
-    column = _BY_DEFAULT if column is True else column
-    found = [_profile_row(*each) for each in vars(pstats.Stats(profile))["stats"].items()]
-    return sorted(found, key=lambda row: row[column], reverse=True)[:_MOST_FUNCTIONS]
-
-
-def _profile_row(function: tuple[str, int, str], figures: Sequence[Any]) -> dict[str, Any]:
-    file, line, name = function
-    primitive, calls, own, whole = figures[:4]
-    file = file.removeprefix(f"{Path.cwd().parent}/")
-    return {
-        "ncalls_recursion": str(calls) if calls == primitive else f"{calls}/{primitive}",
-        "ncalls": calls,
-        "tottime": own,
-        "tottime_per": own / max(primitive, 1),
-        "cumtime": whole,
-        "cumtime_per": whole / max(primitive, 1),
-        "function_name": f"{file}:{line}({name})",
-    }
 
 
 class FixtureStats(dict[str, Any]):

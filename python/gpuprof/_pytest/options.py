@@ -45,10 +45,6 @@ NAMES = ("short", "normal", "long")
 # The length of each unit in milliseconds, and how it is written.
 UNITS = {"ns": (1e-6, "ns"), "us": (1e-3, "µs"), "ms": (1.0, "ms"), "s": (1e3, "s")}
 AUTO = "auto"
-PROFILE_COLUMNS = (
-    *("ncalls_recursion", "ncalls", "tottime", "tottime_per", "cumtime", "cumtime_per"),
-    "function_name",
-)
 
 # The attribute of a test's report that carries the measurement from worker to controller.
 REPORTED = "gpuprof_benchmark"
@@ -125,11 +121,6 @@ def _timer(name: str, given: Any) -> None:
     if not callable(given):
         expected = "a function that returns seconds, in an option as module.function"
         raise checks.value_error(given, name, expected)
-
-
-def _profile_column(name: str, given: Any) -> None:
-    if not isinstance(given, bool):
-        checks.choice(name, given, PROFILE_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -294,14 +285,6 @@ DECLARED = (
         "the CPU's or the GPU's clock",
         _timer,
         "timer",
-    ),
-    Declared(
-        "cprofile COLUMN",
-        _small,
-        f"call each function once more under cProfile, and show what took most by COLUMN: "
-        f"{', '.join(PROFILE_COLUMNS)}",
-        _profile_column,
-        "cprofile",
     ),
     Declared(
         "sort COL",

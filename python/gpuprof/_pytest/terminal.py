@@ -36,15 +36,6 @@ _MARKUP = {
     **{verdict: {"yellow": True} for verdict in _UNDECIDED},
 }
 _MAX_WARNINGS = 20
-# What is shown of a profile, as pstats calls it.
-_PROFILE = {
-    "ncalls_recursion": "ncalls",
-    "tottime": "tottime",
-    "tottime_per": "percall",
-    "cumtime": "cumtime",
-    "cumtime_per": "percall",
-    "function_name": "filename:lineno(function)",
-}
 
 
 def show(results: Results, reporter: pytest.TerminalReporter) -> None:
@@ -59,7 +50,6 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
             out.line(f"group {shown_text(group)}")
         _table(members, out, view)
         out.line("")
-    _profiles(records, out)
     measured = [record.result for record in records]
     judged = [(record.data["key"], record.decision) for record in records if record.decision]
     warnings = reasons_of(judged, _UNDECIDED, results.settings.compare) + warnings_of(measured)
@@ -79,20 +69,6 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
         out.line(note)
     for problem in results.problems:
         out.line(problem, red=True, bold=True)
-
-
-def _profiles(records: Sequence[Record], out: _Lines) -> None:
-    profiled = [record.data for record in records if record.data["cprofile"]]
-    if profiled:
-        out.line("cProfile, in seconds")
-    for data in profiled:
-        out.line(shown_text(data["key"]))
-        out.line("\t".join(_PROFILE.values()))
-        for row in data["cprofile"]:
-            cells = [row[column] for column in _PROFILE]
-            texts = [f"{each:.4f}" if isinstance(each, float) else str(each) for each in cells]
-            out.line("\t".join(texts))
-        out.line("")
 
 
 def _title(records: Sequence[Record]) -> str:
