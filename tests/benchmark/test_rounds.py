@@ -84,12 +84,3 @@ def test_the_work_of_a_set_up_is_not_in_the_time(fake: FakeCuda, stream: int) ->
     assert len(made) == 5
     assert result.l2 == "flushed"
     assert result.median_ms * 1e3 == pytest.approx(5, abs=0.1)
-
-
-def test_a_timer_wins_over_the_gpus_clock(fake: FakeCuda, stream: int) -> None:
-    times = iter(range(1000))
-    result = taken(
-        lambda: fake.kernel(stream, "step_k", US), stream, (0, 2, 3), timer=lambda: next(times)
-    )
-    assert result.clock.startswith("custom: ")
-    assert result.memory == {}

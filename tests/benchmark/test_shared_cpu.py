@@ -41,26 +41,3 @@ def test_a_long_function_is_told_from_its_neighbour_on_the_same_cpu() -> None:
         command, capture_output=True, text=True, env=environment(None), check=False, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_timer_of_the_users_is_compared_though_the_thread_waits() -> None:
-    timed = SHARED_CPU.partition("try:")[0] + (
-        "import time\n"
-        "try:\n"
-        "    functions = {'a': roots, 'b': roots}\n"
-        "    turns = gpuprof.compare(functions, rounds=8, timer=time.monotonic)\n"
-        "finally:\n"
-        "    neighbour.kill()\n"
-        "assert not any('CPU' in text for text in turns.warnings), turns.warnings\n"
-        "assert turns['b'].result.clock == 'custom: time.monotonic', turns\n"
-        "assert not any('waited' in text for text in turns['b'].result.warnings), turns\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", timed],
-        capture_output=True,
-        text=True,
-        env=environment(None),
-        check=False,
-        timeout=120,
-    )
-    assert (done.returncode, done.stderr) == (0, "")

@@ -26,7 +26,6 @@ WRONG_MARKERS = {
     "memory_threshold=5": "has a wrong argument: memory_threshold: expected a number from 0 to 1,",
     "memory_threshold='5%'": "has a wrong argument: memory_threshold: expected a number from 0 to",
     "memory_threshold=True": "has a wrong argument: memory_threshold: expected a number from 0 to",
-    "timer='len'": "has a wrong argument: timer: expected a function that returns",
     "min_rounds=0": "has a wrong argument: min_rounds: expected a whole number of at least 1",
     "min_rounds=2.0": "has a wrong argument: min_rounds: expected a whole number of at least 1",
     "disable_gc=1": "has a wrong argument: disable_gc: expected True or False, got 1",

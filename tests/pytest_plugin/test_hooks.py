@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pytest_projects import COMPARE, Project
+from tests.support.pytest_projects import Project
 
 HOOKS = """
 def pytest_gpu_benchmark_update_machine_info(config, machine_info):
@@ -54,58 +54,3 @@ def test_a_misspelt_hook_is_an_error(project: Project) -> None:
     project.pytester.makepyfile(ONE_TEST)
     project.pytester.makeconftest("def pytest_gpu_benchmark_update_jsn(config): pass")
     assert project.run().ret != 0
-
-
-TIMED = """
-    import pytest
-
-    class Ticks:
-        now = 0.0
-
-        def read(self):
-            self.now += 0.001
-            return self.now
-
-    ticks = Ticks()
-
-    @pytest.mark.gpu_benchmark(timer=ticks.read, warmup=False, max_time=0.01)
-    def test_marker(gpu_benchmark):
-        gpu_benchmark(sum, [1])
-        assert gpu_benchmark.result.clock == "custom: test_it.Ticks.read"
-
-    @pytest.mark.gpu_benchmark(timer=ticks.read)
-    def test_rounds(gpu_benchmark):
-        called = []
-        gpu_benchmark.pedantic(called.append, [1], rounds=4)
-        assert called == [1] * 4
-        # The clock moves on by as much in a call as in an empty loop.
-        assert gpu_benchmark.result.samples_ms == pytest.approx((0,) * 4, abs=1e-9)
-
-    def test_option(gpu_benchmark):
-        gpu_benchmark.pedantic(sum, [[1]], rounds=40)
-        assert gpu_benchmark.result.clock == CLOCK
-"""
-TIMER = "--gpu-benchmark-timer=time.process_time"
-
-
-def test_a_timer_is_read_in_place_of_the_clock(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    plugin = ("-p", "gpuprof._pytest.plugin")
-    pytester.makepyfile(test_it=f'CLOCK = "cpu"\n{TIMED}'.replace("\n    ", "\n"))
-    pytester.runpytest_subprocess(*plugin, "--gpu-benchmark-save=main").assert_outcomes(passed=3)
-    pytester.makepyfile(
-        test_it=f'CLOCK = "custom: time.process_time"\n{TIMED}'.replace("\n    ", "\n")
-    )
-    done = pytester.runpytest_subprocess(*plugin, COMPARE, TIMER, "-k", "option")
-    done.assert_outcomes(passed=1, deselected=2)
-    done.stdout.fnmatch_lines(["*has another clock: cpu, not custom: time.process_time*"])
-
-
-@pytest.mark.parametrize("timer", ["bogus", "time.bogus", "no_such_module.time", "math.pi"])
-def test_what_is_no_timer_is_a_usage_error(project: Project, timer: str) -> None:
-    project.pytester.makepyfile(ONE_TEST)
-    done = project.run(f"--gpu-benchmark-timer={timer}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-timer: expected a function that returns seconds*"])

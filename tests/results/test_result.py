@@ -308,11 +308,6 @@ def test_a_result_that_was_measured_otherwise_than_asked_for_says_so() -> None:
     assert "no GPU time was measured" in str(result(mode="cpu", clock="cpu", l2="n/a"))
 
 
-def test_a_timer_of_the_caller_is_named() -> None:
-    shown = str(result(mode="cpu", clock="custom: time.process_time", l2="n/a"))
-    assert "cpu mode, custom: time.process_time\n" in shown
-
-
 def test_no_form_repeats_control_characters_or_markup() -> None:
     hostile = result(
         name=HOSTILE,

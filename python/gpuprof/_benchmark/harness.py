@@ -178,7 +178,7 @@ class Harness:
         self.work.first_call()
         if where is None and _core.cuda_in_use():
             where = self._enter_stream()
-        if where is None or self.options.timer is not None:
+        if where is None:
             return self._on_cpu("")
         self.device = where.device
         held = HeldStream(where.handle, where.device)
@@ -220,7 +220,7 @@ class Harness:
         calls = 1
         if self.work.setup is None:
             calls = self._calls or _cpu_calls(self.work)
-        return samplers.CpuSampler(self.work, calls, self.options.timer)
+        return samplers.CpuSampler(self.work, calls)
 
     def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
         """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""

@@ -37,7 +37,6 @@ class Options:
     flops_dtype: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     ranks: str = "together"
-    timer: Callable[[], float] | None = None  # in seconds, in place of the CPU's clock
 
 
 _seconds = partial(checks.number, least=0, most=checks.MOST_S)
@@ -45,7 +44,6 @@ _CHECKS: dict[str, Check] = {
     "mode": partial(checks.choice, known=REQUESTED_MODES),
     "ranks": partial(checks.choice, known=CHOICES),
     "setup": or_none(checks.function),
-    "timer": or_none(checks.function),
     "scopes": checks.flag,
     "launches": or_none(checks.flag),
     "energy": checks.flag,

@@ -121,8 +121,8 @@ class _Rounds(Measurer):
         self._warm()
         if where is None and _core.cuda_in_use():
             where = self._enter_stream()
-        if where is None or self.options.timer is not None:
-            return _HostRounds(self.work, calls, self.options.timer)
+        if where is None:
+            return _HostRounds(self.work, calls)
         self.device = where.device
         if self.options.mode in {"graph", "batched"}:
             self.work.warn(f"pedantic calls the function itself, not in mode {self.options.mode!r}")
@@ -136,7 +136,7 @@ class _Rounds(Measurer):
         timed = self.sampler
         host = [timed.sample() for _ in range(rounds)]
         samples = timed.decide(host)
-        if self.device is None and self.options.timer is None and _core.cuda_in_use():
+        if self.device is None and _core.cuda_in_use():
             self.work.warn(_LATE)
         if timed.tick_ms is not None:
             self.host_ms = median(host)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.readings import InstructionReadings, Noise
 from gpuprof._benchmark.work import Work, collector_off
-from gpuprof._results.fields import CUSTOM
 from gpuprof._results.statistics import median
 from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.timer import Timer
@@ -29,12 +28,6 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 MAX_TRIES = 3  # of a sample, before the gate is given up
 _EMPTY_LOOPS = 15  # the last ones, of which the median counts: any may be preempted
-
-
-def custom_clock(timer: Callable[[], float]) -> str:
-    """Return what a result calls the clock of a timer."""
-    name = getattr(timer, "__qualname__", type(timer).__qualname__)
-    return f"{CUSTOM}{getattr(timer, '__module__', None) or 'builtins'}.{name}"
 
 
 class Sampler(ABC):
@@ -249,18 +242,14 @@ class CpuSampler(Sampler):
     """The mean of n calls on the host's clock, with cyclic garbage collection put off.
 
     The same loop of no calls is taken off: it is no part of the function, and as long as a short
-    one where a sample is one call. A `timer` is read in place of the clock, in seconds.
+    one where a sample is one call.
     """
 
     mode = "cpu"
     clock = "cpu"
 
-    def __init__(self, work: Work, calls: int, timer: Callable[[], float] | None = None) -> None:
+    def __init__(self, work: Work, calls: int) -> None:
         self._work = work
-        self._now_ns: Callable[[], float] = perf_counter_ns
-        if timer is not None:
-            self._now_ns = lambda: timer() * 1e9
-            self.clock = custom_clock(timer)
         self._noise = Noise()
         self._instructions = InstructionReadings()
         self._empty_ns: deque[float] = deque(maxlen=_EMPTY_LOOPS)
@@ -280,11 +269,11 @@ class CpuSampler(Sampler):
         self.cpu_ms = max(on_cpu_ns - empty_ns, 0.0) * 1e-6 / self.calls
         return max(spent_ns - empty_ns, 0.0) * 1e-6 / self.calls
 
-    def _timed(self, calls: int) -> tuple[float, int]:
-        now_ns, on_cpu = self._now_ns, thread_time_ns()
-        begin = now_ns()
+    def _timed(self, calls: int) -> tuple[int, int]:
+        on_cpu = thread_time_ns()
+        begin = perf_counter_ns()
         self._call(calls)
-        end = now_ns()
+        end = perf_counter_ns()
         return end - begin, thread_time_ns() - on_cpu
 
     def _call(self, calls: int) -> None:
@@ -295,9 +284,10 @@ class CpuSampler(Sampler):
         self._instructions.restart()
 
     def found(self) -> dict[str, Any]:
-        # What the thread waited cannot be set against the time of another clock.
-        noise = self._noise.found(self.calls) if self.clock == "cpu" else {}
-        return {"noise": noise, "instructions": self._instructions.found()}
+        return {
+            "noise": self._noise.found(self.calls),
+            "instructions": self._instructions.found(),
+        }
 
     def close(self) -> None:
         self._instructions.close()

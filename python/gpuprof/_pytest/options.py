@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +106,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _small_words(text: str) -> tuple[str, ...]:
     return _words(text.lower())
-
-
-def _from_module(text: str) -> Any:
-    module, _, name = text.strip().rpartition(".")
-    try:
-        return getattr(import_module(module), name)
-    except (AttributeError, ImportError) as error:
-        raise ValueError(str(error)) from error
-
-
-def _timer(name: str, given: Any) -> None:
-    if not callable(given):
-        expected = "a function that returns seconds, in an option as module.function"
-        raise checks.value_error(given, name, expected)
 
 
 @dataclass(frozen=True)
@@ -277,14 +262,6 @@ DECLARED = (
         "keep the garbage collector off during the whole measurement",
         check=checks.flag,
         argument="disable_gc",
-    ),
-    Declared(
-        "timer FUNC",
-        _from_module,
-        "the function to time by, such as time.process_time, which returns seconds, in place of "
-        "the CPU's or the GPU's clock",
-        _timer,
-        "timer",
     ),
     Declared(
         "sort COL",

@@ -14,7 +14,6 @@ from gpuprof._common.records import Check, by_name, check_of, each_of, or_none
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
 CLOCKS = ("cuda", "host", "cpu")
-CUSTOM = "custom: "  # before the name of a timer that is read in place of a clock
 L2_STATES = ("hot", "rotated", "flushed", "n/a")
 GATES = ("gated", "ungated", "n/a")
 MEMORY = ("peak_bytes", "change_bytes")
@@ -64,12 +63,6 @@ def _peaks(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _clock(name: str, value: Any) -> str:
-    if isinstance(value, str) and value.startswith(CUSTOM):
-        return value
-    return checks.choice(name, value, CLOCKS)
-
-
 def _time_or_nan(name: str, value: Any) -> float:
     return math.nan if value is None else checks.number_or_nan(name, value)
 
@@ -78,7 +71,7 @@ CHECKS: dict[str, Check] = {
     "name": checks.text,
     "mode": partial(checks.choice, known=MODES),
     "requested_mode": partial(checks.choice, known=REQUESTED_MODES),
-    "clock": _clock,
+    "clock": partial(checks.choice, known=CLOCKS),
     "l2": partial(checks.choice, known=L2_STATES),
     "samples_ms": _samples,
     "host_ms": _time_or_nan,  # NaN is a time that was not taken

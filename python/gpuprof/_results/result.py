@@ -46,8 +46,7 @@ class BenchResult(Shown, Plotted, Exported, Document):
         The mode asked for; ``"auto"`` leaves the choice to gpuprof.
     clock : str
         ``"cuda"`` for times of events on the GPU, ``"host"`` for the host's clock around a wait for
-        the device, ``"cpu"`` for the host's clock alone; ``"custom: NAME"`` for a timer of the
-        caller's.
+        the device, ``"cpu"`` for the host's clock alone.
     l2 : str
         What the L2 cache held at the start of a call: ``"hot"``, ``"rotated"`` (each call gets
         other copies of the arguments), ``"flushed"``, or ``"n/a"``.

@@ -44,7 +44,7 @@ def how(result: Any) -> str:
     asked = "" if result.requested_mode in {"auto", result.mode} else asked
     l2 = [L2_STATES[result.l2]] if result.l2 in L2_STATES else []
     gate = [result.gate] if result.gate != "n/a" else []
-    clock = CLOCKS.get(result.clock, result.clock)  # the caller's timer has its own name
+    clock = CLOCKS[result.clock]
     return ", ".join([f"{result.mode} mode{asked}", clock, *l2, *gate])
 
 
