@@ -150,14 +150,6 @@ def test_launches_alone_are_checked_against_a_single_run(checked: Project) -> No
     assert "median" not in done.stdout.str().partition("last saved")[0], "no table of times"
 
 
-def test_expressions_of_times_do_not_fail_a_check_of_launches(checked: Project) -> None:
-    checked.times(9.0, fields=checked.plan()["fields"])
-    checked.launches(test_b=STEP)
-    done = checked.run(COMPARE, "--gpu-benchmark-compare-fail=min:5%")
-    done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["*: 1 SAME"])
-
-
 def test_fewer_and_incomparable_launches_are_said(checked: Project) -> None:
     checked.launches(test_b={"sgemm": 14})
     checked.run(COMPARE).assert_outcomes(failed=1)

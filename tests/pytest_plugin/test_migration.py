@@ -1,7 +1,6 @@
 """One file of tests under pytest-benchmark, and under gpuprof with the fixture renamed.
 
-The file is like those in public projects. Both really measure, on the CPU clock; a function that
-sleeps longer is slower whatever the machine does.
+The file is like those in public projects. Both really measure, on the CPU clock.
 """
 
 from __future__ import annotations
@@ -20,16 +19,13 @@ from tests.support.processes import environment
 
 TESTS = '''
 """How long waiting takes."""
-import os
 import time
 
 import pytest
 
-FACTOR = float(os.environ.get("FACTOR", "1"))
-
 
 def wait(ms):
-    time.sleep(ms * FACTOR / 1000)
+    time.sleep(ms / 1000)
     return ms
 
 
@@ -92,10 +88,10 @@ class Suite:
         (self.folder / "test_it.py").write_text(self.own(TESTS), encoding="utf-8")
         return self
 
-    def run(self, *options: str, factor: float = 1.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         plugin = "gpuprof._pytest.plugin" if self.is_ours else "pytest_benchmark.plugin"
         given = [self.own(option).replace("gpu_benchmark-", "gpu-benchmark-") for option in options]
-        return run_pytest(self.folder, "-p", plugin, *given, FACTOR=str(factor))
+        return run_pytest(self.folder, "-p", plugin, *given)
 
     def written(self) -> list[dict[str, Any]]:
         text = (self.folder / "out.json").read_text(encoding="utf-8")
@@ -197,7 +193,6 @@ def test_both_show_the_same_tables(suites: tuple[Suite, Suite], options: list[st
         (["--benchmark-columns=best"], (4, None)),
         (["--benchmark-min-rounds=0"], (4, None)),
         (["--benchmark-max-time=x"], (4, None)),
-        (["--benchmark-compare-fail=min:x"], (4, None)),
     ],
 )
 def test_both_run_the_same_tests_and_end_with_the_same_code(
@@ -209,17 +204,3 @@ def test_both_run_the_same_tests_and_end_with_the_same_code(
         assert done.returncode == code, done.stdout + done.stderr
         if counts is not None:
             assert counted(done) == counts
-
-
-def test_both_fail_for_the_same_regression(suites: tuple[Suite, Suite]) -> None:
-    waiting = ("-k", "test_wait", "--benchmark-compare")
-    for suite in suites:
-        first = suite.run("--benchmark-compare", "--benchmark-autosave")
-        assert first.returncode == 0, first.stdout + first.stderr
-        fails = suite.run(*waiting, "--benchmark-compare-fail=min:50%", factor=9)
-        assert fails.returncode == 1, fails.stdout + fails.stderr
-        passes = suite.run(*waiting, "--benchmark-compare-fail=mean:5", factor=9)
-        assert passes.returncode == 0, passes.stdout + passes.stderr
-        assert counted(passes) == ["2 passed", "3 deselected"]
-        without = suite.run("--benchmark-compare-fail=min:50%", "-k", "test_sum")
-        assert without.returncode == 4

@@ -252,9 +252,6 @@ def test_workers_take_the_same_options(project: Project, monkeypatch: pytest.Mon
         *workers,
         "--gpu-benchmark-only",
         "--gpu-benchmark-compare",
-        "--gpu-benchmark-compare-fail",
-        "min:5%",
-        "mean:0.5",
         "--gpu-benchmark-columns=mean,baseline,verdict",
         "--gpu-benchmark-min-rounds=31",
     )

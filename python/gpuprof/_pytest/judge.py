@@ -89,7 +89,7 @@ class Judge:
         """Return whether measuring once more may decide whether the test fails."""
         if any(each.kind != "launches" for each in self._beside(decision)):
             return True
-        if self._is_above(results[0]) or self._regressions(decision, results):
+        if self._is_above(results[0]):
             return True
         return decision is not None and self._fails(decision) and decision.verdict in _BY_CHANCE
 
@@ -110,18 +110,6 @@ class Judge:
         if launches and launches.verdict is not_compared and decision.verdict is not not_compared:
             found += [launches] if self._fails(launches) else []
         return found
-
-    def _regressions(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
-        """Return what the expressions say that fail for all the results."""
-        if decision is None or not self.settings.fail_expressions:
-            return []
-        # Those that the verdict rests on: times of other GPUs or modes say nothing about the code.
-        base = verdict.compared_runs(self._base(results[-1]), results[-1])
-        name = str(self.settings.compare)
-        if not base or decision.verdict is Verdict.INCOMPARABLE:
-            return []
-        found = [each.failure(base, results, name) for each in self.settings.fail_expressions]
-        return [text for text in found if text is not None]
 
     def _judge(self, new: Sequence[BenchResult], *, same_process: bool) -> Decision | None:
         if self.settings.compare is None:
@@ -166,7 +154,7 @@ class Judge:
 
     def _failure(self, decision: Decision | None, results: Sequence[BenchResult]) -> str | None:
         of_launches = _is_of_launches(decision)
-        parts = [] if of_launches else self._regressions(decision, results)
+        parts = []
         if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
             reason = decision.rule
             if decision.ratio is not None:

@@ -115,8 +115,7 @@ class Declared:
     `written` is an option's name and what stands for its value in the help. `read` makes a value of
     its text: bool is that of a switch, and without one there is no option. A value that has no
     `check` is checked where it is used. The `default` is the argument's; None leaves it to the
-    option, or to `gpuprof.benchmark`. `implied` is the text of an option that is given without one,
-    and `several` takes many.
+    option, or to `gpuprof.benchmark`. `implied` is the text of an option that is given without one.
     """
 
     written: str
@@ -126,7 +125,6 @@ class Declared:
     argument: str | None = None
     default: Any = None
     implied: str | None = None
-    several: bool = False
 
     @property
     def name(self) -> str:
@@ -149,9 +147,7 @@ class Declared:
             ini |= {"type": "bool", "default": False}
         else:
             given["metavar"] = self.written.partition(" ")[2]
-        if self.several:
-            given |= {"action": "extend", "nargs": "+"}
-        elif self.implied is not None:
+        if self.implied is not None:
             given |= {"nargs": "?", "const": self.implied}
         group.addoption(self.flag, **given)
         parser.addini(self.key, **ini)
@@ -170,13 +166,6 @@ DECLARED = (
         "compare with the stored baseline NAME, without a name with the one that was saved last; a "
         "test that got slower, takes more memory or launches more fails",
         implied=LATEST,
-    ),
-    Declared(
-        "compare-fail EXPR",
-        str,
-        "fail a test whose figure is above the baseline's by more than this, such as min:5% or "
-        "median:0.001 for seconds; in place of the verdicts, unless fail-on names some",
-        several=True,
     ),
     Declared(
         "storage DIR",
@@ -332,8 +321,6 @@ def value(config: pytest.Config, option: Declared) -> Any:
         given = config.getini(option.key)
     if given is None:
         return None
-    if option.several and isinstance(given, list):
-        given = " ".join(map(str, given))
     if not isinstance(given, str):  # TOML has lists and numbers
         message = f"{what} is {given!r}; expected text"
         raise pytest.UsageError(message)

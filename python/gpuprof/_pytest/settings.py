@@ -29,7 +29,6 @@ from gpuprof._pytest.options import (
 )
 
 if TYPE_CHECKING:
-    from gpuprof._pytest.fail_expression import FailExpression
     from gpuprof._results.baselines import Run
 
 FIXTURE = "gpu_benchmark"
@@ -65,7 +64,6 @@ class Settings:
     cpu_metric: str = "time"
     reruns: int = 2
     verbose: bool = False
-    fail_expressions: tuple[FailExpression, ...] = ()
     only: bool = False
     skip: bool = False
     measuring: Mapping[str, Any] = field(default_factory=dict)
@@ -102,10 +100,7 @@ def read_settings(config: pytest.Config) -> Settings:
         from gpuprof._pytest.json_file import name_of_commit
 
         save = name_of_commit(config.rootpath)
-    expressions = _expressions(given["compare-fail"] or "")
-    # Those who name a figure mean that figure; a verdict fails besides if it is named, too.
-    usual = () if expressions else FAIL_ON_BY_DEFAULT.split(",")
-    verdicts = frozenset(given["fail-on"] or usual) - {NEVER}
+    verdicts = frozenset(given["fail-on"] or FAIL_ON_BY_DEFAULT.split(",")) - {NEVER}
     if given["cpu-metric"] not in {None, "time"} and "slow" in verdicts:
         verdicts |= {"instructions"}
     compare = given["compare"]
@@ -114,10 +109,6 @@ def read_settings(config: pytest.Config) -> Settings:
         compare = worker[WORKER_COMPARE] if worker else _saved_last(storage)
         if compare is None:
             notes = (f"nothing to compare with: no baseline is saved in {storage} yet",)
-    if expressions and compare is None:
-        why = notes[0] if notes else "give --gpu-benchmark-compare, too"
-        message = f"--gpu-benchmark-compare-fail needs something to compare with: {why}"
-        raise pytest.UsageError(message)
     plain = {name.replace("-", "_"): given[name] for name in _PLAIN if given[name] is not None}
     return Settings(
         save=save,
@@ -125,7 +116,6 @@ def read_settings(config: pytest.Config) -> Settings:
         storage=storage,
         disabled=disabled,
         fail_on=verdicts if compare else frozenset(),
-        fail_expressions=expressions,
         skip=given["skip"] and not given["only"],
         measuring=measuring,
         unit=None if given["time-unit"] == AUTO else given["time-unit"],
@@ -157,17 +147,6 @@ def _saved_last(storage: Path) -> str | None:
     except BaselineError as error:
         message = f"--gpu-benchmark-compare: {error}"
         raise pytest.UsageError(message) from error
-
-
-def _expressions(given: str) -> tuple[FailExpression, ...]:
-    if not given:
-        return ()
-    from gpuprof._pytest.fail_expression import FailExpression
-
-    try:
-        return tuple(map(FailExpression.parse, given.split()))
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from error
 
 
 def _measuring(given: Mapping[str, Any]) -> dict[str, Any]:

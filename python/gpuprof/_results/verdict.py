@@ -65,12 +65,6 @@ def comparable(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResul
     return [run for run in base if difference(run, new) is None]
 
 
-def compared_runs(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResult]:
-    """Return the results of the baseline that `judge` compares with: the last five of a trend."""
-    alike = comparable(base, new)
-    return [*stored_rule.recent(usable_runs(alike))[0]] or alike
-
-
 def confirm(
     base: Sequence[BenchResult],
     new: Sequence[BenchResult],

@@ -1,4 +1,4 @@
-"""``gpu_benchmark`` on a real GPU: rounds with their steps, expressions."""
+"""``gpu_benchmark`` on a real GPU: rounds with their steps."""
 
 from __future__ import annotations
 
@@ -83,7 +83,5 @@ def test_what_pytest_benchmarks_tests_use_works_on_the_gpus_clock(tmp_path: Path
     first = run_pytest(tmp_path, "--gpu-benchmark-autosave", "--gpu-benchmark-compare")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "4 passed" in first.stdout
-    # Twenty times the time is no noise.
-    limit = "--gpu-benchmark-compare-fail=median:2000%"
-    again = run_pytest(tmp_path, "--gpu-benchmark-compare", limit, "-k", "iterations")
+    again = run_pytest(tmp_path, "--gpu-benchmark-compare", "-k", "iterations")
     assert again.returncode == 0, again.stdout + again.stderr
