@@ -48,7 +48,6 @@
   X(cuMemsetD8Async, 3020)                    \
   X(cuMemsetD16Async, 3020)                   \
   X(cuMemcpyDtoHAsync, 3020)                  \
-  X(cuMemcpyDtoDAsync, 3020)                  \
   X(cuStreamWriteValue64, 11070)              \
   X(cuStreamSynchronize, 2000)                \
   X(cuStreamBeginCapture, 10010)              \

@@ -43,15 +43,4 @@ void DeviceBuffer::fill(int repeats, std::uintptr_t stream) {
   }
 }
 
-void DeviceBuffer::copy(int repeats, std::uintptr_t stream) {
-  const driver::Table& table = driver::ready();
-  static_cast<void>(clock_->access());
-  const driver::CurrentContext current(table, clock_->context());
-  const std::size_t half = bytes_ / 2;
-  for (int i = 0; i < repeats; ++i) {
-    check(table.cuMemcpyDtoDAsync(address_ + half, address_, half, contexts::as_stream(stream)),
-          "cuMemcpyDtoDAsync");
-  }
-}
-
 }  // namespace gpuprof::timing

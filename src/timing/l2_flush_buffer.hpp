@@ -1,5 +1,4 @@
-// Device memory that can be filled and copied: to flush the L2 cache, to measure the memory's
-// bandwidth, and as GPU work for tests.
+// Device memory that can be filled: to flush the L2 cache, and as GPU work for demos and tests.
 //
 // Belongs to the context that is current at construction, else to the primary context of device 0;
 // where that was destroyed or reset, its calls throw and its memory is gone. Nothing waits for the
@@ -22,9 +21,6 @@ class DeviceBuffer {
 
   // Writes the whole buffer `repeats` times on `stream`. Throws driver::Error.
   void fill(int repeats, std::uintptr_t stream);
-
-  // Copies the first half onto the second `repeats` times on `stream`. Throws driver::Error.
-  void copy(int repeats, std::uintptr_t stream);
 
  private:
   std::size_t bytes_ = 0;

@@ -236,20 +236,6 @@ def test_rates_are_shown_as_shares_of_the_devices_peak(
     assert measure(function, stream).peaks == {}
 
 
-def test_stored_peaks_are_those_of_the_gpu_that_measured(
-    function: Callable[[], None], stream: int
-) -> None:
-    result = measure(function, stream, nbytes=1)
-    assert result.peaks == {}
-    peaks.store(peaks.Peaks({}, 4e12, key=peaks.key_of(result.machine), date="2026"))
-    assert measure(function, stream, nbytes=1).peaks == {
-        "bytes_per_s": 4e12,
-        "source": "measured",
-        "date": "2026",
-    }
-    assert measure(function, stream, flops=1).peaks == {}
-
-
 def test_a_data_type_without_a_peak_is_a_warning(function: Callable[[], None], stream: int) -> None:
     gpuprof.set_peaks({"bfloat16": 1e15})
     result = measure(function, stream, flops=1, flops_dtype="int8")

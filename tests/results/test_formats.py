@@ -89,7 +89,7 @@ FULL = bench(
         "step_joules": 8.0,
         "block_s": 0.5,
     },
-    peaks={"bytes_per_s": 1e12, "flops_per_s": 1e13, "dtype": "tf32", "source": "given"},
+    peaks={"bytes_per_s": 1e12, "flops_per_s": 1e13, "dtype": "tf32"},
     launches=Launches({"sgemm": 2}, 1, 0, versions={"torch": "2.11"}),
     instructions=Instructions((100.0, 102.0)),
     warnings=("one", "two"),
@@ -133,7 +133,7 @@ FOUND: dict[str, Any] = {
         ]
     ),
     "decision": DECISION,
-    "peaks": Peaks({"float32": 1e13}, 1e12, "given", CREATED, "H200", "key"),
+    "peaks": Peaks({"float32": 1e13}, 1e12, CREATED),
     "graphed": GraphedCallableStats(
         1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5, None, (GraphCounts("mlp", HOSTILE, 12, 7, None, 0.25),)
     ),

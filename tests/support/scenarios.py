@@ -202,7 +202,6 @@ def what_there_is(stage: Stage) -> None:
 def filling_device_memory(stage: Stage) -> None:
     buffer = _core.DeviceBuffer(1 << 16)
     buffer.fill(2)
-    buffer.copy(2)
 
 
 @scenario

@@ -100,11 +100,6 @@ def _info(commands: Commands) -> None:
     text = "say what this machine offers: driver, devices, clocks, versions"
     parser = _added(commands, "info", text, "info.run")
     add_format(parser, short=("json",))
-    text = (
-        "measure what the first GPU can do, which takes up to a minute, and store it: tables then "
-        "show rates as a share of it"
-    )
-    add_flag(parser, "--peaks", text)
 
 
 def _demo(commands: Commands) -> None:

@@ -17,11 +17,10 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._cli.command import Answer, printed
 from gpuprof._common import nvml as common_nvml
-from gpuprof._common import peaks as common_peaks
 from gpuprof._common.instructions import reason_of
-from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, installed
+from gpuprof._common.machine import FRAMEWORKS, cuda_version, installed
 from gpuprof._common.records import head
-from gpuprof._common.units import byte_size, rate
+from gpuprof._common.units import byte_size
 from gpuprof._display.records import Records
 from gpuprof._display.table import aligned
 from gpuprof._timing.backends import backends
@@ -39,11 +38,7 @@ _ENVIRONMENT = (
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Return what to print: what there is, or what was measured."""
-    if options.peaks:
-        from gpuprof._cli import peaks
-
-        return peaks.run(options.format)
+    """Return what to print."""
     found = collect()
 
     def text() -> str:
@@ -69,7 +64,6 @@ def collect() -> dict[str, Any]:
             "driver": driver,
             "devices": devices,
             "nvml": _or_reason(lambda: _nvml_section(known)),
-            "peaks": _or_reason(lambda: _peaks(known)),
             "backends": _or_reason(
                 lambda: {name: each.to_dict() for name, each in backends().items()}
             ),
@@ -89,18 +83,6 @@ def _or_reason(look: Callable[[], Any]) -> Any:
 
 def _devices() -> list[dict[str, Any]]:
     return [{**device, "cc": list(device["cc"])} for device in _core.devices()]
-
-
-def _peaks(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored peaks of each device that has any."""
-    release = driver_release() if devices else None
-    found = []
-    for device in devices:
-        facts = {"gpu": device["name"], "gpu_memory": device["total_memory"], "driver": release}
-        peaks = common_peaks.peaks_of(facts)
-        if peaks is not None:
-            found.append({"index": device["index"], **peaks.to_dict()})
-    return found
 
 
 def _python() -> dict[str, Any]:
@@ -167,10 +149,7 @@ def _entries(info: dict[str, Any]) -> list[tuple[str, str]]:
     if "version" in driver:
         info = {**info, "driver": {**driver, "version": cuda_version(driver["version"])}}
     sections = {name: each for name, each in info.items() if name not in {"format", "version"}}
-    lines = [line for name, section in sections.items() for line in _lines_of(name, section)]
-    if info["devices"] and not info["peaks"]:
-        lines.append(("peaks", "not measured: run `gpuprof info --peaks` once"))
-    return lines
+    return [line for name, section in sections.items() for line in _lines_of(name, section)]
 
 
 def _lines_of(heading: str, found: Any) -> list[tuple[str, str]]:
@@ -201,5 +180,4 @@ def _text(value: Any) -> str:
 _WRITTEN: dict[str, Callable[[Any], str]] = {
     "total_memory": byte_size,
     "l2_bytes": byte_size,
-    "bytes_per_s": lambda per_second: rate(per_second, "B"),
 }

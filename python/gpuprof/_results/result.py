@@ -88,7 +88,7 @@ class BenchResult(Shown, Plotted, Exported, Document):
         fraction. Empty if it was not measured; of several ranks it is rank 0's.
     peaks : mapping of str to float or str
         What the device can do, for the shares: ``"bytes_per_s"``, ``"flops_per_s"`` for data of
-        type ``"dtype"``, their ``"source"`` and ``"date"``. Empty if that was not known.
+        type ``"dtype"``, and the ``"date"`` on which they were given. Empty if they were not.
     launches : Launches or None
         What one call launches on the GPU: kernels by name, copies, memsets. None if that was not
         counted.

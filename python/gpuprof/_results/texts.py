@@ -55,7 +55,7 @@ def rate_text(per_second: float | None, unit: str, share: float | None) -> str:
 
 
 def peaks_text(result: Any) -> str:
-    """Name the peaks that percentages refer to, and their source; empty without any."""
+    """Name the peaks that percentages refer to, and since when; empty without any."""
     peaks, said = result.peaks, []
     if result.bytes_share is not None:
         said.append(rate(peaks["bytes_per_s"], "B"))
@@ -65,8 +65,7 @@ def peaks_text(result: Any) -> str:
         said.append(f"{rate(peaks['flops_per_s'], 'FLOP')}{of_what}")
     if not said:
         return ""
-    since = " ".join(str(peaks[key]) for key in ("source", "date") if peaks.get(key))
-    return ", ".join(said) + (f"; {since}" if since else "")
+    return ", ".join(said) + (f"; given {peaks['date']}" if peaks.get("date") else "")
 
 
 def peak_text(peak_bytes: float | None) -> str:

@@ -117,23 +117,19 @@ void bind_instructions(py::module_& module) {
       .def("close", &timing::InstructionCounter::close);
 }
 
-template <void (timing::DeviceBuffer::*write)(int, std::uintptr_t)>
-void write_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stream) {
-  queue_without_gil({stream}, [&] { (buffer.*write)(repeats, stream); });
+void fill_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stream) {
+  queue_without_gil({stream}, [&] { buffer.fill(repeats, stream); });
 }
 
 void bind_buffer(py::module_& module) {
-  py::class_<timing::DeviceBuffer, Freed<timing::DeviceBuffer>>(
-      module, "DeviceBuffer", "Device memory that can be filled and copied.")
+  py::class_<timing::DeviceBuffer, Freed<timing::DeviceBuffer>>(module, "DeviceBuffer",
+                                                                "Device memory that can be filled.")
       .def(py::init([](std::size_t nbytes) {
              return without_gil([&] { return new timing::DeviceBuffer(nbytes); });
            }),
            py::arg("nbytes"))
-      .def("fill", &write_buffer<&timing::DeviceBuffer::fill>, py::arg("repeats"),
-           py::arg("stream") = 0,
-           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.")
-      .def("copy", &write_buffer<&timing::DeviceBuffer::copy>, py::arg("repeats"),
-           py::arg("stream") = 0, "Copy its first half onto the second, as `fill` writes.");
+      .def("fill", &fill_buffer, py::arg("repeats"), py::arg("stream") = 0,
+           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.");
 }
 
 void bind_gate(py::module_& module) {
