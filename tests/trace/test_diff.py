@@ -246,7 +246,7 @@ def test_launch_delays_are_percentiles_of_first_kernels(tmp_path: Path) -> None:
 # Traces of gpuprof
 
 
-def test_traces_of_gpuprof_are_compared_by_the_path_of_the_host(
+def test_traces_of_gpuprof_are_compared_by_the_path_of_the_scope(
     tmp_path: Path, fake: FakeCuda, stream: int
 ) -> None:
     paths = tmp_path / "a.json", tmp_path / "b.json.gz"
@@ -292,7 +292,7 @@ def test_a_trace_that_torch_wrote_is_read() -> None:
     path = Path(__file__).parents[1] / "fixtures" / "torch_profiler.json"
     found = gpuprof.trace_diff(path, path)
     assert rows(found, "host") == {"step": (1, 1, 1.488931, 1.488931)}
-    assert rows(found, "gpu") == {"step": (1, 1, 0.211744, 0.211744)}
+    assert rows(found, "gpu") == {}  # none was measured
     assert set(rows(found, "kernel")) == {"volta_sgemm", "Memcpy DtoH (Device -> Pinned)"}
     assert rows(found, "launched")["step"] == (1, 1, 0.120128, 0.120128)
     assert idle(found)["unknown"] == (1, 1, 0.089472, 0.089472)

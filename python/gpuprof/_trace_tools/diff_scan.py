@@ -9,7 +9,6 @@ alone or left out, and the notes say so. Times are nanoseconds from the first ev
 from __future__ import annotations
 
 import re
-from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
     EXACT_US,
-    GPU_ANNOTATION,
     Event,
     args_of,
     check_labels,
@@ -37,7 +35,7 @@ MOST_NAMES = 50_000
 MOST_NAME = 4096
 OTHER = "(other)"
 HOST_SCOPES = frozenset(("scope", "annotation", "user_annotation"))
-GPU_SCOPES = frozenset(("gpu", "gpu_in_graph", "gpu_graph", "gpu_user_annotation"))
+GPU_SCOPES = frozenset(("gpu", "gpu_in_graph", "gpu_graph"))
 WORK = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 CALLS = frozenset(("cuda_runtime", "cuda_driver"))
 _LAUNCHES = re.compile("launch|memcpy|memset", re.IGNORECASE)
@@ -77,8 +75,8 @@ class Contents:
         return sum(each.count for each in self.rows["kernel"].values())
 
 
-# Of rows: the GPU's time of scopes, kernels by the scope that launched them, the host's time of
-# scopes, and kernels, copies and memsets by name.
+# Of rows: the GPU's time of scopes that were measured, kernels by the scope that launched them, the
+# host's time of scopes, and kernels, copies and memsets by name.
 KINDS = ("gpu", "launched", "host", "kernel")
 
 
@@ -101,11 +99,8 @@ class DiffScan(Scan):
         self._tracks = Numbers(MOST_NAMES)
         self._devices = Numbers(MOST_NAMES)
         self._kernels: dict[int, Figures] = defaultdict(Figures)
-        self._host, self._gpu = Spans(), Spans()  # linked by torch's "External id"
-        self._gpu_around = array("b")  # drawn around kernels, not measured
-        self._external: dict[int, int] = {}  # place in `_host` by its link
-        self._flow_from: dict[Any, tuple[int, float]] = {}  # by id: the launching track and time
-        self._flow_to: dict[tuple[int, float], Any] = {}  # by GPU track and time: the id
+        self._gpu: dict[int, Figures] = defaultdict(Figures)
+        self._host = Spans()
         self._work = Spans()  # the track is the device's number, the link that of its launch
         self._scope: dict[int, str] = {}  # of work that says it
         self._launches: dict[int, _Call] = {}
@@ -131,9 +126,7 @@ class DiffScan(Scan):
             elif category in HOST_SCOPES:
                 self._take_host(event, *self._span(event))
             elif category in GPU_SCOPES:
-                self._take_gpu(event, *self._span(event))
-        elif phase in ("s", "f") and category == "launch":
-            self._take_flow(event)
+                self._take_gpu(event, self._span(event)[1])
         elif phase == "M" and type(rank := own_args(event).get("rank")) is int:
             self._rank = rank
 
@@ -157,8 +150,8 @@ class DiffScan(Scan):
             self._base = time
         return float(time - self._base)
 
-    def _name(self, event: Event) -> int:
-        name = shortened(str(event.get("name", "")), MOST_NAME)
+    def _number(self, name: str) -> int:
+        name = shortened(name, MOST_NAME)
         return self._names["ProfilerStep" if _STEP.fullmatch(name) else name]
 
     def _track(self, event: Event) -> int:
@@ -167,7 +160,7 @@ class DiffScan(Scan):
         return self._tracks[event.get("pid", ""), event.get("tid", "")]
 
     def _take_work(self, event: Event, begin: float, size: float) -> None:
-        name = self._name(event)
+        name = self._number(event.get("name", ""))
         self._kernels[name].add(size)
         if len(self._work) >= MOST_WORK:
             self._unkept_work += 1
@@ -200,35 +193,18 @@ class DiffScan(Scan):
         if len(self._host) >= MOST_SCOPES:
             self._unkept_scopes += 1
             return
-        link = _number_of(event, "External id")
-        if link != NONE:
-            self._external[link] = len(self._host)
-        self._host.add(begin, size, self._name(event), self._track(event), link)
+        name = self._number(event.get("name", ""))
+        self._host.add(begin, size, name, self._track(event), NONE)
 
-    def _take_gpu(self, event: Event, begin: float, size: float) -> None:
-        if len(self._gpu) >= MOST_SCOPES:
-            self._unkept_scopes += 1
-            return
+    def _take_gpu(self, event: Event, size: float) -> None:
+        self._track(event)
         args = args_of(event)
         longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
             size = longer * 1000.0
-        link = _number_of(event, "External id")
-        self._gpu_around.append(event["cat"] == GPU_ANNOTATION)
-        self._gpu.add(begin, size, self._name(event), self._track(event), link)
-
-    def _take_flow(self, event: Event) -> None:
-        check_labels(event)
-        time, _ = self.time(event)
-        number = event.get("id")
-        if type(number) is not int or len(self._flow_from) >= MOST_SCOPES:
-            return
-        at = self._since_first(time)
-        key = _rank_of(event), number
-        if event["ph"] == "s":
-            self._flow_from[key] = self._track(event), at
-        elif key in self._flow_from:
-            self._flow_to[self._track(event), at] = key
+        path = args.get("path")
+        name = path if isinstance(path, str) else event.get("name", "")
+        self._gpu[self._number(name)].add(size)
 
     def contents(self) -> Contents:
         """Join what was read."""
@@ -237,9 +213,8 @@ class DiffScan(Scan):
         rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
         for place, path in enumerate(host.path):
             rows["host"][path].add(self._host.size(place))
-        rows["gpu"] = self._gpu_rows(host, names)
-        for name, figures in self._kernels.items():
-            rows["kernel"][names[name]] = figures
+        for kind, totals in (("gpu", self._gpu), ("kernel", self._kernels)):
+            rows[kind] = {names[name]: figures for name, figures in totals.items()}
         calls = [self._launches.get(link) for link in self._work.link]
         for place, call in enumerate(calls):
             path = self._scope.get(place) or (host.at(call.track, call.begin) if call else "")
@@ -259,60 +234,6 @@ class DiffScan(Scan):
             ranks=max(len(self._ranks), 1),
             notes=self._notes(),
         )
-
-    def _gpu_rows(self, host: Nested, names: list[str]) -> dict[str, Figures]:
-        """Return the GPU's time of scopes, those that were measured and drawn around kernels once.
-
-        Torch draws only the innermost annotation around each kernel. So a call of an annotation
-        gets the time from the first to the last of what is drawn for it and those inside of it.
-        """
-        measured: dict[tuple[int, str], Figures] = defaultdict(Figures)
-        drawn: dict[tuple[int, str], Figures] = defaultdict(Figures)
-        reach: dict[tuple[int, Any], tuple[float, float]] = {}  # by place in `_host`, and GPU
-        pids = [*(pid for pid, _ in self._tracks), ""]  # the last one is that of `NONE`
-        for place, path in enumerate(self._gpu_paths(host, names)):
-            begin, end = self._gpu.begin[place], self._gpu.end[place]
-            pid = pids[self._gpu.track[place]]
-            outside = self._annotation_of(place)
-            if self._gpu_around[place] and outside is not None:
-                for each in host.around(outside):
-                    first, last = reach.get((each, pid), (begin, end))
-                    reach[each, pid] = min(first, begin), max(last, end)
-            else:
-                kind = drawn if self._gpu_around[place] else measured
-                kind[_rank_of({"pid": pid}), path].add(end - begin)
-        for (place, pid), (begin, end) in reach.items():
-            drawn[_rank_of({"pid": pid}), host.path[place]].add(end - begin)
-        rows: dict[str, Figures] = defaultdict(Figures)
-        for (_, path), figures in {**drawn, **measured}.items():
-            rows[path].count += figures.count
-            rows[path].ns += figures.ns
-        return rows
-
-    def _annotation_of(self, place: int) -> int | None:
-        """Return the place in `_host` of the annotation that a scope on the GPU is of."""
-        outside = self._external.get(self._gpu.link[place])
-        if outside is None or self._host.name[outside] != self._gpu.name[place]:
-            return None
-        return outside
-
-    def _gpu_paths(self, host: Nested, names: list[str]) -> list[str]:
-        """Return the path of each scope on the GPU: by its launch, else by what is around it."""
-        own = Nested(self._gpu, names, self.slack)
-        paths = []
-        for place, path in enumerate(own.path):
-            name = names[self._gpu.name[place]]
-            outside = self._annotation_of(place)
-            flow = self._flow_to.get((self._gpu.track[place], self._gpu.begin[place]))
-            found = path
-            if outside is not None:
-                found = host.path[outside]
-            elif flow is not None:
-                found = host.at(*self._flow_from[flow])
-                if found.rpartition("/")[2] != name and found != name:
-                    found = f"{found}/{name}" if found else name  # a graph: it is no scope there
-            paths.append(found)
-        return paths
 
     def _idle(self, calls: list[_Call | None]) -> tuple[dict[str, tuple[int, float]], float]:
         """Return the gaps of all devices by cause, and how long these were busy."""

@@ -69,11 +69,6 @@ def test_a_larger_product_is_what_got_slower(tmp_path: Path) -> None:
     assert launched["step/add"][1] < 2 * launched["step/add"][0]
     assert slower.name in ("step", "step/mm")
     assert slower.change_ms > 0
-    on_gpu = totals(found, "gpu")
-    assert {"step", "step/mm", "step/add"} <= set(on_gpu)
-    assert all(
-        outer >= inner for outer, inner in zip(on_gpu["step"], on_gpu["step/mm"], strict=True)
-    )
     assert {"step", "step/mm", "step/add"} <= set(totals(found, "host"))
     assert not found.cut
     json.dumps(found.to_dict())
