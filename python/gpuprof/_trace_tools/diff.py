@@ -77,7 +77,6 @@ def trace_diff(
         rows=rows,
         hidden=hidden,
         idle=_idle(before, after, calls or (1, 1)),
-        launch_delays=[found.delays for found in (before, after) if found.delays],
         notes=_notes(before, after, per),
         cut=[*cut_a, *cut_b],
     )

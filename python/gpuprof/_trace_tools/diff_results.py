@@ -23,7 +23,6 @@ _TITLES = {
 }
 _SCOPE_COLUMNS = ["A", "B", "change", "%", "calls A", "calls B", "each A", "each B"]
 _IDLE_COLUMNS = ["cause", "A", "B", "change", "%", "gaps A", "gaps B"]
-_DELAY_COLUMNS = ["trace", "launches", "mean", "p50", "p99", "max"]
 _CAUSES = {"host_bound": "host-bound", "launch_gap": "launch gap"}  # others as they are
 
 
@@ -95,25 +94,12 @@ class IdleRow(Plain):
 
 
 @dataclass(frozen=True)
-class LaunchDelay(Plain):
-    """From the begin of a launch call to that of its first kernel."""
-
-    trace: str  # "A" or "B"
-    launches: int
-    mean_ms: float
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
-
-
-@dataclass(frozen=True)
 class TraceDiff(ShownTables, Plain, Exported):
     """How two traces differ; made by `gpuprof.trace_diff`.
 
     ``rows`` are by scope and by kernel, the largest changes first; ``idle`` is the GPU's time
-    without work by cause, empty where a trace has no GPU work; ``launch_delays`` has a line for
-    each trace that says when its work was launched. With ``per``, totals and counts are per call of
-    that scope, of which there are ``per_calls`` in A and in B.
+    without work by cause, empty where a trace has no GPU work. With ``per``, totals and counts are
+    per call of that scope, of which there are ``per_calls`` in A and in B.
     """
 
     path_a: str
@@ -123,7 +109,6 @@ class TraceDiff(ShownTables, Plain, Exported):
     rows: list[DiffRow]
     hidden: dict[str, int]  # of each kind, how many rows are left out
     idle: list[IdleRow]
-    launch_delays: list[LaunchDelay]
     notes: list[str]
     cut: list[str]  # of files that are cut off: which, and where
 
@@ -163,17 +148,6 @@ class TraceDiff(ShownTables, Plain, Exported):
         if self.idle:
             lines = [row.cells() for row in self.idle]
             tables.append(Table(_IDLE_COLUMNS, lines, {"cause"}, "GPU idle by cause"))
-        if self.launch_delays:
-            lines = [
-                [
-                    row.trace,
-                    f"{row.launches:,}",
-                    *map(duration, (row.mean_ms, row.p50_ms, row.p99_ms, row.max_ms)),
-                ]
-                for row in self.launch_delays
-            ]
-            title = "launch delay: from the launch call to the first kernel"
-            tables.append(Table(_DELAY_COLUMNS, lines, {"trace"}, title))
         return tables
 
     def _all_notes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What one trace has for a comparison: time by scope and by kernel, idle time, launch delays.
+"""What one trace has for a comparison: time by scope and by kernel, and idle time.
 
 Reads gpuprof's traces and torch's. A kernel is joined to the call that launched it by
 ``args.correlation``, and to the scope that was open there on the launching thread, unless
@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gpuprof._common.quantiles import quantile
 from gpuprof._trace_tools import idle
 from gpuprof._trace_tools.diff_paths import NONE, Nested, Numbers, Spans
-from gpuprof._trace_tools.diff_results import LaunchDelay
 from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
@@ -65,7 +63,6 @@ class Contents:
     busy: float
     devices: int
     launched: int  # pieces of GPU work whose launch is known
-    delays: LaunchDelay | None
     rank: int | None
     ranks: int  # how many processes' traces were merged into it
     notes: list[str] = field(default_factory=list)
@@ -229,7 +226,6 @@ class DiffScan(Scan):
             busy=busy,
             devices=len(self._devices),
             launched=len(calls) - calls.count(None),
-            delays=self._delays(calls),
             rank=self._rank,
             ranks=max(len(self._ranks), 1),
             notes=self._notes(),
@@ -252,27 +248,11 @@ class DiffScan(Scan):
         launch = None if work.link[place] == NONE else work.link[place]
         return work.begin[place], work.end[place], launch, given
 
-    def _delays(self, calls: list[_Call | None]) -> LaunchDelay | None:
-        first: dict[int, int] = {}  # place of the first work of each launch
-        begin = self._work.begin
-        for place, link in enumerate(self._work.link):
-            if calls[place] and begin[place] < begin[first.setdefault(link, place)]:
-                first[link] = place
-        delays = [
-            max(0.0, begin[place] - self._launches[link].begin)  # clocks differ
-            for link, place in first.items()
-        ]
-        if not delays:
-            return None
-        mean = sum(delays) / len(delays)
-        times = (mean, quantile(delays, 0.5), quantile(delays, 0.99), max(delays))
-        return LaunchDelay(self._which, len(delays), *(each / 1e6 for each in times))
-
     def _notes(self) -> list[str]:
         notes = self.notes()
         if self._unkept_work:
             notes.append(
-                f"idle time, launch delay and kernels by scope are of the first "
+                f"idle time and kernels by scope are of the first "
                 f"{MOST_WORK:,} pieces of GPU work; {self._unkept_work:,} came later"
             )
         if self._unkept_scopes:

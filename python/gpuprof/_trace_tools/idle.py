@@ -1,4 +1,4 @@
-"""Why a GPU was idle before a kernel, and how long a launch took to reach it.
+"""Why a GPU was idle before a kernel.
 
 One rule for traces and for live records. A piece of work is (begin, end, launch, given): when the
 GPU began and ended it, the number of its launch, and when the GPU was given it (`launched_at`);

@@ -83,6 +83,3 @@ def test_a_host_that_sleeps_is_what_the_gpu_waited_for(tmp_path: Path) -> None:
     assert idle["host_bound"].total_b_ms > 4.0
     assert idle["host_bound"].total_b_ms > 10 * idle["host_bound"].total_a_ms
     assert "unknown" not in idle
-    a, b = found.launch_delays
-    assert min(a.p50_ms, b.p50_ms) >= 0
-    assert b.p50_ms < a.max_ms
