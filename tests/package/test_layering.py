@@ -38,7 +38,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 # The plugin is imported by every run of pytest, so it may import no more than this at its top.
 PLUGIN = "_pytest.plugin"
-PLUGIN_MAY_IMPORT = {"_pytest.hooks", "_pytest.options", "_pytest.settings"}
+PLUGIN_MAY_IMPORT = {"_pytest.options", "_pytest.settings"}
 
 # C++: what each component may include besides itself. Arrows point one way, towards the driver.
 # "gpuprof" are the public headers, which include nothing of src.

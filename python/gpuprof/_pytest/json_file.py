@@ -46,13 +46,11 @@ class Record:
         return cls(data, BenchResult.from_dict(data["results"][-1]), decision, report.outcome)
 
 
-def document(
-    records: Sequence[Record], machine: Mapping[str, Any], commit: Mapping[str, Any]
-) -> dict[str, Any]:
+def document(records: Sequence[Record], commit: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "format_version": VERSION,
-        "machine_info": dict(machine),
+        "machine_info": _machine_info(records),
         "commit_info": dict(commit),
         "benchmarks": [_benchmark(record) for record in records],
         "datetime": datetime.now(timezone.utc).isoformat(),
@@ -82,7 +80,7 @@ def _benchmark(record: Record) -> dict[str, Any]:
     }
 
 
-def machine_info(records: Sequence[Record]) -> dict[str, Any]:
+def _machine_info(records: Sequence[Record]) -> dict[str, Any]:
     """Describe the machine that measured, as pytest-benchmark does, and with more."""
     machines = [dict(record.result.machine) for record in records]
     # Prefer one with a GPU: it has the most facts.

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpuprof._pytest import hooks
 from gpuprof._pytest.options import REPORTED, add_options
 from gpuprof._pytest.settings import (
     FIXTURE,
@@ -49,10 +48,6 @@ COMPARISONS = pytest.StashKey[int]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
-
-
-def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    pluginmanager.add_hookspecs(hooks)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -84,27 +84,18 @@ class Results:
         commit: dict[str, Any] = {}
         if self.settings.json or self.settings.save:
             commit = json_file.commit_info(self._config.rootpath)
-            self._hook("commit_info", commit_info=commit)
         if self.settings.json:
-            machine = json_file.machine_info(self.records)
-            self._hook("machine_info", machine_info=machine)
-            content = json_file.document(self.records, machine, commit)
-            self._hook("json", benchmarks=content["benchmarks"], output_json=content)
+            content = json_file.document(self.records, commit)
             try:
                 _write(self.settings.json, content)
                 self.notes.append(f"wrote {_shown(self.settings.json)}")
-            # Of a value that JSON cannot hold, which a hook may have put there.
-            except (OSError, TypeError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 self.problems.append(f"the JSON file was not written: {error}")
         if self.settings.save and not self.settings.disabled:
             if complete:
                 self._save(self.settings.save, commit_of(commit))
             elif self.records:
                 self.notes.append("nothing was saved: the run was cut short")
-
-    def _hook(self, what: str, **given: Any) -> None:
-        hook = getattr(self._config.hook, f"pytest_gpu_benchmark_update_{what}")
-        hook(config=self._config, **given)
 
     def _save(self, name: str, commit: str | None) -> None:
         passed = [record for record in self.records if record.outcome == "passed"]
