@@ -141,8 +141,6 @@ WRONG = {
     "columns=min,best": "expected one of 'min', 'max', 'mean',",
     "columns=,": "expected one of 'min', 'max', 'mean',",
     "group-by=param:": "expected one of 'group', 'name',",
-    "name=trial": "expected one of 'short', 'normal', 'long', got 'trial'",
-    "time-unit=m": "expected one of 'ns', 'us', 'ms', 's', 'auto', got 'm'",
 }
 
 

@@ -101,29 +101,6 @@ def test_the_groups_asked_for(tests: Project, group_by: str, groups: list[str | 
     assert [found[0] for found in tables(done)] == groups
 
 
-@pytest.mark.parametrize(
-    ("names", "name"),
-    [("short", "b[x-1]"), ("normal", "test_b[x-1]"), ("long", "test_it.py::test_b[x-1]")],
-)
-def test_the_names_asked_for(tests: Project, names: str, name: str) -> None:
-    tests.run(f"--gpu-benchmark-name={names}").stdout.fnmatch_lines(
-        [f"{name.replace('[', '?').replace(']', '?')} *4.00 ms*"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("unit", "text"),
-    [("ns", "4,000,000 ns"), ("us", "4,000 µs"), ("ms", "4.000 ms"), ("s", "0.004000 s")],
-)
-def test_the_unit_asked_for(tests: Project, unit: str, text: str) -> None:
-    tests.save_runs()
-    done = tests.run(f"--gpu-benchmark-time-unit={unit}", "--gpu-benchmark-compare=main")
-    # The median and the baseline.
-    done.stdout.fnmatch_lines([f"test_b?x-1?  *{text}  *{text}  1.000 *SAME"])
-    auto = tests.run("--gpu-benchmark-time-unit=auto")
-    auto.stdout.fnmatch_lines(["test_b?x-1?  *4.00 ms *"])
-
-
 def test_without_a_terminal_everything_is_written(tests: Project) -> None:
     done = tests.run("-p", "no:terminal", "--gpu-benchmark-json=out.json")
     assert done.ret == 0

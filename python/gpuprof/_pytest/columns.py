@@ -1,19 +1,18 @@
 """What the tables at the end of a session show, as ``--gpu-benchmark-columns`` and others ask for.
 
 `grouped` puts records into tables and in order, `names_of` names them, and `line` has the columns
-and the unit asked for.
+asked for.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, interval_text, percent, rate, ratio_text
-from gpuprof._pytest.options import PARAMETER, UNITS
+from gpuprof._pytest.options import PARAMETER
 from gpuprof._pytest.settings import Settings
 from gpuprof._results.decision import verdicts_of
 from gpuprof._results.export import figures
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 # The headings that are not the names of the options.
 _HEADINGS = {"iqr": "IQR", "ops": "OPS", "l2": "L2", "interval": "95 % interval"}
 _PERCENTILES = {"p10": 0.1, "p90": 0.9, "p99": 0.99}
-_DIGITS = 4
-_MAX_PLACES = 9
 
 _TIMES = ("median", "min", "max", "mean", "stddev", "iqr", "host")
 _USUAL = (
@@ -72,12 +69,8 @@ def _sort_key(record: Record, sort: str) -> tuple[Any, str]:
     return figures(record.result)[sort], name
 
 
-def names_of(records: Sequence[Record], names: str | None) -> list[str]:
-    if names == "long":
-        return [str(record.data["key"]) for record in records]
-    if names is not None:
-        given = [str(record.data["name"]) for record in records]
-        return [name.removeprefix("test_") for name in given] if names == "short" else given
+def names_of(records: Sequence[Record]) -> list[str]:
+    """Return the tests' names, and the whole identity of those that share one."""
     counts = Counter(record.data["name"] for record in records)
     return [
         str(record.data["name" if counts[record.data["name"]] == 1 else "key"])
@@ -87,18 +80,15 @@ def names_of(records: Sequence[Record], names: str | None) -> list[str]:
 
 def line(record: Record, view: Settings, distribution: str) -> dict[str, str]:
     """Return a line of a table by heading, without the name."""
-    result, decision, unit = record.result, record.decision, view.unit
+    result, decision = record.result, record.decision
     times = {label: getattr(result, f"{label}_ms") for label in _TIMES}
     times |= {label: quantile(result.samples_ms, q) for label, q in _PERCENTILES.items()}
     times["baseline"] = decision.base if decision else None
-    low, high = result.interval_ms
     found = figures(result)
     texts = {name.lower(): text for name, text in cells(result).items()}
-    texts |= {label: time_text(ms, unit) for label, ms in times.items()}
+    texts |= {label: "" if ms is None else duration(ms) for label, ms in times.items()}
     texts |= {
-        "interval": f"{time_text(low, unit)} to {time_text(high, unit)}"
-        if unit
-        else interval_text(low, high),
+        "interval": interval_text(*result.interval_ms),
         "ops": rate(found["ops"], "").replace(" /s", "/s"),
         "outliers": found["outliers"],
         "rounds": f"{found['rounds']:,}",
@@ -112,17 +102,3 @@ def line(record: Record, view: Settings, distribution: str) -> dict[str, str]:
         texts["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
         texts["verdict"] = ", ".join(map(str, verdicts_of(decision)))
     return {_HEADINGS.get(label, label): texts[label] for label in view.columns or _USUAL}
-
-
-def time_text(ms: float | None, unit: str | None) -> str:
-    """Write milliseconds in a unit with four digits or more; None is the unit that suits them."""
-    if ms is None:
-        return ""
-    if unit is None or math.isnan(ms):
-        return duration(ms)
-    scale, name = UNITS[unit]
-    value = ms / scale
-    places = 0
-    while places < _MAX_PLACES and 0 < abs(value) < 10 ** (_DIGITS - 1 - places):
-        places += 1
-    return f"{value:,.{places}f} {name}"

@@ -40,10 +40,6 @@ SORT = (
 )
 GROUPS = ("group", "name", "func", "fullname", "fullfunc", "param")
 PARAMETER = "param:"
-NAMES = ("short", "normal", "long")
-# The length of each unit in milliseconds, and how it is written.
-UNITS = {"ns": (1e-6, "ns"), "us": (1e-3, "µs"), "ms": (1.0, "ms"), "s": (1e3, "s")}
-AUTO = "auto"
 
 # The attribute of a test's report that carries the measurement from worker to controller.
 REPORTED = "gpuprof_benchmark"
@@ -270,15 +266,6 @@ DECLARED = (
         _small_words,
         "the columns of the tables, separated by commas",
         _some_of(COLUMNS),
-    ),
-    Declared(
-        "name FORMAT", _small, "how the tables name tests: short, normal or long", _one_of(*NAMES)
-    ),
-    Declared(
-        "time-unit UNIT",
-        _small,
-        "the unit of the times in the tables: ns, us, ms, s or auto",
-        _one_of(*UNITS, AUTO),
     ),
     _argument("max_ms", _ABOVE_0),
     _argument("group", checks.text),

@@ -17,7 +17,6 @@ import pytest
 from gpuprof._pytest.options import (
     ALIASES,
     ARGUMENTS,
-    AUTO,
     FAIL_ON_BY_DEFAULT,
     GIT,
     LATEST,
@@ -38,7 +37,7 @@ WORKER_COMPARE = "gpuprof_compare"
 # Of a process that measures one test for another pytest: the file for the result.
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
 # The options whose values become settings unchanged.
-_PLAIN = ("json", "cpu-metric", "reruns", "only", "columns", "sort", "group-by", "name")
+_PLAIN = ("json", "cpu-metric", "reruns", "only", "columns", "sort", "group-by")
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
 
@@ -51,8 +50,7 @@ class Settings:
     `compare` is a baseline's name, and `reruns` how many processes measure a test again.
     `measuring` has marker arguments for the tests whose markers do not have them. `notes` are shown
     at the end. Without `columns` the tables have the usual ones; without `sort` the tests are in
-    their order. Without `name` a test has its name, and its whole identity where two have the same
-    name. `unit` is a key of `UNITS`, or None for the one that suits each time.
+    their order.
     """
 
     storage: Path
@@ -70,8 +68,6 @@ class Settings:
     columns: tuple[str, ...] = ()
     sort: str | None = None
     group_by: tuple[str, ...] = ("group",)
-    name: str | None = None
-    unit: str | None = None
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -118,7 +114,6 @@ def read_settings(config: pytest.Config) -> Settings:
         fail_on=verdicts if compare else frozenset(),
         skip=given["skip"] and not given["only"],
         measuring=measuring,
-        unit=None if given["time-unit"] == AUTO else given["time-unit"],
         notes=notes,
         verbose=config.getoption("verbose", 0) > 0,
         **plain,

@@ -91,7 +91,7 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _table(records: Sequence[Record], out: _Lines, view: Settings) -> None:
-    names = columns.names_of(records, view.name)
+    names = columns.names_of(records)
     lines = [
         {"benchmark": name, **columns.line(record, view, out.bars(record.result))}
         for name, record in zip(names, records, strict=True)
