@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace gpuprof::bindings {
 
@@ -37,18 +36,6 @@ class Pause {
   }
   Pause(const Pause&) = delete;
   Pause& operator=(const Pause&) = delete;
-};
-
-// Lifts the pause for the life of the object: for a scope of gpuprof's own.
-class Unpause {
- public:
-  Unpause() noexcept : pauses_(std::exchange(pauses_of_this_thread, 0)) {}
-  ~Unpause() { pauses_of_this_thread = pauses_; }
-  Unpause(const Unpause&) = delete;
-  Unpause& operator=(const Unpause&) = delete;
-
- private:
-  std::uint32_t pauses_;
 };
 
 // Who is told. One relaxed load says whether anybody is. The bits are set and cleared by the parts

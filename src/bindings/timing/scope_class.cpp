@@ -276,13 +276,6 @@ void bind_pauses(py::module_& module) {
       },
       py::arg("work"),
       "Call `work(*args)`; meanwhile this thread records no scope and shows no range.");
-  module.def(
-      "_enter_unpaused",
-      [](Scope& scope) {
-        const Unpause unpause;
-        return py::reinterpret_steal<py::object>(scope.enter());
-      },
-      py::arg("scope"), "Enter a scope of gpuprof's own where the thread is paused.");
 }
 
 }  // namespace
