@@ -65,9 +65,9 @@ FlightRecorder::~FlightRecorder() {
   for (const int signal : options_.signals) unwatch_signal(signal);  // its thread did not start
 }
 
-std::string FlightRecorder::dump(DumpRequest request) {
+std::string FlightRecorder::dump(std::string reason) {
   const auto call = std::make_shared<Call>();
-  call->request = std::move(request);
+  call->reason = std::move(reason);
   call->asked = driver::monotonic_now();
   {
     const std::lock_guard lock(mutex_);
@@ -123,7 +123,7 @@ bool FlightRecorder::take_job(HostNanoseconds now) {
     job->call = std::move(calls_.front());
     calls_.pop_front();
     has_calls_ = !calls_.empty();
-    job->reason = std::move(job->call->request.reason);
+    job->reason = std::move(job->call->reason);
     job->asked = job->call->asked;
   }
   for (std::size_t i = 0; i < answered_.size() && !job->call && job->signal == 0; ++i) {
@@ -182,8 +182,7 @@ bool FlightRecorder::end_round(const Round& round) noexcept {
 }
 
 void FlightRecorder::begin_file() {
-  const bool is_numbered = !job_->call || job_->call->request.descriptor < 0;
-  if (is_numbered && dumps_ >= options_.max_dumps) {
+  if (dumps_ >= options_.max_dumps) {
     if (!std::exchange(has_said_enough_, true)) {
       driver::warn("gpuprof: the flight recorder has written its " + std::to_string(dumps_) +
                    " dumps and writes no more; max_dumps= allows more");
@@ -194,15 +193,10 @@ void FlightRecorder::begin_file() {
   OutputOptions options;
   options.run = options_.run;
   options.is_cut = true;
-  if (is_numbered) {
-    job_->file = std::make_unique<DumpFile>(options_.name, last_number_);
-    descriptor_.store(job_->file->descriptor());
-    options.descriptor = job_->file->descriptor();
-    options.where = job_->file->part();
-  } else {
-    options.descriptor = job_->call->request.descriptor;
-    options.where = job_->call->request.path + ".part";
-  }
+  job_->file = std::make_unique<DumpFile>(options_.name, last_number_);
+  descriptor_.store(job_->file->descriptor());
+  options.descriptor = job_->file->descriptor();
+  options.where = job_->file->part();
   job_->left_out = gpu_clock.count_in_flight();
   job_->snapshot = ring_.snapshot();
   job_->from = std::max(job_->asked - options_.keep, base_time());
@@ -247,7 +241,7 @@ void FlightRecorder::complete_file(const Round& round) {
   output.complete(round.dropped, members);
   output.sync();
   std::string error = output.failure() != nullptr ? *output.failure() : std::string();
-  if (job_->file && error.empty()) {
+  if (error.empty()) {
     descriptor_.store(-1);
     try {
       job_->file->complete(last_number_);
@@ -267,9 +261,7 @@ void FlightRecorder::end_job(const std::string& error) noexcept {
   if (!job->call) return;
   const std::lock_guard lock(mutex_);
   try {
-    if (error.empty() && job->output) {
-      job->call->path = job->file ? job->file->path() : job->call->request.path;
-    }
+    if (error.empty() && job->output) job->call->path = job->file->path();
   } catch (...) {  // out of memory: no words
   }
   job->call->done = true;

@@ -36,12 +36,6 @@ struct RecorderOptions {
   std::vector<int> signals;  // that ask for a dump
 };
 
-struct DumpRequest {
-  std::string reason;
-  int descriptor = -1;  // an empty file, borrowed until the dump is done; -1: the next numbered one
-  std::string path;     // of that file
-};
-
 class FlightRecorder final : public EventSink {
  public:
   // Throws std::bad_alloc, std::system_error for a signal that cannot be handled.
@@ -52,7 +46,7 @@ class FlightRecorder final : public EventSink {
 
   // Waits until the dump is there, and returns its path: empty if there is none, which is a warning
   // if the recorder is open.
-  std::string dump(DumpRequest request);
+  std::string dump(std::string reason);
   // Has a dump made because of a limit. One after another they are as far apart as the ring reaches
   // back: what comes earlier makes its dump then, or at the end.
   void dump_for_limit(const std::string& reason) noexcept;
@@ -72,7 +66,7 @@ class FlightRecorder final : public EventSink {
 
  private:
   struct Call {  // somebody waits for it
-    DumpRequest request;
+    std::string reason;
     HostNanoseconds asked = 0;
     std::string path;
     bool done = false;

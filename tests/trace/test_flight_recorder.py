@@ -16,7 +16,6 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
 from tests.support.recorders import first, told, until
 from tests.support.trace_events import (
-    OLD,
     cpu_scope,
     events,
     files,
@@ -59,17 +58,6 @@ def test_a_call_writes_what_is_held_and_goes_on(path: Path) -> None:
     assert names(Path(two or "")) == ["a", "b"]
     assert told(first(path))["reason"] == "a call of dump()"
     assert told(first(path))["keepLastSeconds"] == 30.0
-
-
-def test_a_call_may_name_its_file(path: Path) -> None:
-    mine = path.with_name("mine.json.gz")
-    mine.write_bytes(OLD.encode())
-    with gpuprof.flight_recorder(path, keep_last="1h", max_dumps=1) as recorder:
-        measured("a")
-        assert recorder.dump(mine) == str(mine)
-        assert recorder.dump(mine) == str(mine)  # these are not counted
-    assert names(mine) == ["a"]
-    assert files(path.parent) == {"mine.json.gz"}
 
 
 def test_a_dump_is_a_whole_trace(path: Path) -> None:

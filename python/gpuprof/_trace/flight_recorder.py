@@ -9,7 +9,6 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.interrupts import held_back
 from gpuprof._common.records import in_results
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
@@ -159,14 +158,8 @@ class FlightRecorder(TraceWriter):
         if self._limits:
             _core._trace_set_limits(self._number, self._limits)
 
-    def dump(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Write what it holds, and go on.
-
-        Parameters
-        ----------
-        path : str or os.PathLike, optional
-            Where, as for `~gpuprof.TraceWriter`, also compressed; an earlier trace is replaced.
-            None is the next numbered file.
+    def dump(self) -> str | None:
+        """Write what it holds into the next numbered file, and go on.
 
         Returns
         -------
@@ -178,35 +171,13 @@ class FlightRecorder(TraceWriter):
         ------
         InvalidStateError
             It is not open.
-        TypeError, ValueError, TraceError
-            `path` is none that a trace can have.
         """
-        wanted = None if path is None else trace_path.expand(checks.path("path", path))
-        number = self._current()
-        return self._dump(number, "a call of dump()", wanted)
+        return self._dump(self._current(), "a call of dump()")
 
-    def _dump(self, number: int, reason: str, path: str | None) -> str | None:
+    def _dump(self, number: int, reason: str) -> str | None:
         registry.name_threads()
-        if path is None:
-            made = _core._trace_dump(number, reason, -1, b"")
-            return os.fsdecode(made) if made else None
-        part = None
-        with held_back():  # else a part of a file would stay
-            try:
-                part = trace_path.claim(path)
-                path = part.path
-                # Without a file the warning came with the failure.
-                if _core._trace_dump(number, reason, part.descriptor, os.fsencode(path)):
-                    part.complete()
-                    return path
-            except OSError as error:
-                self._warn_of(f"cannot write {path}: {error.strerror or error}")
-            finally:
-                if part is not None:
-                    with contextlib.suppress(OSError):
-                        part.discard()  # after a failure
-                    part.release()
-        return None
+        made = _core._trace_dump(number, reason)
+        return os.fsdecode(made) if made else None
 
     def _warn_of(self, what: str) -> None:
         checks.warn_outside(f"gpuprof: the flight recorder: {what}")
@@ -237,7 +208,7 @@ class FlightRecorder(TraceWriter):
         # A warning that was made an error must not take the place of the body's exception.
         with contextlib.suppress(Exception):
             if self._open and (number := self._current()):
-                self._dump(number, _reason(error), None)
+                self._dump(number, _reason(error))
         with contextlib.suppress(Exception):
             super().__exit__(*exception)
 

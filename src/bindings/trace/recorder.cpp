@@ -39,13 +39,13 @@ std::uint32_t open_recorder(bool from_start, py::handle process, std::int64_t ra
   return without_gil([&] { return trace::open(std::move(options)); });
 }
 
-py::bytes dump(std::uint32_t number, py::handle reason, int descriptor, const py::bytes& path) {
+py::bytes dump(std::uint32_t number, py::handle reason) {
   const std::shared_ptr<trace::FlightRecorder> recorder = trace::find_recorder(number);
-  trace::DumpRequest request{utf8(reason.ptr()), descriptor, std::string(path)};
+  std::string why = utf8(reason.ptr());
   std::string done;
   if (recorder) {
     without_gil([&] {
-      done = recorder->dump(std::move(request));
+      done = recorder->dump(std::move(why));
       trace::flush(number);  // so that its state tells of the dump
     });
   }
@@ -70,8 +70,7 @@ void bind_trace_recorder(py::module_& module) {
              py::arg("signals") = py::tuple(),
              "Start a trace that is kept in memory; return its number.");
   module.def(
-      "_trace_dump", &dump, py::arg("number"), py::arg("reason"), py::arg("descriptor"),
-      py::arg("path"),
+      "_trace_dump", &dump, py::arg("number"), py::arg("reason"),
       "Write what a recorder holds; wait for it and return its path, empty if there is none.");
   module.def("_trace_set_limits", &set_limits_of, py::arg("number"), py::arg("limits"));
   module.def("_trace_can_watch_signal", &trace::can_watch_signal, py::arg("number"));

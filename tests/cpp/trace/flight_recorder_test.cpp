@@ -81,7 +81,7 @@ TEST_F(Recorder, IsFoundNoMoreOnceItIsClosed) {
   start();
   const std::shared_ptr<FlightRecorder> held = find_recorder(number_);
   close(number_);
-  EXPECT_EQ(held->dump({"late", -1, {}}), "");
+  EXPECT_EQ(held->dump("late"), "");
   held->dump_for_limit("late");
   number_ = 0;
   EXPECT_FALSE(exists(1));
@@ -100,7 +100,7 @@ TEST_F(Recorder, AnswersCallsOfManyThreadsWhileOthersRecord) {
   std::vector<std::thread> callers(5);
   for (std::thread& caller : callers) {
     caller = std::thread([&] {
-      if (find_recorder(number_)->dump({"asked", -1, {}}).empty()) return;
+      if (find_recorder(number_)->dump("asked").empty()) return;
       ++answered;
     });
   }
