@@ -106,7 +106,7 @@ def test_a_gpu_track_tells_its_gaps_and_ignores_annotations_around_work(tmp_path
         slice_event("step", 0, 8000, cat="gpu_user_annotation"),
     ]
     (track,) = summary(written(tmp_path / "t.json", object_form(events))).gpu_tracks
-    assert (track.ranges, track.gaps, track.span_ms, track.busy_ms) == (5, 2, 8.0, 4.0)
+    assert (track.ranges, track.gaps, track.span_ms, track.busy_ms) == (4, 2, 8.0, 4.0)
     assert track.busy_percent == 50.0
     assert track.largest_gaps == [(2.0, 3.0), (6.0, 1.0)]
 

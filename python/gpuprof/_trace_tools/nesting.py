@@ -221,7 +221,7 @@ class Coverage:
     """When there was something, for slices in the order of their begins: how long, and the gaps."""
 
     def __init__(self) -> None:
-        self.gap_count = 0
+        self.count = self.gap_count = 0
         self.largest_gaps: list[Interval] = []  # begin and end, the longest first
         self.begin: float = 0
         self.end: float = 0
@@ -248,6 +248,7 @@ class Coverage:
                 gaps.append((until, begin))
             until = max(until, begin - negative)
         self.end, self._last = until, max(rows[-1][0], self._last)
+        self.count += len(rows)
         self.gap_count += len(gaps)
         self._idle += sum(end - begin for begin, end in gaps)
         found = [*self.largest_gaps, *gaps]

@@ -85,26 +85,6 @@ class _Group:
         self.longest = max(self.longest, other.longest)
 
 
-class _GpuWork:
-    """When one GPU track was busy; annotations count where there is nothing else."""
-
-    def __init__(self) -> None:
-        self.ranges = 0
-        self.work, self.annotations = Coverage(), Coverage()
-
-    def add(self, rows: list[Slice], kinds: list[bool | None], slack: float) -> bool:
-        """Take slices of groups that are annotations, work, or neither (None).
-
-        False if they come too late.
-        """
-        found = {kinds[number] for _, _, number in rows}
-        work = rows if found == {False} else [row for row in rows if kinds[row[2]] is False]
-        around = [row for row in rows if kinds[row[2]]] if True in found else []
-        self.ranges += len(work) + len(around)
-        in_order = self.work.add(work, slack)
-        return self.annotations.add(around, slack) and in_order
-
-
 class Ranges:
     """Takes ranges by `sinks`, and sums them up."""
 
@@ -117,7 +97,7 @@ class Ranges:
         self._groups: list[_Group] = []
         self._numbers: dict[tuple[str, Any, bool], int] = {}
         self._nowhere = Track()  # asynchronous ranges, and those of tracks that have no room
-        self._gpu: dict[tuple[Any, Any], _GpuWork] = {}
+        self._gpu: dict[tuple[Any, Any], Coverage] = {}  # annotations are drawn around its work
         self.crossings = 0
 
     def async_sink(self, labels: Labels) -> Sink:
@@ -137,7 +117,7 @@ class Ranges:
         if track is None:
             return self._sink(self._nowhere, kind, labels, None)
         if kind == "gpu" and (pid, tid) not in self._gpu:
-            self._gpu[pid, tid] = _GpuWork()
+            self._gpu[pid, tid] = Coverage()
         return self._sink(track, kind, labels, (pid, tid))
 
     def _sink(self, track: Track, kind: str, labels: Labels, place: Any) -> Sink:
@@ -162,11 +142,12 @@ class Ranges:
         for group in self._groups:
             if group.pending:
                 group.sum_up()
-        kinds = [group.is_annotation if group.kind == "gpu" else None for group in self._groups]
-        for place, work in self._gpu.items():
+        works = [group.kind == "gpu" and not group.is_annotation for group in self._groups]
+        for place, coverage in self._gpu.items():
             rows = self.nesting.tracks[place].new
             rows.sort()
-            if rows and not work.add(rows, kinds, self.nesting.slack):
+            work = [row for row in rows if works[row[2]]]
+            if not coverage.add(work, self.nesting.slack):
                 self.nesting.approximate = True
         if self._nowhere.new:
             self._nowhere.widen()
@@ -229,8 +210,9 @@ class Ranges:
         """Return the GPU tracks in the order of their first range."""
         start = self.extent()[0]
         tracks = []
-        for place, work in self._gpu.items():
-            coverage = work.work or work.annotations
+        for place, coverage in self._gpu.items():
+            if not coverage:
+                continue
             begin, end = round(coverage.begin), round(coverage.end)
             span, busy = end - begin, round(coverage.busy)
             tracks.append(
@@ -238,7 +220,7 @@ class Ranges:
                     name=self._name_of(place),
                     pid=_shown(place[0]),
                     tid=_shown(place[1]),
-                    ranges=work.ranges,
+                    ranges=coverage.count,
                     begin_ms=(begin - start) / 1e6,
                     span_ms=span / 1e6,
                     busy_ms=busy / 1e6,
