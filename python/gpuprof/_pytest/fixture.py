@@ -12,16 +12,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from gpuprof._benchmark import api, rounds
 from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._common import checks
+from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
+from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._pytest import device_lock
 from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
+from gpuprof._pytest.judge import Judge
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
     FixtureStats,
@@ -31,14 +35,9 @@ from gpuprof._pytest.measurements import (
     without_idle_gpu,
 )
 from gpuprof._pytest.settings import FIXTURE, RESULT_FILE, Settings
+from gpuprof._results.decision import Decision
+from gpuprof._results.result import BenchResult
 from gpuprof.errors import InvalidStateError
-
-if TYPE_CHECKING:
-    from gpuprof._common.launches import Launches
-    from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._pytest.judge import Judge
-    from gpuprof._results.decision import Decision
-    from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
@@ -274,8 +273,6 @@ class GpuBenchmark:
         InvalidStateError
             Nothing was counted: the text says why. Or a second use in one test.
         """
-        from gpuprof._graphs.graph import CapturedGraph
-
         graph = what if isinstance(what, CapturedGraph) else None
         if graph is not None and (args or kwargs):
             message = "check_launches: a graph takes no arguments; pass the graph alone"
@@ -342,8 +339,6 @@ class GpuBenchmark:
         warm: Callable[[], object],
     ) -> tuple[Any, BenchResult]:
         """Measure once: until the result is precise enough, or with a given number of calls."""
-        from gpuprof._benchmark import api, rounds
-
         options: dict[str, Any] = {"name": self._key, "setup": steps.step}
         for name, value in self._arguments.items():
             if value is not None and name not in _OWN:
@@ -417,8 +412,6 @@ class GpuBenchmark:
             return None
 
     def _judge_of(self, **limits: float | None) -> Judge:
-        from gpuprof._pytest.judge import Judge
-
         return Judge(self._key, self._settings, self._comparisons, **limits)
 
     def _warn_of(self, text: str) -> None:

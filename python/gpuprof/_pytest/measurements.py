@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._benchmark import api
+from gpuprof._benchmark import device as beside
 from gpuprof._benchmark.work import is_call
 from gpuprof._common import checks
 from gpuprof._results.export import figures
@@ -95,9 +97,6 @@ def count_launches(
     mode: str,
 ) -> BenchResult:
     """Return a result with the launches of a function, or of a graph, and a single sample."""
-    from gpuprof._benchmark import api
-    from gpuprof._benchmark import device as beside
-
     mode = mode if graph is None else "isolated"
     options: dict[str, Any] = {"name": name, "mode": mode, "launches": graph is None}
     with api.prepare(fn, args, kwargs, **options) as measurer:
