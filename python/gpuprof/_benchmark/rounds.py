@@ -68,10 +68,10 @@ class _DeviceRounds(_HostRounds):
     def gate(self) -> str:
         return self._held.state if self.clock == "cuda" else "n/a"
 
-    def _timed(self, calls: int) -> tuple[float, int]:
+    def _timed(self, calls: int) -> tuple[int, int]:
         if calls == 0:
             return super()._timed(0)
-        found: list[tuple[float, int]] = []
+        found: list[tuple[int, int]] = []
 
         def queue() -> None:
             timed = super(_DeviceRounds, self)._timed
