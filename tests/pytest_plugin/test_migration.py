@@ -46,7 +46,7 @@ def test_sum(benchmark, numbers):
     result = benchmark(lambda: sum(numbers))
     assert result == sum(numbers)
     if benchmark.enabled:
-        assert 0 < benchmark.stats["min"] <= benchmark.stats.stats.median
+        assert 0 < benchmark.stats["min"] <= benchmark.stats["median"]
 
 
 class TestPedantic:

@@ -194,7 +194,6 @@ def test_the_fixture_has_the_attributes_of_pytest_benchmarks(project: Project) -
     project.times(2.0)
     project.pytester.makepyfile(
         test_it="""
-        import copy
         import pytest
 
         @pytest.mark.parametrize("size", [4])
@@ -208,20 +207,10 @@ def test_the_fixture_has_the_attributes_of_pytest_benchmarks(project: Project) -
             gpu_benchmark.extra_info["note"] = "text"
             gpu_benchmark(sum, [size])
             stats = gpu_benchmark.stats
-            assert stats is gpu_benchmark.stats
-            assert stats["median"] == stats.stats.median == stats.get("median") == 0.002
+            assert stats["median"] == 0.002
             assert stats["min"] < stats["mean"] < stats["max"]
-            assert stats["rounds"] == len(stats.stats.data) == 45
-            assert (stats["name"], stats.group) == ("test_a[4]", "one")
-            assert stats.extra_info == {"note": "text"}
-            assert stats.get("nothing") is None
-            assert "data" not in stats.as_dict()
-            assert set(stats.as_dict()) < set(stats)
-            with pytest.raises(KeyError, match="there is no figure 'best'; there are min, max"):
-                stats["best"]
-            with pytest.raises(AttributeError, match="no figure 'best'"):
-                stats.best
-            assert copy.copy(stats)["median"] == 0.002
+            assert stats["rounds"] == len(stats["data"]) == 45
+            assert (gpu_benchmark.group, gpu_benchmark.extra_info) == ("one", {"note": "text"})
 
         def test_plain(gpu_benchmark):
             assert (gpu_benchmark.name, gpu_benchmark.param) == ("test_plain", None)

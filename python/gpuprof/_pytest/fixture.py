@@ -28,7 +28,6 @@ from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
 from gpuprof._pytest.judge import Judge
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
-    FixtureStats,
     Steps,
     checked_counts,
     count_launches,
@@ -36,6 +35,7 @@ from gpuprof._pytest.measurements import (
 )
 from gpuprof._pytest.settings import FIXTURE, RESULT_FILE, Settings
 from gpuprof._results.decision import Decision
+from gpuprof._results.export import figures
 from gpuprof._results.result import BenchResult
 from gpuprof.errors import InvalidStateError
 
@@ -82,7 +82,6 @@ class GpuBenchmark:
         self._extra_info: dict[str, Any] = {}
         self._group: str | None = arguments["group"]
         self._results: list[BenchResult] = []
-        self._stats: FixtureStats | None = None
 
     __reduce__ = checks.not_pickled(
         "gpu_benchmark belongs to one test and cannot be pickled or copied; its .result can"
@@ -127,16 +126,9 @@ class GpuBenchmark:
         return self._settings.disabled
 
     @property
-    def stats(self) -> FixtureStats | None:
-        """The figures of the result under pytest-benchmark's names, in seconds.
-
-        ``stats["min"]`` and ``stats.stats.min`` are the same. None before anything is measured.
-        """
-        if self.result is not None and self._stats is None:
-            test: dict[str, Any] = {"name": self.name, "fullname": self._key, "param": self.param}
-            test |= {"params": self.params, "group": self._group, "extra_info": self._extra_info}
-            self._stats = FixtureStats(self.result, test)
-        return self._stats
+    def stats(self) -> dict[str, Any] | None:
+        """The figures of the result under pytest-benchmark's names, in seconds; None before."""
+        return None if self.result is None else figures(self.result)
 
     @property
     def extra_info(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the fixture measures in other ways than `benchmark`, and ``gpu_benchmark.stats``.
+"""What the fixture measures in other ways than `benchmark`.
 
 `pedantic` has steps around each round. The measurement knows a set-up step only, so the teardown of
 a round runs at the beginning of the next set-up, and that of the last round at the end: outside of
@@ -16,7 +16,6 @@ from gpuprof._benchmark import api
 from gpuprof._benchmark import device as beside
 from gpuprof._benchmark.work import is_call
 from gpuprof._common import checks
-from gpuprof._results.export import figures
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -118,41 +117,3 @@ def without_idle_gpu(result: BenchResult) -> BenchResult:
     if result.mode != "cpu" or result.machine.get("gpu") is None:
         return result
     return replace(result, machine={**result.machine, **dict.fromkeys(_GPU_FACTS)})
-
-
-class FixtureStats(dict[str, Any]):
-    """Figures in seconds: ``stats["min"]``, ``stats.stats.min``, ``stats.get("min")``.
-
-    Besides those in `gpuprof._results.export` there are ``data``, the samples, and what the test
-    is called.
-
-    Raises
-    ------
-    KeyError, AttributeError
-        There is no figure of that name; the text lists them.
-    """
-
-    def __init__(self, result: BenchResult, test: Mapping[str, Any]) -> None:
-        found = figures(result)
-        super().__init__({**found, **test, **found})
-        self._test = test.keys() - found.keys()
-
-    @property
-    def stats(self) -> FixtureStats:
-        """Itself: pytest-benchmark has the figures one level down, too."""
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self:
-            raise AttributeError(self._missing(name))
-        return self[name]
-
-    def __missing__(self, name: str) -> Any:
-        raise KeyError(self._missing(name))
-
-    def _missing(self, name: str) -> str:
-        return f"there is no figure {name!r}; there are {', '.join(self)}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figures without the samples."""
-        return {name: value for name, value in self.items() if name not in {"data", *self._test}}
