@@ -336,7 +336,7 @@ def test_a_start_that_uses_no_benchmark_imports_little_of_gpuprof(tmp_path: Path
     modules = json.loads((tmp_path / "modules.json").read_text(encoding="utf-8"))
     own = {name for name in modules if name.partition(".")[0] == "gpuprof"}
     package = "gpuprof._pytest"
-    light = {f"{package}.{name}" for name in ("plugin", "hooks", "options", "settings")}
+    light = {f"{package}.{name}" for name in ("plugin", "options", "settings")}
     assert own == {"gpuprof", "gpuprof._common", "gpuprof._common.checks", package, *light}
     assert not {"numpy", "scipy", "torch"} & set(modules)
 
