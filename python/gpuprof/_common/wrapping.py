@@ -1,4 +1,4 @@
-"""Functions with each call inside of a context manager, each wrapped in one of its own kind."""
+"""What decorates functions: which are none, and generators inside of a context manager."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Make: TypeAlias = "Callable[[], AbstractContextManager[Any]]"
 
 
 def check_function(what: str, function: Any) -> None:
-    """Raise a TypeError where `what`, as in "a trace", decorates no function."""
+    """Raise a TypeError where `what`, as in "a timer", decorates no function."""
     if isinstance(function, type):
         method = next(
             (name for name in ("forward", "__call__") if name in vars(function)), "__init__"
@@ -32,36 +32,13 @@ def check_function(what: str, function: Any) -> None:
         raise TypeError(message)
 
 
-def around_calls(make: Make, function: Any) -> Any:
-    """Return `function` with each call inside of what `make` then returns.
+def around_runs(make: Make, function: Function) -> Function:
+    """Return a generator function, maybe an asynchronous one, with `make()` around each run.
 
-    A generator is in it from its first resume to its end, a coroutine with its awaits.
+    It is made at the first resume of each run, and left at the end.
     """
-    if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(around_calls(make, function.__func__))
-    check_function("a trace", function)
-    if inspect.isasyncgenfunction(function):
-        return _async_generator(make, function)
-    if inspect.iscoroutinefunction(function):
-        return _coroutine(make, function)
-    if inspect.isgeneratorfunction(function):
-        return _generator(make, function)
-
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with make():
-            return function(*args, **kwargs)
-
-    return wrapped
-
-
-def _coroutine(make: Make, function: Function) -> Function:
-    @functools.wraps(function)
-    async def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with make():
-            return await function(*args, **kwargs)
-
-    return wrapped
+    kind = _async_generator if inspect.isasyncgenfunction(function) else _generator
+    return kind(make, function)
 
 
 def _generator(make: Make, function: Function) -> Function:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common.wrapping import around_calls, as_awaitable_as, check_function
+from gpuprof._common.wrapping import around_runs, as_awaitable_as, check_function
 from gpuprof._frameworks.torch_compile import in_graph
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def decorate(scope: Any, function: Any) -> Any:
     if not is_async and not inspect.isgeneratorfunction(function):
         return _core._shorten(_function(scope, function))
     if is_range:
-        return around_calls(lambda: nullcontext() if in_graph() else _one_range(scope), function)
+        return around_runs(lambda: nullcontext() if in_graph() else _one_range(scope), function)
     return _core._shorten((_async_generator if is_async else _generator)(scope, function))
 
 

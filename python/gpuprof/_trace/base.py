@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from gpuprof._display.shown import ShownAsCode
@@ -22,8 +22,6 @@ class TraceBlock(ShownAsCode):
     There it does the same: the end of a trace waits for the GPU, and the event loop with it. Not an
     `abc.ABC`: `TraceWriter` has the metaclass of pybind11's classes.
     """
-
-    _KIND: ClassVar[str]  # why it decorates nothing
 
     def __init__(
         self, path: str, args: Mapping[str, object] | None, buffer_mib: int | None
@@ -66,15 +64,6 @@ class TraceBlock(ShownAsCode):
 
     async def __aexit__(self, *exception: object) -> None:
         self.__exit__(*exception)
-
-    def __call__(self, function: Any) -> Any:
-        """Raise a TypeError: only a plain trace decorates."""
-        self._say_unused.detach()
-        message = (
-            f"{self._KIND} and cannot decorate {function!r}; use it in a with statement, or "
-            "decorate with gpuprof.trace(path) alone"
-        )
-        raise TypeError(message)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         message = (

@@ -12,7 +12,6 @@ from gpuprof._common import checks
 from gpuprof._common.records import in_results
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
-from gpuprof._trace.base import TraceBlock
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import TraceError
 
@@ -111,8 +110,6 @@ def flight_recorder(
 class FlightRecorder(TraceWriter):
     """The newest events of the process in memory, which `gpuprof.flight_recorder` makes."""
 
-    _KIND = "a flight recorder is for a whole run"
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -197,8 +194,6 @@ class FlightRecorder(TraceWriter):
         if self._limits:
             _core._trace_set_limits(self._number, {})
         self._close_core()  # no file is open
-
-    __call__ = TraceBlock.__call__
 
     def __exit__(self, *exception: object) -> None:
         error = exception[1]

@@ -124,8 +124,6 @@ def trace_windows(
 class TraceWindows(TraceBlock):
     """Traces of windows of steps, which `gpuprof.trace_windows` makes."""
 
-    _KIND = "trace_windows() traces windows of steps"
-
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back, wait
-from gpuprof._common.wrapping import around_calls
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
 from gpuprof._trace.base import TraceBlock
@@ -20,8 +19,6 @@ from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def trace(
@@ -48,8 +45,7 @@ def trace(
     -------
     TraceWriter
         A context manager, also for ``async with``, that begins and closes it; its
-        `~TraceWriter.start` does so too. Used again, it writes another file. It is a decorator as
-        well: each call of the function is such a use, so the second call writes ``step.2.json``.
+        `~TraceWriter.start` does so too. Used again, it writes another file.
 
     Raises
     ------
@@ -83,9 +79,8 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
     with `start`; one that does not collect also with the first event that it is given. While it is
     open it is ``PATH.part``, which can be loaded at any moment; `close` makes it ``PATH``. It may
     then be used again, which writes ``PATH`` with the number of the use before its suffix: `path`
-    says where. As a decorator it makes such a use of each call of the function, also of calls
-    inside of calls and on other threads. Failures to write are one warning, and end the trace, not
-    the program; `error` says why.
+    says where. Failures to write are one warning, and end the trace, not the program; `error` says
+    why.
 
     Parameters
     ----------
@@ -410,28 +405,6 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
     def __exit__(self, *exception: object) -> None:
         self._entered = False
         super().__exit__(*exception)
-
-    def __call__(self, function: _Function) -> _Function:
-        """Return the function with each call written to a trace of its own.
-
-        Raises
-        ------
-        TypeError
-            It is no function, or this writer takes nothing of what the program does.
-        """
-        if not self._collect:
-            message = "a TraceWriter that does not collect is no decorator; use gpuprof.trace(path)"
-            raise TypeError(message)
-        decorated: _Function = around_calls(self._for_a_call, function)
-        self._say_unused.detach()
-        return decorated
-
-    def _for_a_call(self) -> TraceWriter:
-        fresh = TraceWriter(
-            self._pattern, collect=True, args=self._args, buffer_mib=self._buffer_mib
-        )
-        fresh._uses = self._uses  # so calls inside of calls have files of their own too
-        return fresh
 
     def __repr__(self) -> str:
         state = f"{self.stats()['events']} events" if self._open else self._state
