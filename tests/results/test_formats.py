@@ -133,7 +133,7 @@ FOUND: dict[str, Any] = {
         ]
     ),
     "decision": DECISION,
-    "peaks": Peaks({"float32": 1e13}, 1e12, CREATED),
+    "peaks": Peaks({"float32": 1e13}, 1e12),
     "graphed": GraphedCallableStats(
         1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5, None, (GraphCounts("mlp", HOSTILE, 12, 7, None, 0.25),)
     ),

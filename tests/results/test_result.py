@@ -50,7 +50,6 @@ FULL = result(
         "bytes_per_s": 4e12,
         "flops_per_s": 8e12,
         "dtype": "tf32",
-        "date": "2026-01-01",
     },
     launches=Launches({"gemm": 2}, 1, source="graph", versions={"torch": "2.11.0"}),
     instructions=Instructions((1e6, 1.1e6)),
@@ -273,7 +272,7 @@ def test_the_text_says_the_median_first_and_then_how_it_was_measured() -> None:
     assert "7 samples of 20 calls in 250 ms, tick 32 ns" in text
     assert "3.00 µs to queue a call" in text
     assert "476 GB/s (11.9 % of peak), 4.76 TFLOP/s (59.5 % of peak)" in text
-    assert "4.00 TB/s, 8.00 TFLOP/s for tf32; given 2026-01-01" in text
+    assert "4.00 TB/s, 8.00 TFLOP/s for tf32\n" in text
     assert "peak 3.00 MiB above the level before a call; 4.00 KiB stay allocated after it" in text
     assert "1,980 MHz (1,965 to 1,980)" in text
     assert "power cap" in text

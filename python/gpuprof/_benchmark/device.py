@@ -88,7 +88,7 @@ def peaks_for(work: Work, options: Options, device: int | None) -> dict[str, Any
             work.warn(f"no peak is known for {options.flops_dtype}; there are those of {there}")
         if flops is not None:
             found["dtype"], found["flops_per_s"] = flops
-    return {**found, "date": known.date} if found else {}
+    return found
 
 
 def _dtype_of(work: Work) -> str | None:

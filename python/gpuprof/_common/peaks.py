@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.records import Record, by_name, in_results, now, or_none
+from gpuprof._common.records import Record, by_name, in_results, or_none
 
 _MOST = 1e21  # per second; thousands of times what any device does
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -40,13 +40,10 @@ class Peaks(Record):
         is that of float32 where its products may be rounded to TensorFloat-32.
     bytes_per_s : float or None
         Bytes that its memory moves in a second, read and written ones together.
-    date : str
-        When they were given, as ISO 8601 text in UTC.
     """
 
     flops: Mapping[str, float] = field(default_factory=dict)
     bytes_per_s: float | None = None
-    date: str = ""
 
     _CHECKS = MappingProxyType(
         {
@@ -54,7 +51,6 @@ class Peaks(Record):
                 dtype_name(key): each for key, each in by_name(_rate)(name, value).items()
             },
             "bytes_per_s": or_none(_rate),
-            "date": checks.text,
         }
     )
 
@@ -95,7 +91,7 @@ def set_peaks(
     if not flops and bytes_per_s is None:
         _given.pop(device, None)
         return
-    _given[device] = Peaks(flops or {}, bytes_per_s, now())
+    _given[device] = Peaks(flops or {}, bytes_per_s)
 
 
 def device_peaks(device: int | None = None) -> Peaks | None:

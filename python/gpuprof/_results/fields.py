@@ -18,7 +18,7 @@ L2_STATES = ("hot", "rotated", "flushed", "n/a")
 GATES = ("gated", "ungated", "n/a")
 MEMORY = ("peak_bytes", "change_bytes")
 ENERGY = ("joules", "watts", "resolution", "step_joules", "block_s")
-PEAKS = ("bytes_per_s", "flops_per_s", "dtype", "date")
+PEAKS = ("bytes_per_s", "flops_per_s", "dtype")
 
 _MOST = 1e12  # of milliseconds: 30 years
 _MOST_A_SECOND = 1e21  # of bytes, or of operations

@@ -87,8 +87,8 @@ class BenchResult(Shown, Plotted, Exported, Document):
         counter moves in steps of ``"step_joules"``, which are ``"resolution"`` of a block, as a
         fraction. Empty if it was not measured; of several ranks it is rank 0's.
     peaks : mapping of str to float or str
-        What the device can do, for the shares: ``"bytes_per_s"``, ``"flops_per_s"`` for data of
-        type ``"dtype"``, and the ``"date"`` on which they were given. Empty if they were not.
+        What the device can do, for the shares: ``"bytes_per_s"``, and ``"flops_per_s"`` for data
+        of type ``"dtype"``. Empty if nobody has said it.
     launches : Launches or None
         What one call launches on the GPU: kernels by name, copies, memsets. None if that was not
         counted.

@@ -55,7 +55,7 @@ def rate_text(per_second: float | None, unit: str, share: float | None) -> str:
 
 
 def peaks_text(result: Any) -> str:
-    """Name the peaks that percentages refer to, and since when; empty without any."""
+    """Name the peaks that percentages refer to; empty without any."""
     peaks, said = result.peaks, []
     if result.bytes_share is not None:
         said.append(rate(peaks["bytes_per_s"], "B"))
@@ -63,9 +63,7 @@ def peaks_text(result: Any) -> str:
         dtype = peaks.get("dtype")
         of_what = f" for {dtype}" if dtype else ""
         said.append(f"{rate(peaks['flops_per_s'], 'FLOP')}{of_what}")
-    if not said:
-        return ""
-    return ", ".join(said) + (f"; given {peaks['date']}" if peaks.get("date") else "")
+    return ", ".join(said)
 
 
 def peak_text(peak_bytes: float | None) -> str:
