@@ -352,6 +352,9 @@ class ndarray:
         read = (fake.read(address, self.itemsize) for address in self._addresses())
         return [struct.unpack(_CODES[self.dtype], raw)[0] for raw in read]
 
+    def tobytes(self) -> bytes:
+        return b"".join(struct.pack(_CODES[self.dtype], each) for each in self.tolist())
+
     def copy(self) -> ndarray:
         result = empty_like(self)
         result[...] = self

@@ -29,7 +29,7 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 MAX_CLONES = 256  # of the arguments; if it takes more, the L2 is flushed instead
 _SHOWN = 5
-_MAX_COMPARED = 256 << 20  # bytes of arguments that are copied to see whether they change
+_MAX_COMPARED = 256 << 20  # bytes of an argument that are copied to see whether it changes
 _ALIGNMENT = 512  # of what the frameworks allocate
 _PLAIN = {int, float, complex, bool, str, bytes, type(None)}
 
@@ -366,53 +366,27 @@ def watch(value: Any, name: str) -> Callable[[], list[str]]:
     is left counts as used. Changes that torch does not count, such as those of a Triton kernel, are
     not seen.
     """
-    left = _MAX_COMPARED
-    found = []
-    for path, each in _walk(value, name):
-        taken, changed = _watch_one(each, left)
-        left -= taken
-        if changed is not None:
-            found.append((path, changed))
-    return lambda: [path for path, changed in found if changed()]
+    states = [(path, each, _state(each)) for path, each in _walk(value, name)]
+    return lambda: [path for path, each, state in states if _state(each) != state]
 
 
-def _watch_one(value: Any, most: int) -> tuple[int, Callable[[], bool] | None]:
-    """Return how many bytes are kept of `value`, at most `most`, and what tells if it changed."""
+def _state(value: Any) -> object:
+    """Return what is not the same once an object was changed in place; None if that is not seen."""
     if is_tensor(value):
-        if getattr(value, "is_inference", bool)():  # such a tensor has no counter
-            return 0, None
-        version = value._version
-        return 0, lambda: value._version != version
+        is_counted = not getattr(value, "is_inference", bool)()
+        return value._version if is_counted else None
     if _is_cupy(value):
-        if value.nbytes > most:
-            return 0, None
-        before = _raw(value.copy())
-        return value.nbytes, lambda: not (_raw(value) == before).all()
+        return value.tobytes() if value.nbytes <= _MAX_COMPARED else None
     if isinstance(value, (list, dict, set, deque)):
-        if 16 * len(value) > most:
-            return 0, None
-        held = _held(value)
-        return 16 * len(value), lambda: [*map(id, held)] != [*map(id, _held(value))]
+        if len(value) > _MAX_COMPARED // 16:
+            return None
+        held = [*value, *(value.values() if isinstance(value, dict) else ())]
+        return [*map(id, held)], held  # which keeps them, so that no new object has their ids
     if isinstance(value, Iterator) and not isinstance(value, io.IOBase):
-        rest = length_hint(value, -1)
-        return 0, lambda: rest == -1 or length_hint(value, -1) != rest
-    memory = _bytes_of(value, most)
-    return (0, None) if memory is None else (len(memory), lambda: _bytes_of(value, most) != memory)
-
-
-def _held(container: Any) -> list[Any]:
-    values = container.values() if isinstance(container, dict) else ()
-    return [*container, *values]
-
-
-def _bytes_of(value: Any, most: int) -> bytes | None:
-    """Return the bytes of an object that lends its memory; None where it is another one."""
+        left = length_hint(value, -1)
+        return left if left >= 0 else math.nan  # which is never the same
     try:
         with memoryview(value) as view:
-            return None if view.readonly or view.nbytes > most else view.tobytes()
+            return None if view.readonly or view.nbytes > _MAX_COMPARED else view.tobytes()
     except (TypeError, ValueError, BufferError):  # as of dates of NumPy's
         return None
-
-
-def _raw(array: Any) -> Any:
-    return loaded.cupy().ascontiguousarray(array).reshape(-1).view("u1")
