@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 from gpuprof._trace_tools.nesting import TOP, enclosing
@@ -71,15 +70,11 @@ class Nested:
                 self.path[place] = name if around == NONE else f"{self.path[around]}/{name}"
                 self._parent[place] = around
 
-    def around(self, place: int) -> Iterator[int]:
-        """Yield the place of a range and those of the ranges around it, from the inside out."""
-        while place != NONE:
-            yield place
-            place = self._parent[place]
-
     def at(self, track: int, time: float) -> str:
         """Return the innermost path; one that begins there counts, one that ends there does not."""
         places = self._tracks.get(track, [])
         after = bisect_right(places, time, key=self._spans.begin.__getitem__)
-        around = self.around(places[after - 1] if after else NONE)
-        return next((self.path[each] for each in around if self._spans.end[each] > time), "")
+        place = places[after - 1] if after else NONE
+        while place != NONE and self._spans.end[place] <= time:
+            place = self._parent[place]
+        return "" if place == NONE else self.path[place]

@@ -194,7 +194,7 @@ class DiffScan(Scan):
         self._host.add(begin, size, name, self._track(event), NONE)
 
     def _take_gpu(self, event: Event, size: float) -> None:
-        self._track(event)
+        self._track(event)  # which counts its process
         args = args_of(event)
         longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
