@@ -123,7 +123,6 @@ def prepare() -> None:
 
 def _map() -> None:
     """Tell torch what to trace. Torch before 2.5 cannot be told, and breaks its graphs."""
-    _core._keep_exact_functions()
     with contextlib.suppress(Exception):  # torch's own import must not fail for it
         compiler = loaded.torch().compiler
         compiler.assume_constant_result(_say_once)

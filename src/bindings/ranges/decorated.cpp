@@ -10,22 +10,17 @@
 // - On, a plain function is entered, called and left here. The other kinds run their wrapper.
 // - While something else evaluates frames, as torch.compile's tracer does, it must see the wrapper.
 //
-// Python 3.11 runs whatever is exactly a function without asking for its vectorcall, so there the
-// wrapper becomes an instance of a subclass, which Python code could not make. torch.compile guards
-// only exact functions: from its import on they are that again, and run as any wrapper.
+// Python 3.11 runs a function that Python code calls without asking for its vectorcall, so there the
+// wrapper runs.
 //
 // A daemon thread may end in any call from here and unwind through: nothing owned is in RAII.
 #include <pybind11/pybind11.h>
-#include <structmember.h>
-
-#include <unordered_set>
 
 #include "bindings/bind.hpp"
 #include "bindings/nvtx/annotation.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/timing/scope.hpp"
-#include "driver/process.hpp"
 
 namespace gpuprof::bindings {
 
@@ -166,80 +161,12 @@ vectorcallfunc call_for(int code_flags, PyObject* owner) {
   return is_scope ? &call_function<Scope> : &call_function<Annotation>;
 }
 
+void set_vectorcall(PyObject* wrapper, vectorcallfunc call) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(wrapper);
 #if PY_VERSION_HEX >= 0x030C0000
-
-void set_vectorcall(PyObject* function, vectorcallfunc call) {
-  PyFunction_SetVectorcall(reinterpret_cast<PyFunctionObject*>(function), call);
-}
-
-#elif PY_VERSION_HEX < 0x030B0000
-
-void set_vectorcall(PyObject* function, vectorcallfunc call) {
-  reinterpret_cast<PyFunctionObject*>(function)->vectorcall = call;
-}
-
+  PyFunction_SetVectorcall(function, call);
 #else
-
-#define GPUPROF_SUBCLASSED_FUNCTIONS 1
-
-bool are_subclassed = true;
-
-using Wrappers = std::unordered_set<PyObject*>;
-Wrappers& subclassed() { return driver::immortal<Wrappers>(); }
-
-void dealloc_decorated(PyObject* self) {
-  subclassed().erase(self);
-  Py_SET_TYPE(self, &PyFunction_Type);
-  PyFunction_Type.tp_dealloc(self);
-}
-
-// Pickled as functions are.
-PyObject* reduce_decorated(PyObject* self, PyObject* /*unused*/) {
-  return PyObject_GetAttrString(self, "__qualname__");
-}
-
-PyMethodDef decorated_methods[] = {{"__reduce__", reduce_decorated, METH_NOARGS, nullptr},
-                                   {nullptr, nullptr, 0, nullptr}};
-
-// PyType_Ready() would put the class's own None before a function's text.
-PyMemberDef decorated_members[] = {
-    {"__doc__", T_OBJECT, offsetof(PyFunctionObject, func_doc), 0, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
-
-// Not from a spec: those refuse a base class that is not meant to be one.
-PyTypeObject* make_subclass() {
-  static PyTypeObject type{};
-  Py_SET_REFCNT(&type, 1);
-  type.tp_name = "gpuprof._core._DecoratedFunction";
-  type.tp_base = &PyFunction_Type;
-  type.tp_basicsize = PyFunction_Type.tp_basicsize;
-  type.tp_flags =
-      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  type.tp_dealloc = &dealloc_decorated;
-  type.tp_methods = decorated_methods;
-  type.tp_members = decorated_members;
-  if (PyType_Ready(&type) != 0) throw py::error_already_set();
-  return &type;
-}
-
-void set_vectorcall(PyObject* function, vectorcallfunc call) {
-#ifndef Py_DEBUG  // such an interpreter asserts that what it runs is exactly a function
-  static PyTypeObject* subclass = make_subclass();
-  if (are_subclassed) {
-    subclassed().insert(function);
-    Py_SET_TYPE(function, subclass);
-  }
-#endif
-  reinterpret_cast<PyFunctionObject*>(function)->vectorcall = call;
-}
-
-#endif
-
-void keep_exact() {
-#ifdef GPUPROF_SUBCLASSED_FUNCTIONS
-  are_subclassed = false;
-  for (PyObject* function : subclassed()) Py_SET_TYPE(function, &PyFunction_Type);
-  subclassed().clear();
+  function->vectorcall = call;
 #endif
 }
 
@@ -271,8 +198,6 @@ void bind_decorated(py::module_& module) {
   module.def(
       "_shorten", &shorten, py::arg("wrapper"),
       "Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must.");
-  module.def("_keep_exact_functions", &keep_exact,
-             "Have wrappers, made and to be made, be exactly functions for torch.compile.");
 }
 
 }  // namespace gpuprof::bindings
