@@ -205,20 +205,19 @@ void FlightRecorder::begin_file() {
 }
 
 void FlightRecorder::write_some(const Round& round, HostNanoseconds until) {
-  auto& chunks = job_->snapshot.chunks;
+  auto& chunks = job_->snapshot;
   do {
     if (chunks.empty()) {
       complete_file(round);
       return;
     }
-    Ring::read(*chunks.front(), job_->from, *job_->output, job_->snapshot.counters);
+    Ring::read(*chunks.front(), job_->from, *job_->output);
     chunks.pop_front();
   } while (driver::monotonic_now() < until || finished());
 }
 
 void FlightRecorder::complete_file(const Round& round) {
   Output& output = *job_->output;
-  job_->snapshot.counters.add_to(output, job_->since);
   Event mark;
   mark.kind = Kind::kInstant;
   Extra extra;

@@ -81,14 +81,6 @@ class Reader {
   Extra extra_;
 };
 
-void keep_counters(const Ring::Chunk& chunk, LastCounters& counters) {
-  if (!chunk.has_counters) return;
-  Reader reader(chunk);
-  while (reader.next()) {
-    if (reader.event.kind == Kind::kCounter) counters.set(reader.event);
-  }
-}
-
 }  // namespace
 
 Ring::Ring(std::size_t bytes, HostNanoseconds keep, HostNanoseconds now) noexcept
@@ -123,7 +115,6 @@ void Ring::add(const Event& event, std::uint32_t noted_by, const Placed& placed,
   ++chunk->events;
   ++events_;
   chunk->last = now;
-  if (event.kind == Kind::kCounter) chunk->has_counters = true;
 }
 
 Ring::Chunk* Ring::chunk_with_room(std::size_t size) {
@@ -151,7 +142,6 @@ Ring::Chunk* Ring::chunk_with_room(std::size_t size) {
 
 std::shared_ptr<Ring::Chunk> Ring::drop_oldest() {
   std::shared_ptr<Chunk> oldest = chunks_.front();
-  keep_counters(*oldest, counters_);
   bytes_ -= oldest->capacity;
   events_ -= oldest->events;
   since_ = oldest->last;
@@ -171,14 +161,11 @@ void Ring::clear(HostNanoseconds now) noexcept {
 }
 
 Ring::Snapshot Ring::snapshot() {
-  Snapshot result;
-  result.chunks.assign(chunks_.begin(), chunks_.end());
-  result.counters = counters_;
   is_shared_ = true;
-  return result;
+  return {chunks_.begin(), chunks_.end()};
 }
 
-void Ring::read(const Chunk& chunk, HostNanoseconds from, EventSink& sink, LastCounters& counters) {
+void Ring::read(const Chunk& chunk, HostNanoseconds from, EventSink& sink) {
   Reader reader(chunk);
   while (reader.next()) {
     const Event& event = reader.event;
@@ -188,8 +175,6 @@ void Ring::read(const Chunk& chunk, HostNanoseconds from, EventSink& sink, LastC
       sink.add_gpu(event, event.tid, reader.placed.begin, reader.placed.error);
     } else if (event.end >= from) {
       sink.add(event, event.tid);
-    } else if (event.kind == Kind::kCounter) {
-      counters.set(event);
     }
   }
 }

@@ -1,9 +1,9 @@
 // The newest events, in bounded memory.
 //
 // Events are copied into chunks with all that they own, so that nothing is allocated for one of
-// them. What has no room, or is too old, goes a chunk at a time, the oldest first; of a dropped
-// counter the last value stays. A snapshot shares the chunks, so that it costs no copy: while it is
-// read, the ring may hold as much again. Not thread safe. Times are of the host's monotonic clock.
+// them. What has no room, or is too old, goes a chunk at a time, the oldest first. A snapshot
+// shares the chunks, so that it costs no copy: while it is read, the ring may hold as much again.
+// Not thread safe. Times are of the host's monotonic clock.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,6 @@
 #include <memory>
 
 #include "trace/event.hpp"
-#include "trace/last_counters.hpp"
 
 namespace gpuprof::trace {
 
@@ -35,19 +34,14 @@ class Ring {
     const std::size_t capacity;
     std::size_t used = 0;
     std::uint64_t events = 0;
-    bool has_counters = false;
     HostNanoseconds last = 0;  // when its newest event arrived
 
     void clear() noexcept {
       used = 0;
       events = 0;
-      has_counters = false;
     }
   };
-  struct Snapshot {
-    std::deque<std::shared_ptr<const Chunk>> chunks;  // oldest first
-    LastCounters counters;                            // as they were before
-  };
+  using Snapshot = std::deque<std::shared_ptr<const Chunk>>;  // oldest first
 
   // Of at most `bytes`, at least kLeastBytes, or none for a ring that keeps nothing; with nothing
   // that arrived more than `keep` ago.
@@ -70,9 +64,7 @@ class Ring {
   [[nodiscard]] std::uint64_t too_large() const noexcept { return too_large_; }
 
   // Adds to `sink` the events of a chunk that ended at `from` or later, as if they had just come.
-  // Counters that are older go into `counters`.
-  static void read(const Chunk& chunk, HostNanoseconds from, EventSink& sink,
-                   LastCounters& counters);
+  static void read(const Chunk& chunk, HostNanoseconds from, EventSink& sink);
 
  private:
   Chunk* chunk_with_room(std::size_t size);
@@ -87,7 +79,6 @@ class Ring {
   std::uint64_t events_ = 0;
   std::uint64_t too_large_ = 0;
   HostNanoseconds since_;
-  LastCounters counters_;
 };
 
 }  // namespace gpuprof::trace

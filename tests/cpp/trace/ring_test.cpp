@@ -22,7 +22,6 @@ class Names final : public EventSink {
     std::string told = event.name->json + "@" + std::to_string(noted_by);
     if (event.extra != nullptr) told += "{" + event.extra->args + "}";
     all.push_back(std::move(told));
-    ends.push_back(event.end);
   }
   void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                HostNanoseconds error) override {
@@ -35,7 +34,6 @@ class Names final : public EventSink {
   void describe(State& /*state*/) const noexcept override {}
 
   std::vector<std::string> all;
-  std::vector<HostNanoseconds> ends;
 };
 
 Event slice(const char* name, HostNanoseconds end) {
@@ -53,15 +51,13 @@ Event counter(const char* name, const char* members, HostNanoseconds end, Extra&
   return event;
 }
 
-void read(const Ring::Snapshot& snapshot, HostNanoseconds from, EventSink& names,
-          LastCounters& counters) {
-  for (const auto& chunk : snapshot.chunks) Ring::read(*chunk, from, names, counters);
+void read(const Ring::Snapshot& snapshot, HostNanoseconds from, EventSink& names) {
+  for (const auto& chunk : snapshot) Ring::read(*chunk, from, names);
 }
 
 std::vector<std::string> held(Ring& ring, HostNanoseconds from = INT64_MIN) {
-  LastCounters counters;
   Names names;
-  read(ring.snapshot(), from, names, counters);
+  read(ring.snapshot(), from, names);
   return names.all;
 }
 
@@ -112,9 +108,8 @@ TEST(Ring, KeepsASnapshotWhileItGoesOn) {
   ring.add(slice("first", 1), 1, {}, 1);
   const Ring::Snapshot snapshot = ring.snapshot();
   for (HostNanoseconds time = 2; time <= 5000; ++time) ring.add(slice("more", time), 1, {}, time);
-  LastCounters counters;
   Names names;
-  read(snapshot, INT64_MIN, names, counters);
+  read(snapshot, INT64_MIN, names);
   EXPECT_EQ(names.all, std::vector<std::string>{"\"first\"@1"});
   EXPECT_LE(ring.bytes(), kBytes);
 }
@@ -138,39 +133,6 @@ TEST(Ring, KeepsNothingWithoutBytes) {
   ring.add(slice("event", 1), 1, {}, 1);
   EXPECT_TRUE(held(ring).empty());
   EXPECT_EQ(ring.bytes(), 0U);
-}
-
-TEST(Ring, RemembersTheLastValueOfEachSeriesThatItDropped) {
-  Ring ring(kBytes, kAge, 0);
-  Extra extra;
-  ring.add(counter("memory", R"("a":1,"b\",":2.5e3)", 1, extra), 4, {}, 1);
-  ring.add(counter("memory", R"("a":3)", 2, extra), 4, {}, 2);
-  for (HostNanoseconds time = 3; time <= 5000; ++time) ring.add(slice("more", time), 1, {}, time);
-  ring.add(counter("late", R"("n":1)", 5001, extra), 4, {}, 5001);
-  ring.add(counter("late", R"("n":2)", 6000, extra), 4, {}, 6000);
-  Ring::Snapshot snapshot = ring.snapshot();
-  Names names;
-  read(snapshot, 5500, names, snapshot.counters);  // what is older than that counts as dropped
-  names.all.clear();
-  names.ends.clear();
-  snapshot.counters.add_to(names, 5500);
-  EXPECT_EQ(names.all, (std::vector<std::string>{R"("late"@4{"n":1})", R"("memory"@4{"a":3})",
-                                                 R"("memory"@4{"b\",":2.5e3})"}));
-  EXPECT_EQ(names.ends, (std::vector<HostNanoseconds>{5500, 5500, 5500}));
-}
-
-TEST(LastCounters, AreBounded) {
-  LastCounters counters;
-  Extra extra;
-  for (std::size_t i = 0; i < LastCounters::kMost + 10; ++i) {
-    const std::string members = "\"n" + std::to_string(i) + "\":1";
-    counters.set(counter("many", members.c_str(), 1, extra));
-  }
-  counters.set(counter("many", R"("n0":2)", 1, extra));  // one that is known goes on
-  Names names;
-  counters.add_to(names, 1);
-  EXPECT_EQ(names.all.size(), LastCounters::kMost);
-  EXPECT_EQ(names.all.front(), R"("many"@0{"n0":2})");
 }
 
 }  // namespace
