@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from gpuprof._benchmark import readings as beside
 from gpuprof._benchmark.readings import MAX_READINGS, InstructionReadings
+from gpuprof._common.instruction_counter import InstructionCounter
 from gpuprof._common.instructions import reason_of
 from tests.support.benchmark_results import QUICK
+from tests.support.threads import in_threads
 
 
 class FakeCounter:
@@ -128,7 +129,7 @@ def test_the_system_counts_or_says_why_not() -> None:
         return found
 
     few, many = counted(100_000), counted(200_000)
-    error = _core._InstructionCounter().error
+    error = InstructionCounter().error
     if few.median is None or many.median is None:
         assert few.reason == many.reason == reason_of(error)
         assert few.reason.startswith(errno.errorcode[error])
@@ -138,7 +139,7 @@ def test_the_system_counts_or_says_why_not() -> None:
 
 
 def test_the_call_itself_works_with_a_counter_that_every_machine_has() -> None:
-    counter = _core._InstructionCounter(task_clock=True)
+    counter = InstructionCounter(task_clock=True)
     if counter.error:  # as where a container forbids the call
         assert counter.error in {errno.EPERM, errno.EACCES, errno.ENOSYS}
         return
@@ -146,6 +147,9 @@ def test_the_call_itself_works_with_a_counter_that_every_machine_has() -> None:
     sum(range(1_000_000))
     after = counter.read()
     assert all(b > a for a, b in zip(before, after, strict=True))
+    in_threads(lambda: sum(range(20_000_000)))
+    # This thread has only waited: what was counted is the other's work.
+    assert counter.read()[0] - after[0] > 1_000_000
     counter.close()
     counter.close()
     with pytest.raises(OSError, match=r"[Bb]ad file"):

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-import gpuprof._core as _core
+from gpuprof._common.instruction_counter import InstructionCounter
 from gpuprof._common.instructions import Instructions, reason_of
 from gpuprof._common.quantiles import quantile
 from gpuprof._results import statistics
@@ -30,7 +30,7 @@ _STOLEN = 7  # the column of /proc/stat
 _COLUMNS = 8  # of it that are parts of the whole
 MAX_READINGS = 64  # the count hardly varies: more would only fill the files
 _SHARED = "the counter took turns with others, as where perf counts as well, or this core has none"
-open_counter: Callable[[], Any] = _core._InstructionCounter
+open_counter: Callable[[], Any] = InstructionCounter
 
 
 class Noise:

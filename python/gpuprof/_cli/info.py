@@ -17,6 +17,7 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._cli.command import Answer, printed
 from gpuprof._common import nvml as common_nvml
+from gpuprof._common.instruction_counter import InstructionCounter
 from gpuprof._common.instructions import reason_of
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, installed
 from gpuprof._common.records import head
@@ -96,7 +97,7 @@ def _python() -> dict[str, Any]:
 
 
 def _instructions() -> dict[str, Any]:
-    counter = _core._InstructionCounter()
+    counter = InstructionCounter()
     counter.close()
     reason = reason_of(counter.error) if counter.error else ""
     return {"available": not reason, "reason": reason}

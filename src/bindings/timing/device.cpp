@@ -5,10 +5,8 @@
 
 #include <pybind11/pybind11.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <memory>
-#include <tuple>
 
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
@@ -16,7 +14,6 @@
 #include "bindings/python/queueing.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/gate.hpp"
-#include "timing/instructions.hpp"
 #include "timing/l2_flush_buffer.hpp"
 #include "timing/timeline.hpp"
 #include "timing/timer.hpp"
@@ -87,34 +84,6 @@ void bind_timeline(py::module_& module) {
       .def("stop", &PlacedSpan::stop)
       .def("elapsed_ms", &PlacedSpan::elapsed_ms)
       .def("place", &PlacedSpan::place, py::arg("end") = false);
-}
-
-std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> read_counter(
-    const timing::InstructionCounter& counter) {
-  timing::CounterReading reading;
-  if (const int error = counter.read(reading); error != 0) {
-    errno = error;
-    PyErr_SetFromErrno(PyExc_OSError);
-    throw py::error_already_set();
-  }
-  return {reading.value, reading.enabled_ns, reading.running_ns};
-}
-
-void bind_instructions(py::module_& module) {
-  py::class_<timing::InstructionCounter>(
-      module, "_InstructionCounter",
-      "The instructions of this thread, and of those that it starts, in user space.")
-      .def(py::init([](bool task_clock) {
-             return std::make_unique<timing::InstructionCounter>(
-                 task_clock ? timing::CounterEvent::kTaskClock
-                            : timing::CounterEvent::kInstructions);
-           }),
-           py::kw_only(), py::arg("task_clock") = false)
-      .def_property_readonly("error", &timing::InstructionCounter::error,
-                             "0, or the number of the error that kept it from being opened.")
-      .def("read", &read_counter,
-           "(instructions, nanoseconds since it was opened, those in which it counted).")
-      .def("close", &timing::InstructionCounter::close);
 }
 
 void fill_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stream) {
@@ -208,7 +177,6 @@ void bind_timing_device(py::module_& module) {
   bind_timeline(module);
   bind_buffer(module);
   bind_gate(module);
-  bind_instructions(module);
 }
 
 }  // namespace gpuprof::bindings
