@@ -97,6 +97,15 @@ std::thread start_service_thread(const char* name, std::function<void()> run) {
   return thread;
 }
 
+void EndService::end(Service& service) noexcept {
+  {
+    const std::lock_guard lock(service.mutex);
+    service.over = true;
+  }
+  service.changed.notify_one();
+  service.thread.join();
+}
+
 bool on_fork_child(void (*callback)() noexcept) noexcept {
   auto& h = hooks();
   if (h.callback_count == h.callbacks.size()) std::abort();

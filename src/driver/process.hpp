@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -78,6 +79,29 @@ class ForkMutex {
 // Starts a thread of gpuprof's own: with all signals blocked, because these are for the program's
 // threads, and with a name of at most 15 characters. Throws std::system_error.
 std::thread start_service_thread(const char* name, std::function<void()> run);
+
+// What such a thread shares with the object that it works for, to derive from. In a forked child
+// the thread does not exist, and its lock may be held for good.
+struct Service {
+  std::mutex mutex;
+  std::condition_variable changed;  // by the object, with the mutex held
+  bool over = false;                // the thread is to end; guarded by the mutex
+  std::thread thread;
+  const std::uint32_t generation = fork_generation();
+};
+
+// The deleter of one: ends the thread and joins it, and leaves alone what is of a parent process.
+struct EndService {
+  template <typename Derived>
+  void operator()(Derived* service) const noexcept {
+    if (service->generation != fork_generation()) return;
+    if (service->thread.joinable()) end(*service);
+    delete service;
+  }
+
+ private:
+  static void end(Service& service) noexcept;
+};
 
 // Runs `callback` in the child of every fork, before other code. At most 8; they may not allocate.
 // True, for a static variable.

@@ -2,12 +2,8 @@
 
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <mutex>
-#include <thread>
 #include <utility>
-
-#include "driver/process.hpp"
 
 namespace gpuprof::timing {
 
@@ -23,7 +19,7 @@ HostNanoseconds place_in(std::int64_t slot) {
 
 }  // namespace
 
-struct Ticker::State {
+struct Ticker::State : driver::Service {
   explicit State(std::function<bool()> its_call) : call(std::move(its_call)) {}
 
   void run() {
@@ -41,30 +37,12 @@ struct Ticker::State {
   }
 
   const std::function<bool()> call;
-  const std::uint32_t generation = driver::fork_generation();
-  std::mutex mutex;  // of what follows
-  std::condition_variable changed;
-  bool over = false;
-  std::thread thread;
 };
 
-Ticker::Ticker(const char* name, std::function<bool()> call)
-    : state_(std::make_unique<State>(std::move(call))) {
+Ticker::Ticker(const char* name, std::function<bool()> call) : state_(new State(std::move(call))) {
   state_->thread = driver::start_service_thread(name, [s = state_.get()] { s->run(); });
 }
 
-Ticker::~Ticker() {
-  if (state_->generation != driver::fork_generation()) {
-    // The thread is the parent's, and so may be the lock.
-    [[maybe_unused]] const State* left_alone = state_.release();
-    return;
-  }
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->over = true;
-  }
-  state_->changed.notify_one();
-  state_->thread.join();
-}
+Ticker::~Ticker() = default;
 
 }  // namespace gpuprof::timing

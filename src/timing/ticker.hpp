@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 
+#include "driver/process.hpp"
 #include "timing/clock.hpp"
 
 namespace gpuprof::timing {
@@ -29,7 +30,7 @@ class Ticker {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<State, driver::EndService> state_;
 };
 
 }  // namespace gpuprof::timing

@@ -1,15 +1,11 @@
 #include "timing/watchdog.hpp"
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
-#include <thread>
-
-#include "driver/process.hpp"
 
 namespace gpuprof::timing {
 
-struct Watchdog::State {
+struct Watchdog::State : driver::Service {
   explicit State(std::uint32_t* its_word) : word(its_word) {}
 
   void run() {
@@ -31,34 +27,18 @@ struct Watchdog::State {
   }
 
   std::uint32_t* word;
-  const std::uint32_t generation = driver::fork_generation();
-  std::mutex mutex;  // of what follows
-  std::condition_variable changed;
+  // Guarded by the mutex:
   bool armed = false;
   bool fired = false;
-  bool over = false;
   std::uint32_t value = 0;
   HostNanoseconds deadline = 0;
-  std::thread thread;
 };
 
-Watchdog::Watchdog(std::uint32_t* word) : state_(std::make_unique<State>(word)) {
+Watchdog::Watchdog(std::uint32_t* word) : state_(new State(word)) {
   state_->thread = driver::start_service_thread("gpuprof-gate", [s = state_.get()] { s->run(); });
 }
 
-Watchdog::~Watchdog() {
-  if (state_->generation != driver::fork_generation()) {
-    // The thread is the parent's, and so may be the lock.
-    [[maybe_unused]] const State* left_alone = state_.release();
-    return;
-  }
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->over = true;
-  }
-  state_->changed.notify_one();
-  state_->thread.join();
-}
+Watchdog::~Watchdog() = default;
 
 void Watchdog::arm(std::uint32_t value, HostNanoseconds deadline) {
   {

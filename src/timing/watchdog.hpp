@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "driver/process.hpp"
 #include "timing/clock.hpp"
 
 namespace gpuprof::timing {
@@ -28,7 +29,7 @@ class Watchdog {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<State, driver::EndService> state_;
 };
 
 }  // namespace gpuprof::timing
