@@ -16,7 +16,7 @@ namespace gpuprof::bindings::open_ranges {
 namespace {
 
 struct Entry {
-  const void* owner;
+  const void* owner;  // null once it was left from elsewhere, and waits for its own thread
   driver::HostNanoseconds begin;
   nvtx::Domain* domain;  // where it is pushed; null: nowhere
   PyObject* torch;       // an owned record_function, or null
@@ -26,17 +26,10 @@ struct Entry {
 };
 using Entries = std::vector<Entry>;  // the newest last
 
-// What another thread closed, and this one has still to tell its tools.
-struct Late {
-  nvtx::Domain* domain;
-  std::uint32_t pops;
-  PyObject* torch;
-};
-
 // Written with the interpreter lock only, but for `thread_gone`.
 struct Stack {
   Entries open;
-  std::vector<Late> late;
+  bool has_left = false;  // entries without an owner
   std::uint32_t tid = trace::thread_id();
   std::uint32_t process = driver::fork_generation();  // that its thread is in
   std::atomic<bool> thread_gone{false};
@@ -80,7 +73,6 @@ void drop_stacks_of_ended_threads() {
   for (Stack* stack : gone) {
     count -= stack->open.size();
     for (const Entry& entry : stack->open) Py_XDECREF(entry.torch);
-    for (const Late& late : stack->late) Py_XDECREF(late.torch);
     delete stack;
   }
 }
@@ -96,20 +88,6 @@ Stack& stack_of_this_thread() {
   return *own_stack;
 }
 
-void pop_domain(nvtx::Domain* domain, std::uint32_t pops) noexcept {
-  for (; domain != nullptr && pops > 0; --pops) nvtx::pop(*domain);
-}
-
-// Takes Python objects out before it lets their code run, because that may come back here.
-void pop_closed(Stack& stack) {
-  std::vector<Late> late;
-  late.swap(stack.late);
-  for (const Late& one : late) pop_domain(one.domain, one.pops);
-  for (const Late& one : late) {
-    if (one.torch != nullptr) torch_profiler::leave(one.torch);
-  }
-}
-
 // Which of the owner's entries the current frame closes, counted from 1; 0: none.
 std::size_t pick(const Entries& open, const void* owner, bool several) {
   const FrameMark now = several ? current_frame() : FrameMark{};
@@ -117,27 +95,39 @@ std::size_t pick(const Entries& open, const void* owner, bool several) {
   return match.closed != 0 ? match.closed : match.newest;
 }
 
-// Takes an entry out. Its pops are left for now where a range of its domain is open on top of it.
-Closed take_out(Stack& stack, std::size_t place, Late& late) {
-  const auto taken = stack.open.begin() + static_cast<std::ptrdiff_t>(place - 1);
+Closed closed_of(const Stack& stack, std::size_t place) {
   const auto depth =
       static_cast<std::uint16_t>(std::min<std::size_t>(place - 1, kUnknownDepth - 1));
-  const Closed closed{true, place != stack.open.size(), depth, 0, taken->begin};
-  late = {taken->domain, taken->domain != nullptr ? taken->pops + 1 : 0, taken->torch};
-  const auto over = std::find_if(taken + 1, stack.open.end(),
-                                 [&](const Entry& entry) { return entry.domain == taken->domain; });
-  if (over != stack.open.end()) over->pops += std::exchange(late.pops, 0);
-  stack.open.erase(taken);
-  --count;
-  return closed;
+  return {true, place != stack.open.size(), depth, 0, stack.open[place - 1].begin};
 }
 
-Closed close_on_this_thread(Stack& stack, std::size_t place) {
-  Late late{};
-  const Closed closed = take_out(stack, place, late);
-  pop_domain(late.domain, late.pops);
-  if (late.torch != nullptr) torch_profiler::leave(late.torch);
-  return closed;
+// Takes an entry of this thread out. Its pops are left for now where a range of its domain is open
+// on top of it.
+void close_at(Stack& stack, std::size_t place) {
+  const auto taken = stack.open.begin() + static_cast<std::ptrdiff_t>(place - 1);
+  const Entry entry = *taken;
+  std::uint32_t pops = entry.domain != nullptr ? entry.pops + 1 : 0;
+  const auto over = std::find_if(taken + 1, stack.open.end(),
+                                 [&](const Entry& each) { return each.domain == entry.domain; });
+  if (over != stack.open.end()) over->pops += std::exchange(pops, 0);
+  stack.open.erase(taken);
+  --count;
+  for (; pops > 0; --pops) nvtx::pop(*entry.domain);
+  if (entry.torch != nullptr) torch_profiler::leave(entry.torch);  // which may come back here
+}
+
+// For its own thread to close.
+void leave(Stack& stack, std::size_t place) {
+  stack.open[place - 1].owner = nullptr;
+  stack.has_left = true;
+}
+
+void close_left(Stack& stack) {
+  while (stack.has_left) {
+    const std::size_t place = match_frame(stack.open, nullptr, nullptr).newest;
+    stack.has_left = place != 0;
+    if (place != 0) close_at(stack, place);
+  }
 }
 
 Closed close_on_another_thread(const void* owner) {
@@ -145,10 +135,10 @@ Closed close_on_another_thread(const void* owner) {
     if (stack == own_stack || has_ended(*stack)) continue;
     const std::size_t place = pick(stack->open, owner, false);
     if (place == 0) continue;
-    stack->late.emplace_back();
-    Closed closed = take_out(*stack, place, stack->late.back());
+    Closed closed = closed_of(*stack, place);
     closed.crossed = true;  // for that thread it is not over
     closed.tid = stack->tid;
+    leave(*stack, place);
     driver::warn_once(driver::Warning::kForeignRange,
                       "gpuprof: an annotation or timer scope was left on another thread than it "
                       "was entered on; tools see it end when its own thread next opens or closes "
@@ -162,7 +152,7 @@ Closed close_on_another_thread(const void* owner) {
 
 void open(const void* owner, const NamedRange& shown, std::uint32_t told, FrameMark frame) {
   Stack& stack = stack_of_this_thread();
-  if (!stack.late.empty()) pop_closed(stack);
+  close_left(stack);
   const bool to_nvtx = (told & kNvtx) != 0;
   if (to_nvtx) shown.range.prepare();
   if ((told & kTrace) != 0) name_this_thread();
@@ -178,11 +168,13 @@ Closed close(const void* owner, bool several, bool elsewhere) {
   Stack* stack = own_stack;
   std::size_t place = 0;
   if (stack != nullptr) {
-    if (!stack->late.empty()) pop_closed(*stack);
+    close_left(*stack);
     place = pick(stack->open, owner, several);
   }
   if (place == 0) return elsewhere ? close_on_another_thread(owner) : Closed{};
-  return close_on_this_thread(*stack, place);
+  const Closed closed = closed_of(*stack, place);
+  close_at(*stack, place);
+  return closed;
 }
 
 bool is_pushed(const void* owner) noexcept {
@@ -194,10 +186,7 @@ bool is_pushed(const void* owner) noexcept {
 
 void abandon(const void* owner) {
   for (Stack* stack : range_stacks()) {
-    while (const std::size_t place = pick(stack->open, owner, false)) {
-      stack->late.emplace_back();
-      take_out(*stack, place, stack->late.back());
-    }
+    while (const std::size_t place = pick(stack->open, owner, false)) leave(*stack, place);
   }
 }
 
