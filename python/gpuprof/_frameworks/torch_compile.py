@@ -11,6 +11,7 @@ gpuprof does not import it, but waits until something else does.
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ from gpuprof._frameworks import loaded
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_PROFILER = "torch.autograd.profiler"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _MESSAGE = (
@@ -118,7 +120,11 @@ def _say_once() -> bool:
 def prepare() -> None:
     """Have scopes and annotations traced out, and shown in the profiler, once torch is imported."""
     when_imported("torch._dynamo", _map)
-    when_imported("torch.autograd.profiler", _core._look_for_torch)
+    when_imported(_PROFILER, _follow_profiler)
+
+
+def _follow_profiler() -> None:
+    _core._follow_profiler(vars(sys.modules[_PROFILER]))
 
 
 def _map() -> None:

@@ -31,7 +31,6 @@ PyMethodDef annotation_exit{
     "Close the range that this enter opened."};
 
 py::object make_annotation(RangeArguments arguments) {
-  torch_profiler::look();
   return py::cast(new Annotation(std::move(arguments)), py::return_value_policy::take_ownership);
 }
 

@@ -1,4 +1,6 @@
 // mark(), range_start() and range_end(), and the switch of NVTX, for Python.
+#include <pybind11/typing.h>
+
 #include <memory>
 #include <string>
 
@@ -219,7 +221,12 @@ void bind_nvtx_functions(py::module_& module) {
       },
       py::arg("stream"), py::arg("name"), "Name a CUDA stream in tools, where NVTX is on.");
   module.def("nvtx_last_push_result", &nvtx::last_push_result);
-  module.def("_look_for_torch", &torch_profiler::look);
+  module.def(
+      "_follow_profiler",
+      [](const py::typing::Dict<py::str, py::object>& names) {
+        torch_profiler::follow(names.ptr());
+      },
+      py::arg("names"));
   module.def(
       "nvtx_warn_no_tool",
       [](const std::string& message) {

@@ -11,7 +11,7 @@ namespace py = pybind11;
 
 namespace {
 
-// For the life of the process, once it was seen whole.
+// For the life of the process.
 PyObject* module_dict = nullptr;
 
 PyObject* flag_name() {
@@ -32,21 +32,12 @@ PyObject* writable(PyObject* name) {
 
 }  // namespace
 
-void look() {
-  if (switches.disabled_for_good || listens(kTorchImported)) return;
-  static PyObject* module_name = interned("torch.autograd.profiler");
-  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
-  if (module == nullptr || !PyModule_Check(module)) {
-    PyErr_Clear();
+void follow(PyObject* names) {
+  if (switches.disabled_for_good || PyDict_GetItemWithError(names, flag_name()) == nullptr) {
+    PyErr_Clear();  // a torch without the flag
     return;
   }
-  PyObject* names = PyModule_GetDict(module);
-  if (PyDict_GetItemWithError(names, flag_name()) == nullptr) {  // it is being imported now
-    PyErr_Clear();
-    return;
-  }
-  Py_INCREF(names);
-  module_dict = names;
+  module_dict = Py_NewRef(names);
   set_listener(kTorchImported, true);
 }
 

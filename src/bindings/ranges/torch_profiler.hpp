@@ -1,9 +1,9 @@
 // While torch's profiler records, what gpuprof opens appears in its trace too.
 //
-// torch is never imported: it is looked for among the modules that are there, at every 256th
-// chance, and then kTorchImported stays set. All functions need the interpreter lock and may run
-// Python code of torch's. Its failures are swallowed, since they are no business of the body; what
-// is no Exception, an interrupt, is thrown as py::error_already_set.
+// torch is never imported: Python says when its profiler was, and then kTorchImported stays set.
+// All functions need the interpreter lock and may run Python code of torch's. Its failures are
+// swallowed, since they are no business of the body; what is no Exception, an interrupt, is thrown
+// as py::error_already_set.
 #pragma once
 
 #include <Python.h>
@@ -14,8 +14,8 @@
 
 namespace gpuprof::bindings::torch_profiler {
 
-// Looks for torch and sets kTorchImported where it is.
-void look();
+// Sets kTorchImported. `names` is the dict of torch's module, which was imported.
+void follow(PyObject* names);
 
 // Whether the profiler records: one look into a dictionary. For when kTorchImported is set.
 [[nodiscard]] bool is_recording() noexcept;
@@ -26,8 +26,6 @@ PyObject* enter(PyObject* name);
 // Leaves it and gives up the reference. Null does nothing.
 void leave(PyObject* record);
 
-inline std::uint8_t chances = 0;
-
 }  // namespace gpuprof::bindings::torch_profiler
 
 namespace gpuprof::bindings {
@@ -36,10 +34,8 @@ namespace gpuprof::bindings {
 inline std::uint32_t listeners() {
   if (is_paused()) return 0;
   std::uint32_t told = listener_bits.load(std::memory_order_relaxed);
-  if ((told & kTorchImported) != 0) {
-    if (!torch_profiler::is_recording()) told &= ~static_cast<std::uint32_t>(kTorchImported);
-  } else if (++torch_profiler::chances == 0) {
-    torch_profiler::look();
+  if ((told & kTorchImported) != 0 && !torch_profiler::is_recording()) {
+    told &= ~static_cast<std::uint32_t>(kTorchImported);
   }
   return told;
 }

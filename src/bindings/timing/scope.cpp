@@ -65,7 +65,6 @@ Scope::Scope(ScopeOptions options)
   }
   if (!options_.stream.is_none()) stream_ = stream_handle(options_.stream.ptr());
   if (options_.memory || options_.flops || options_.nbytes) plain_ = false;
-  torch_profiler::look();
 }
 
 Scope::~Scope() {
