@@ -28,7 +28,6 @@ struct SharedQueue : Queue {
 struct Registry {
   driver::ForkMutex mutex;
   std::vector<SharedQueue*> queues;
-  std::vector<Chunk*> spare;
 };
 
 Registry& registry() { return driver::immortal<Registry>(); }
@@ -65,15 +64,6 @@ __attribute__((tls_model("initial-exec"))) thread_local SharedQueue* own = nullp
 
 Chunk* get_chunk() noexcept {
   if (!reserve(sizeof(Chunk))) return nullptr;
-  auto& r = registry();
-  {
-    const std::lock_guard lock(r.mutex);
-    if (!r.spare.empty()) {
-      Chunk* chunk = r.spare.back();
-      r.spare.pop_back();
-      return chunk;
-    }
-  }
   auto* chunk = new (std::nothrow) Chunk;
   if (chunk == nullptr) give_back(sizeof(Chunk));
   return chunk;
@@ -81,16 +71,6 @@ Chunk* get_chunk() noexcept {
 
 void give_chunk(Chunk* chunk) noexcept {
   give_back(sizeof(Chunk));
-  chunk->written.store(0, std::memory_order_relaxed);
-  chunk->next.store(nullptr, std::memory_order_relaxed);
-  auto& r = registry();
-  {
-    const std::lock_guard lock(r.mutex);
-    if (r.spare.size() < r.spare.capacity()) {
-      r.spare.push_back(chunk);
-      return;
-    }
-  }
   delete chunk;
 }
 
@@ -118,7 +98,6 @@ SharedQueue* make_queue() noexcept {
   try {
     auto& r = registry();
     const std::lock_guard lock(r.mutex);
-    r.spare.reserve(limit.load(std::memory_order_relaxed) / sizeof(Chunk));
     r.queues.push_back(queue);
   } catch (...) {  // out of memory
     give_chunk(chunk);
@@ -215,12 +194,7 @@ void FreeExtra::operator()(Extra* extra) const noexcept {
   delete extra;
 }
 
-void set_buffer_limit(std::size_t bytes) {
-  auto& r = registry();
-  const std::lock_guard lock(r.mutex);
-  r.spare.reserve(bytes / sizeof(Chunk));
-  limit.store(bytes, std::memory_order_relaxed);
-}
+void set_buffer_limit(std::size_t bytes) noexcept { limit.store(bytes, std::memory_order_relaxed); }
 
 std::uint32_t thread_id() noexcept {
   static thread_local std::uint32_t known = 0;
@@ -256,13 +230,6 @@ void take_published(Take take, void* context) {
     give_chunk(queue->first);
     delete queue;
   }
-}
-
-void release_chunks() noexcept {
-  auto& r = registry();
-  const std::lock_guard lock(r.mutex);
-  for (Chunk* chunk : r.spare) delete chunk;
-  r.spare.clear();
 }
 
 }  // namespace gpuprof::trace

@@ -1,7 +1,7 @@
 // Queues of events, from the program's threads to the writer thread.
 //
-// Each thread writes to a queue of chunks of its own, which the writer reads. They take a lock only
-// for the next chunk (once in Chunk::kEvents events). Chunks and what events have on the heap are
+// Each thread writes to a queue of chunks of its own, which the writer reads, without a lock; once
+// in Chunk::kEvents events it allocates the next chunk. Chunks and what events have on the heap are
 // bounded together; past the limit an event is dropped and counted. Queues are empty in a forked
 // child.
 #pragma once
@@ -39,8 +39,8 @@ struct Chunk {
 
 inline constexpr std::size_t kDefaultBufferBytes = std::size_t{32} << 20U;
 
-// Sets that limit. Throws std::bad_alloc and changes nothing then.
-void set_buffer_limit(std::size_t bytes);
+// Sets that limit.
+void set_buffer_limit(std::size_t bytes) noexcept;
 
 // One thread's queue, from the thread's side.
 struct Queue {
@@ -82,8 +82,5 @@ using TakenExtra = std::unique_ptr<Extra, FreeExtra>;
 // thread that queued it; the callee owns the extra, as a TakenExtra. For the writer thread only.
 using Take = void (*)(void* context, const Event& event, std::uint32_t tid);
 void take_published(Take take, void* context);
-
-// Frees unused memory. For the close of the last trace.
-void release_chunks() noexcept;
 
 }  // namespace gpuprof::trace

@@ -326,7 +326,6 @@ void stop_thread_if_idle(Shared& s) {
   }
   s.thread.join();
   s.stop = false;
-  release_chunks();
 }
 
 void remove(Shared& s, const Entry* entry) {
