@@ -93,14 +93,15 @@ void FlightRecorder::dump_for_limit(const std::string& reason) noexcept {
 
 void FlightRecorder::add(const Event& event, std::uint32_t noted_by) {
   ++own_counts().events;
-  ring_.add(event, noted_by, {}, now_);
+  ring_.add(event, noted_by, now_);
 }
 
 void FlightRecorder::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                              HostNanoseconds error) {
   ++own_counts().events;
   own_counts().gpu_error = std::max(counts().gpu_error, error);
-  ring_.add(event, noted_by, {begin, error}, now_);
+  event.begin = begin;
+  ring_.add(event, noted_by, now_);
 }
 
 bool FlightRecorder::asks(HostNanoseconds now) noexcept {
@@ -211,7 +212,7 @@ void FlightRecorder::write_some(const Round& round, HostNanoseconds until) {
       complete_file(round);
       return;
     }
-    Ring::read(*chunks.front(), job_->from, *job_->output);
+    Ring::read(*chunks.front(), job_->from, *job_->output, counts().gpu_error);
     chunks.pop_front();
   } while (driver::monotonic_now() < until || finished());
 }

@@ -1,9 +1,9 @@
 // The newest events, in bounded memory.
 //
-// Events are copied into chunks with all that they own, so that nothing is allocated for one of
-// them. What has no room, or is too old, goes a chunk at a time, the oldest first. A snapshot
-// shares the chunks, so that it costs no copy: while it is read, the ring may hold as much again.
-// Not thread safe. Times are of the host's monotonic clock.
+// Events are copied into chunks with all that they own. What has no room, or is too old, goes a
+// chunk at a time, the oldest first. A snapshot shares the chunks, so that it costs no copy: while
+// it is read, the ring may hold as much again. Not thread safe. Times are of the host's monotonic
+// clock.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +17,19 @@ namespace gpuprof::trace {
 
 class EventSink;
 
-// When a GPU span ran, on the host's clock.
-struct Placed {
-  HostNanoseconds begin = 0;
-  HostNanoseconds error = 0;
-};
-
 class Ring {
  public:
   static constexpr std::size_t kLeastBytes = std::size_t{64} << 10U;
 
   struct Chunk {
-    explicit Chunk(std::size_t bytes) : memory(new unsigned char[bytes]), capacity(bytes) {}
+    Chunk() = default;
+    Chunk(const Chunk&) = delete;
+    Chunk& operator=(const Chunk&) = delete;
+    ~Chunk();
 
-    std::unique_ptr<unsigned char[]> memory;
-    const std::size_t capacity;
-    std::size_t used = 0;
-    std::uint64_t events = 0;
-    HostNanoseconds last = 0;  // when its newest event arrived
-
-    void clear() noexcept {
-      used = 0;
-      events = 0;
-    }
+    std::deque<Event> events;  // which own their extras
+    std::size_t bytes = 0;     // with these
+    HostNanoseconds last = 0;  // when the newest event arrived
   };
   using Snapshot = std::deque<std::shared_ptr<const Chunk>>;  // oldest first
 
@@ -47,9 +37,9 @@ class Ring {
   // that arrived more than `keep` ago.
   Ring(std::size_t bytes, HostNanoseconds keep, HostNanoseconds now) noexcept;
 
-  // Adds an event that arrived at `now`, not earlier than those before. It stays the caller's.
-  // Throws std::bad_alloc.
-  void add(const Event& event, std::uint32_t noted_by, const Placed& placed, HostNanoseconds now);
+  // Adds an event that arrived at `now`, not earlier than those before. It stays the caller's. A
+  // GPU span has `begin` on the host's clock. Throws std::bad_alloc.
+  void add(const Event& event, std::uint32_t noted_by, HostNanoseconds now);
   // Drops what is too old.
   void trim(HostNanoseconds now);
   void clear(HostNanoseconds now) noexcept;
@@ -64,11 +54,13 @@ class Ring {
   [[nodiscard]] std::uint64_t too_large() const noexcept { return too_large_; }
 
   // Adds to `sink` the events of a chunk that ended at `from` or later, as if they had just come.
-  static void read(const Chunk& chunk, HostNanoseconds from, EventSink& sink);
+  // No GPU span is off by more than `gpu_error`.
+  static void read(const Chunk& chunk, HostNanoseconds from, EventSink& sink,
+                   HostNanoseconds gpu_error);
 
  private:
-  Chunk* chunk_with_room(std::size_t size);
-  std::shared_ptr<Chunk> drop_oldest();
+  Chunk& chunk_with_room(std::size_t size, HostNanoseconds now);
+  void drop_oldest();
 
   const std::size_t limit_;
   const std::size_t chunk_bytes_;

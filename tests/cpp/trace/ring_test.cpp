@@ -52,7 +52,7 @@ Event counter(const char* name, const char* members, HostNanoseconds end, Extra&
 }
 
 void read(const Ring::Snapshot& snapshot, HostNanoseconds from, EventSink& names) {
-  for (const auto& chunk : snapshot) Ring::read(*chunk, from, names);
+  for (const auto& chunk : snapshot) Ring::read(*chunk, from, names, 2);
 }
 
 std::vector<std::string> held(Ring& ring, HostNanoseconds from = INT64_MIN) {
@@ -70,11 +70,11 @@ TEST(Ring, GivesBackWhatAnEventOwns) {
   extra.own = std::move(label);
   extra.args = "\"n\":1";
   own.extra = &extra;
-  ring.add(own, 7, {}, 1);
+  ring.add(own, 7, 1);
   extra.args = "changed";
   own.tid = 9;
-  ring.add(own, 7, {}, 1);
-  ring.add(slice("plain", 1), 7, {}, 1);
+  ring.add(own, 7, 1);
+  ring.add(slice("plain", 1), 7, 1);
   EXPECT_EQ(held(ring), (std::vector<std::string>{R"("its own"@7{"n":1})",
                                                   R"("its own"@9{changed})", "\"plain\"@7"}));
 }
@@ -87,14 +87,15 @@ TEST(Ring, GivesBackWhereAGpuSpanWas) {
   extra.gpu.duration_ns = 100;
   extra.gpu.stream = 3;
   span.extra = &extra;
-  ring.add(span, 7, {40, 2}, 12);
+  span.begin = 40;
+  ring.add(span, 7, 12);
   EXPECT_EQ(held(ring, 140), (std::vector<std::string>{"\"span\"@7{}40+-2 on 3"}));
   EXPECT_TRUE(held(ring, 141).empty());  // it was over
 }
 
 TEST(Ring, DropsWhatIsTooOld) {
   Ring ring(kBytes, kAge, 0);
-  for (HostNanoseconds time = 1; time <= 500; ++time) ring.add(slice("event", time), 1, {}, time);
+  for (HostNanoseconds time = 1; time <= 500; ++time) ring.add(slice("event", time), 1, time);
   ring.trim(kAge);
   EXPECT_EQ(ring.events(), 500U);
   ring.trim(kAge + 501);
@@ -105,9 +106,9 @@ TEST(Ring, DropsWhatIsTooOld) {
 
 TEST(Ring, KeepsASnapshotWhileItGoesOn) {
   Ring ring(kBytes, kAge, 0);
-  ring.add(slice("first", 1), 1, {}, 1);
+  ring.add(slice("first", 1), 1, 1);
   const Ring::Snapshot snapshot = ring.snapshot();
-  for (HostNanoseconds time = 2; time <= 5000; ++time) ring.add(slice("more", time), 1, {}, time);
+  for (HostNanoseconds time = 2; time <= 5000; ++time) ring.add(slice("more", time), 1, time);
   Names names;
   read(snapshot, INT64_MIN, names);
   EXPECT_EQ(names.all, std::vector<std::string>{"\"first\"@1"});
@@ -119,18 +120,18 @@ TEST(Ring, CountsWhatIsTooLarge) {
   Extra extra;
   Event event = counter("large", "", 1, extra);
   extra.args.assign(kBytes, 'x');
-  ring.add(event, 1, {}, 1);
+  ring.add(event, 1, 1);
   EXPECT_EQ(ring.too_large(), 1U);
   EXPECT_EQ(ring.events(), 0U);
   extra.args.assign(kBytes / 4, 'x');  // more than a chunk's part
-  ring.add(event, 1, {}, 1);
+  ring.add(event, 1, 1);
   EXPECT_EQ(ring.events(), 1U);
   EXPECT_LE(ring.bytes(), kBytes);
 }
 
 TEST(Ring, KeepsNothingWithoutBytes) {
   Ring ring(0, kAge, 0);
-  ring.add(slice("event", 1), 1, {}, 1);
+  ring.add(slice("event", 1), 1, 1);
   EXPECT_TRUE(held(ring).empty());
   EXPECT_EQ(ring.bytes(), 0U);
 }
