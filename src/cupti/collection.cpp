@@ -11,8 +11,6 @@
 namespace gpuprof::cupti {
 namespace {
 
-constexpr std::uint32_t kUnset = std::numeric_limits<std::uint32_t>::max();
-
 // A record of an earlier collection that comes late begins before this one. The GPU's times are
 // fitted to the host's clock, and may be off by some microseconds.
 constexpr std::uint64_t kSlackBefore = 10'000'000;
@@ -80,8 +78,7 @@ Collection::Collection(std::size_t max_records, const LaunchNames& launches, con
     : launch_names_(launches),
       start_(start),
       activities_(max_records),
-      launches_(2 * std::min(max_records, kMostRecords)),
-      work_names_(kWorkNames, kUnset) {}
+      launches_(2 * std::min(max_records, kMostRecords)) {}
 
 void Collection::add(const std::uint8_t* record, const std::uint8_t* end,
                      driver::HostNanoseconds now) {
@@ -117,9 +114,7 @@ void Collection::add_activity(const std::uint8_t* record, driver::HostNanosecond
     row.name = names_.intern(
         symbol == nullptr ? kNoName : std::string_view(symbol, strnlen(symbol, Names::kMaxBytes)));
   } else {
-    std::uint32_t& known = work_names_[work_name_index(record)];
-    if (known == kUnset) known = names_.intern(work_name(record));
-    row.name = known;
+    row.name = names_.intern(work_name(record));
   }
   Total& total = totals_[static_cast<std::uint64_t>(row.kind) << 32U | row.name];
   ++total.count;
@@ -138,10 +133,7 @@ void Collection::add_launch(const std::uint8_t* record, int domain, driver::Host
     ++counts_.untimed;
     return;
   }
-  auto& indices = launch_indices_[domain == kDriverDomain ? 0 : 1];
-  auto index = indices.find(id);
-  if (index == indices.end()) index = indices.emplace(id, names_.intern(named->second)).first;
-  row.name = index->second;
+  row.name = names_.intern(named->second);
   if (!launches_.push(row)) ++counts_.launches_dropped;
 }
 

@@ -5,7 +5,6 @@
 // when ClockMap says what they are on the host's clock.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -172,8 +171,6 @@ class Collection {
   Rows<Activity> activities_;
   Rows<Launch> launches_;
   std::unordered_map<std::uint64_t, Total> totals_;
-  std::vector<std::uint32_t> work_names_;  // by work_name_index(); kUnset until met
-  std::array<std::unordered_map<std::uint32_t, std::uint32_t>, 2> launch_indices_;
   Counts counts_;
 };
 

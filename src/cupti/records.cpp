@@ -126,13 +126,6 @@ const char* kernel_symbol(const std::uint8_t* record) noexcept {
   return reinterpret_cast<const char*>(field<std::uintptr_t>(record, kKernelSymbol));
 }
 
-std::size_t work_name_index(const std::uint8_t* record) noexcept {
-  const int kind = kind_of(record);
-  const std::size_t which = kind == kMemsetRecord ? 0 : kind == kMemcpyRecord ? 1 : 2;
-  const WorkNameParts parts = parts_of(record);
-  return ((which * 16 + parts.copy) * 8 + parts.source) * 8 + parts.destination;
-}
-
 std::string work_name(const std::uint8_t* record) {
   const int kind = kind_of(record);
   const WorkNameParts parts = parts_of(record);

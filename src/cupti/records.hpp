@@ -62,10 +62,6 @@ const char* kernel_symbol(const std::uint8_t* record) noexcept;
 // The name of a copy or a memset, as torch writes it: "Memcpy HtoD (Pinned -> Device)".
 std::string work_name(const std::uint8_t* record);
 
-// A number for each name that work_name() may return, to ask for it once. Below kWorkNames.
-inline constexpr std::size_t kWorkNames = std::size_t{3} * 16 * 8 * 8;
-std::size_t work_name_index(const std::uint8_t* record) noexcept;
-
 // The record as a launch: one of kRuntimeRecord, kDriverRecord. The function that it names is
 // `callback_id`.
 Launch launch_of(const std::uint8_t* record, std::uint32_t& callback_id) noexcept;
