@@ -117,7 +117,7 @@ def test_an_unknown_name_and_a_damaged_file_are_wrong_usage(store: Path, call: C
     assert (code, out) == (2, "")
     assert "'mian' is neither a file nor a baseline" in err
     assert "'main'" in err
-    (file,) = store.glob("baselines/odd/*.json")
+    (file,) = store.glob("baselines/odd/*.jsonl")
     file.write_text("{", encoding="utf-8")
     for arguments in (["list"], ["list", "odd"]):
         code, out, err = call(*arguments)

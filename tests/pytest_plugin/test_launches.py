@@ -80,13 +80,13 @@ def test_a_baseline_without_counts_is_no_failure_and_a_note(project: Project) ->
     project.pytester.makepyfile(test_it=TWO_TESTS)
     project.on_gpu(1.0)
     project.save_runs()
-    for path in (project.path / ".gpuprof" / "baselines" / "main").glob("*.json"):
-        content = json.loads(path.read_text())
-        for run in content["runs"]:
+    for path in (project.path / ".gpuprof" / "baselines" / "main").glob("*.jsonl"):
+        runs = [json.loads(line) for line in path.read_text().splitlines()]
+        for run in runs:
             for result in run["results"].values():  # as gpuprof wrote before it counted
                 for key in ("launches", "instructions", "memory", "peaks"):
                     del result[key]
-        path.write_text(json.dumps(content))
+        path.write_text("\n".join(map(json.dumps, runs)))
     project.launches(test_a=STEP, test_b=STEP)
     project.memory(test_a=100, test_b=1536)
     done = project.run(COMPARE, "--gpu-benchmark-fail-on=launches,memory,nodata,incomparable")

@@ -178,7 +178,7 @@ def test_compare_without_a_name_takes_what_was_saved_last(project: Project) -> N
 def test_a_damaged_baseline_stops_a_comparison_with_the_latest(project: Project) -> None:
     project.pytester.makepyfile(ONE_TEST)
     project.save_runs()
-    (file,) = (project.path / ".gpuprof").glob("baselines/main/*.json")
+    (file,) = (project.path / ".gpuprof").glob("baselines/main/*.jsonl")
     file.write_text("{", encoding="utf-8")
     done = project.run("--gpu-benchmark-compare")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
@@ -186,7 +186,7 @@ def test_a_damaged_baseline_stops_a_comparison_with_the_latest(project: Project)
 
 
 def _set_created(project: Project, name: str, created: str) -> None:
-    for file in (project.path / ".gpuprof" / "baselines" / name).glob("*.json"):
+    for file in (project.path / ".gpuprof" / "baselines" / name).glob("*.jsonl"):
         text = re.sub(
             r'"created": "[^"]*", "commit"',
             f'"created": "{created}", "commit"',

@@ -359,5 +359,5 @@ def test_a_real_measurement_without_a_gpu_is_on_the_cpu_clock_and_says_so(tmp_pa
     done = run_pytest(tmp_path, "--gpu-benchmark-save=main", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gpu_benchmark: 2 benchmarks on the CPU clock, no GPU time: " in done.stdout
-    (file,) = (tmp_path / ".gpuprof" / "baselines" / "main").glob("*.json")
+    (file,) = (tmp_path / ".gpuprof" / "baselines" / "main").glob("*.jsonl")
     assert file.name.startswith("cpu-")

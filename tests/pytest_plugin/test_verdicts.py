@@ -138,7 +138,7 @@ def test_comparing_and_saving_compares_with_the_old_and_appends_the_new(stored: 
     stored.on_gpu(0.5)
     done = stored.run(COMPARE, SAVE)
     done.stdout.fnmatch_lines(
-        ["compared with the baseline 'main': 2 FAST", "saved 2 in the baseline 'main': *.json"]
+        ["compared with the baseline 'main': 2 FAST", "saved 2 in the baseline 'main': *.jsonl"]
     )
     medians = [run.results["test_it.py::test_a"].median_ms for run in stored.saved()["Test-GPU"]]
     assert medians == pytest.approx([1.0] * 5 + [0.5])
@@ -247,11 +247,11 @@ def test_a_baseline_that_is_not_there_is_a_usage_error_that_lists_those_that_are
 def test_a_damaged_baseline_is_a_usage_error_and_stays_as_it_is(
     stored: Project, option: str
 ) -> None:
-    (file,) = (stored.path / ".gpuprof").rglob("*.json")
+    (file,) = (stored.path / ".gpuprof").rglob("*.jsonl")
     file.write_text("{", encoding="utf-8")
     done = stored.run(f"--gpu-benchmark-{option}=main")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"*--gpu-benchmark-{option}: *Test-GPU.json cannot be used*"])
+    done.stderr.fnmatch_lines([f"*--gpu-benchmark-{option}: *Test-GPU.jsonl, line 1 cannot*"])
     assert file.read_text(encoding="utf-8") == "{"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -20,8 +19,10 @@ from hypothesis import strategies as st
 
 from gpuprof import BenchResult
 from gpuprof._common import machine as common_machine
-from gpuprof._results import baselines
-from gpuprof._results.baselines import Baselines, Run, check_name, load_kind
+from gpuprof._results import baselines, result_files
+from gpuprof._results.baselines import Baselines, check_name
+from gpuprof._results.git_store import opened
+from gpuprof._results.result_files import Run, load_kind
 from gpuprof.errors import BaselineError
 from tests.support.processes import ROOT, environment
 from tests.support.threads import in_threads
@@ -30,7 +31,7 @@ H200 = {"gpu": "NVIDIA H200", "cpu": "Some CPU", "driver": "580.1"}
 A100 = H200 | {"gpu": "NVIDIA A100"}
 
 
-def load_file(path: Path | str) -> list[Run]:
+def load_file(path: Path | str) -> Run:
     return load_kind(path)[1]
 
 
@@ -49,24 +50,23 @@ def run(number: int = 0, machine: dict[str, Any] = H200) -> Run:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Baselines:
-    return Baselines(tmp_path / "kept")
+    return opened(tmp_path / "kept")
 
 
 def damaged(store: Baselines, content: bytes) -> Path:
-    """Return a baseline's file with other contents."""
-    path = store.append("main", run())
+    """Return a baseline's file with these contents."""
+    path = store.place(("main", "NVIDIA-H200"))
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
 
 
 def test_a_run_comes_back_as_it_was(store: Baselines) -> None:
     path = store.append("main", run(3))
-    assert path == store.root / "baselines" / "main" / "NVIDIA-H200.json"
+    assert path == store.root / "baselines" / "main" / "NVIDIA-H200.jsonl"
     assert store.runs("main") == {"NVIDIA-H200": [run(3)]}
-    assert load_file(path) == [run(3)]
-    data = json.loads(path.read_text(encoding="ascii"))
-    assert (data["format"], data["version"]) == ("gpuprof-baseline", 1)
-    assert data["runs"][0]["results"]["x"]["samples_ms"] == list(result().samples_ms)
+    (line,) = path.read_text(encoding="ascii").splitlines()
+    assert json.loads(line)["results"]["x"]["samples_ms"] == list(result().samples_ms)
 
 
 def test_each_kind_of_machine_has_its_file(store: Baselines) -> None:
@@ -129,11 +129,11 @@ def test_names_that_are_safe_are_taken() -> None:
         assert check_name(name) == name
 
 
-GOOD = json.loads(baselines.encode([run(1), run(2)]))
+GOOD = run(1).to_dict()
 
 
 def changed(*path: Any, to: Any) -> bytes:
-    """Return a good file with one member changed."""
+    """Return a good line with one member changed."""
     data = json.loads(json.dumps(GOOD))
     inner = data
     for step in path[:-1]:
@@ -145,15 +145,11 @@ def changed(*path: Any, to: Any) -> bytes:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "Expecting value"),
+        (b" ", "Expecting value"),
         (b"\xff\xfe", "utf-8"),
-        (b"[]", r"the file: expected what to_dict\(\) returns, got \[\]"),
-        (b"{}", "the file: expected .*'gpuprof-baseline'.*, got .*'format': None"),
-        (
-            b'{"format": "gpuprof-baseline", "version": 2, "more": 1}',
-            r"the file: expected .*'version': 1}, got .*'version': 2}",
-        ),
-        (b'{"format": "gpuprof-baseline", "version": 1, "runs": [', "Expecting value"),
+        (b"[]", "neither a run nor one that was dropped"),
+        (b"{}", "neither a run nor one that was dropped"),
+        (b'{"created": "2026", "results": {', "Expecting"),
         (json.dumps(GOOD).encode()[:-200], "Unterminated|Expecting"),
         (json.dumps(GOOD).encode() + b"more", "Extra data"),
         (b"[" * 100_000, "nested deeper than 32"),
@@ -161,35 +157,29 @@ def changed(*path: Any, to: Any) -> bytes:
         (b'{"x": ' * 40 + b"1" + b"}" * 40, "nested deeper than 32"),
         (b"[NaN]", "NaN, which is no JSON"),
         (b"[1e999]", "too large"),
-        (b"[" + b"9" * 5000 + b"]", r"4300|integer|expected an object"),
-        (changed("format", to="gpuprof-stats"), "'gpuprof-baseline'.*, got .*'gpuprof-stats'"),
-        (changed("version", to=2), "got .*'version': 2}; another gpuprof may have written it"),
-        (changed("version", to=True), "got .*'version': True}"),
-        (changed("version", to="1"), "got .*'version': '1'}"),
-        (changed("runs", to={}), "runs: expected a list, got {}"),
-        (changed("more", to=1), "the file: 'more' is unknown"),
-        (changed("runs", 1, to=None), r"the file.runs\[1\]: expected what .*, got None"),
-        (changed("runs", 1, "created", to=7), r"runs\[1\].created: expected a str, got 7"),
-        (changed("runs", 0, "commit", to=[]), r"runs\[0\].commit: .*, got \[\]"),
-        (changed("runs", 0, "machine", to="H200"), r"runs\[0\].machine: .*, got 'H200'"),
-        (changed("runs", 0, "results", to=[1]), r"runs\[0\].results: .*, got \[1\]"),
-        (changed("runs", 0, "results", "x", to=3), r"results\['x'\]: expected what .*, got 3"),
-        (changed("runs", 0, "results", "x", "samples_ms", 4, to="fast"), r"\[4\]: .*, got 'fast'"),
-        (changed("runs", 0, "results", "x", "samples_ms", to=[]), "at least one sample"),
-        (changed("runs", 0, "results", "x", "mode", to="warp"), "mode: .*, got 'warp'"),
-        (changed("runs", 0, "results", "x", "version", to=9), "gpuprof-result"),
+        (b"[" + b"9" * 5000 + b"]", r"4300|integer|neither a run"),
+        (changed("more", to=1), "Run: 'more' is unknown"),
+        (changed("created", to=7), "neither a run nor one that was dropped"),
+        (changed("commit", to=[]), r"Run.commit: .*, got \[\]"),
+        (changed("machine", to="H200"), "Run.machine: .*, got 'H200'"),
+        (changed("results", to=[1]), "neither a run nor one that was dropped"),
+        (changed("results", "x", to=3), r"results\['x'\]: expected what .*, got 3"),
+        (changed("results", "x", "samples_ms", 4, to="fast"), r"\[4\]: .*, got 'fast'"),
+        (changed("results", "x", "samples_ms", to=[]), "at least one sample"),
+        (changed("results", "x", "mode", to="warp"), "mode: .*, got 'warp'"),
+        (changed("results", "x", "version", to=9), "gpuprof-result"),
     ],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong_and_left_as_it_is(
     content: bytes, says: str, store: Baselines
 ) -> None:
+    content = b"\n".join([json.dumps(GOOD).encode(), content, json.dumps(GOOD).encode()])
     path = damaged(store, content)
     uses: list[Any] = [lambda: store.runs("main"), lambda: store.append("main", run(2))]
     for use in uses:
         with pytest.raises(BaselineError, match=says) as caught:
             use()
-        assert str(path) in str(caught.value)
-        assert "left as it is" in str(caught.value)
+        assert str(caught.value).startswith(f"{path}, line 2 cannot be used: ")
         assert len(str(caught.value)) < 1000
     assert path.read_bytes() == content
     assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
@@ -224,32 +214,35 @@ _FUZZ = settings(
 @_FUZZ
 @given(place=st.sampled_from(_places(GOOD)), value=JSON)
 def test_any_value_at_any_place_is_read_or_refused(
-    place: tuple[Any, ...], value: Any, tmp_path: Path
+    place: tuple[Any, ...], value: Any, store: Baselines
 ) -> None:
-    path = tmp_path / "fuzzed.json"
-    path.write_bytes(changed(*place, to=value))
-    with contextlib.suppress(BaselineError):
-        runs = load_file(path)
-        assert baselines.encode(runs), "what was read can be written again"
+    damaged(store, changed(*place, to=value))
+    try:
+        store.runs("main")
+    except BaselineError:
+        return
+    assert store.append("main", run()), "what was read can be written again"
 
 
 @_FUZZ
 @given(content=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 @example(content=b'{"benchmarks": [{"gpuprof": {"result": []}}]}')
-def test_any_bytes_are_refused(content: bytes, tmp_path: Path) -> None:
+def test_any_bytes_are_refused(content: bytes, store: Baselines, tmp_path: Path) -> None:
     path = tmp_path / "fuzzed.json"
     path.write_bytes(content)
     with pytest.raises(BaselineError):
         load_file(path)
+    damaged(store, b" " + content)
+    with pytest.raises(BaselineError):
+        store.runs("main")
 
 
 @_FUZZ
-@given(cut=st.integers(0, len(json.dumps(GOOD)) - 1))
-def test_a_file_cut_off_anywhere_is_refused(cut: int, tmp_path: Path) -> None:
-    path = tmp_path / "cut.json"
-    path.write_bytes(json.dumps(GOOD).encode()[:cut])
+@given(cut=st.integers(1, len(json.dumps(GOOD)) - 1))
+def test_a_line_cut_off_anywhere_is_refused(cut: int, store: Baselines) -> None:
+    damaged(store, json.dumps(GOOD).encode()[:cut])
     with pytest.raises(BaselineError):
-        load_file(path)
+        store.runs("main")
 
 
 def test_a_file_over_the_size_is_refused_and_not_written(
@@ -257,12 +250,12 @@ def test_a_file_over_the_size_is_refused_and_not_written(
 ) -> None:
     path = store.append("main", run())
     one = path.stat().st_size
-    monkeypatch.setattr(baselines, "MAX_BYTES", 3 * one)
+    monkeypatch.setattr(result_files, "MAX_BYTES", 3 * one)
     for number in range(5):
         store.append("main", run(number))
     assert path.stat().st_size <= 3 * one
-    assert [each.commit for each in store.runs("main")["NVIDIA-H200"]] == ["c3", "c4"]
-    monkeypatch.setattr(baselines, "MAX_BYTES", one // 2)
+    assert [each.commit for each in store.runs("main")["NVIDIA-H200"]] == ["c2", "c3", "c4"]
+    monkeypatch.setattr(result_files, "MAX_BYTES", one // 2)
     with pytest.raises(BaselineError, match="larger than"):
         store.runs("main")
     with pytest.raises(BaselineError, match="a run is larger than"):
@@ -323,7 +316,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(
 def test_a_root_that_is_a_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("", encoding="utf-8")
     with pytest.raises(BaselineError, match="kept"):
-        Baselines(tmp_path / "kept").append("main", run())
+        opened(tmp_path / "kept").append("main", run())
 
 
 def test_the_permissions_of_a_file_are_kept(store: Baselines) -> None:
@@ -335,22 +328,22 @@ def test_the_permissions_of_a_file_are_kept(store: Baselines) -> None:
 
 def test_a_baseline_that_is_a_link_stays_one(store: Baselines, tmp_path: Path) -> None:
     path = store.append("main", run(1))
-    kept = tmp_path / "kept.json"
+    kept = tmp_path / "kept.jsonl"
     path.rename(kept)
     kept.chmod(0o640)
     path.symlink_to(kept)
     store.append("main", run(2))
     assert path.is_symlink()
     assert kept.stat().st_mode & 0o777 == 0o640
-    assert [each.commit for each in load_file(kept)] == [run(1).commit, run(2).commit]
+    assert store.runs("main") == {"NVIDIA-H200": [run(1), run(2)]}
     assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
 
 
 APPEND = """
 import sys
-from gpuprof._results.baselines import Baselines
+from gpuprof._results.git_store import opened
 from tests.results.test_baselines import run
-store = Baselines(sys.argv[1])
+store = opened(sys.argv[1])
 print("ready", flush=True)
 for number in range(int(sys.argv[2])):
     store.append("main", run(number))
@@ -402,10 +395,10 @@ def test_what_a_killed_writer_left_behind_is_never_read_and_removed(store: Basel
     code = f"""
         import os
         from pathlib import Path
-        from gpuprof._results.baselines import Baselines
+        from gpuprof._results.git_store import opened
         from tests.results.test_baselines import run
         Path.replace = lambda *_: os.kill(os.getpid(), 9)
-        store = Baselines({str(store.root)!r})
+        store = opened({str(store.root)!r})
         store.append("main", run(2))
     """
     path = store.append("main", run(1))
@@ -437,7 +430,7 @@ def test_a_single_result_is_a_file_of_one_run(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     one = result("kernel", created="2026-01-01", machine=A100)
     path.write_text(one.to_json(), encoding="utf-8")
-    assert load_file(str(path)) == [Run("2026-01-01", A100, {"kernel": one})]
+    assert load_file(str(path)) == Run("2026-01-01", A100, {"kernel": one})
 
 
 def _session(**entry: Any) -> dict[str, Any]:
@@ -450,7 +443,7 @@ def test_a_sessions_file_is_a_run_by_the_full_names_of_the_tests(tmp_path: Path)
     path = tmp_path / "session.json"
     path.write_text(json.dumps(_session()), encoding="utf-8")
     expected = {"tests/test_a.py::test_x": result(created="2026-01-02")}
-    assert load_file(path) == [Run("2026-01-02", H200, expected, "abc")]
+    assert load_file(path) == Run("2026-01-02", H200, expected, "abc")
 
 
 @pytest.mark.parametrize(
@@ -462,8 +455,8 @@ def test_a_sessions_file_is_a_run_by_the_full_names_of_the_tests(tmp_path: Path)
         (_session() | {"benchmarks": [1]}, r"benchmarks\[0\] has no object"),
         (_session() | {"format_version": 2}, "format_version: .*, got 2"),
         ({"format": "gpuprof-stats"}, "statistics of scopes.*: save benchmarks instead"),
-        ({"format": ["gpuprof-stats"]}, "neither a baseline"),
-        (7, "neither a baseline"),
+        ({"format": ["gpuprof-stats"]}, "neither a file of"),
+        (7, "neither a file of"),
     ],
 )
 def test_other_files_are_refused_with_what_they_are(data: Any, says: str, tmp_path: Path) -> None:
@@ -475,7 +468,7 @@ def test_other_files_are_refused_with_what_they_are(data: Any, says: str, tmp_pa
 
 def test_a_machine_with_odd_facts_can_be_saved(store: Baselines) -> None:
     odd = H200 | {"clock": float("nan"), "path": Path("/x"), "nested": {"list": (1, 2.5, None)}}
-    store.append("main", Run("now", odd))
+    store.append("main", Run("now", odd, {"x": result()}))
     (found,) = store.runs("main")["NVIDIA-H200"]
     assert found.machine == H200 | {
         "clock": None,

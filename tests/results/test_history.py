@@ -201,9 +201,9 @@ def test_times_of_zero_are_no_change_and_no_error(store: Path) -> None:
 
 def test_a_damaged_baseline_is_named(store: Path) -> None:
     save(store, [1.0])
-    path = store / "baselines" / "main" / "NVIDIA-H200.json"
+    path = store / "baselines" / "main" / "NVIDIA-H200.jsonl"
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(BaselineError, match=r"NVIDIA-H200\.json cannot be used"):
+    with pytest.raises(BaselineError, match=r"NVIDIA-H200\.jsonl, line 1 cannot be used"):
         gpuprof.history(store)
 
 

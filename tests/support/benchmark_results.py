@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpuprof import BenchResult, Verdict
-from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.git_store import opened
+from gpuprof._results.result_files import Run
 from gpuprof.results import Decision
 
 # Options of `benchmark` with which a few samples are enough.
@@ -58,7 +58,7 @@ def decided_beside_time(memory: str, launches: str, **changes: Any) -> Decision:
 
 def stored(name: str, folder: Path = Path(".gpuprof")) -> dict[str, list[Run]]:
     """Return a baseline's runs by machine."""
-    return Baselines(folder).runs(name)
+    return opened(folder).runs(name)
 
 
 def saved(
@@ -69,7 +69,7 @@ def saved(
     folder: Path = Path(".gpuprof"),
 ) -> None:
     """Append a run to a baseline, by default of the working folder, as the plugin saves it."""
-    Baselines(folder).append(name, _run(created, results, commit))
+    opened(folder).append(name, _run(created, results, commit))
 
 
 def saved_in(storage: str, name: str, created: str, *results: BenchResult, commit: str) -> None:

@@ -241,9 +241,9 @@ class Project:
 
     def saved(self, name: str = "main") -> dict[str, list[Any]]:
         """Return the runs of a baseline by machine."""
-        from gpuprof._results.baselines import Baselines
+        from gpuprof._results.git_store import opened
 
-        return Baselines(self.path / ".gpuprof").runs(name)
+        return opened(self.path / ".gpuprof").runs(name)
 
     def written(self, file: str = "out.json") -> Any:
         """Return the content of a JSON file."""
@@ -251,11 +251,11 @@ class Project:
 
     def save_runs(self, count: int = 5, name: str = "main") -> None:
         """Store a run of the tests, as often as a baseline wants runs."""
-        from gpuprof._results.baselines import Baselines
+        from gpuprof._results.git_store import opened
 
         done = self.run(f"--gpu-benchmark-save={name}")
         assert done.ret == 0, done.stdout.str()
         for (run,) in self.saved(name).values():
             for _ in range(count - 1):
-                Baselines(self.path / ".gpuprof").append(name, run)
+                opened(self.path / ".gpuprof").append(name, run)
         self.calls()

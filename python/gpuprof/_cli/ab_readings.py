@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuprof._common.records import format_of
-from gpuprof._results.baselines import kind_of, load_data
 from gpuprof._results.eligible import difference
 from gpuprof._results.result import BenchResult
+from gpuprof._results.result_files import kind_of, load_data
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
 
@@ -111,11 +111,7 @@ def _name_of(key: Any) -> str:
 
 
 def _of_results(path: Path, data: Any) -> dict[str, Time]:
-    _, runs = kind_of(path, data)
-    if len(runs) != 1:
-        message = f"it left a file with {len(runs)} runs; expected that of one run"
-        raise BaselineError(message)
+    _, run = kind_of(path, data)
     return {
-        name: Time(result.median_ms, result.clock, result)
-        for name, result in runs[0].results.items()
+        name: Time(result.median_ms, result.clock, result) for name, result in run.results.items()
     }

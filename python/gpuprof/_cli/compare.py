@@ -21,10 +21,10 @@ from gpuprof._common.records import format_of
 from gpuprof._common.text import ending, output_text, shown_text
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table, markdown_list
-from gpuprof._results.baselines import Run, load_kind
 from gpuprof._results.decision import Verdict
 from gpuprof._results.git_store import opened
 from gpuprof._results.result import BenchResult
+from gpuprof._results.result_files import Run, load_kind
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
 from gpuprof.errors import BaselineError
@@ -78,10 +78,8 @@ def load(given: str, storage: str) -> Source:
         there = ", ".join(map(repr, names)) if names else "none"
         message = f"{given!r} is neither a file nor a baseline saved in {storage} (there: {there})"
         raise Refused(message)
-    form, found = load_kind(path)
-    runs: dict[str, list[Run]] = {}
-    for run in found:
-        runs.setdefault(machine.key(run.machine), []).append(run)
+    form, run = load_kind(path)
+    runs = {machine.key(run.machine): [run]}
     return Source(f"file {path}", runs, is_one_result=form == format_of(BenchResult))
 
 

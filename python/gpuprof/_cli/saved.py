@@ -17,16 +17,16 @@ from typing import Any
 
 from gpuprof._cli.command import FAILED, Answer, Refused, complain, printed, refusing
 from gpuprof._cli.compare import Source, load
-from gpuprof._common import outputs
+from gpuprof._common import machine, outputs
 from gpuprof._common.records import head
 from gpuprof._common.text import plain_data, plural, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table
-from gpuprof._results.baselines import Run, load_kind
 from gpuprof._results.export import figures
 from gpuprof._results.git_store import opened
 from gpuprof._results.history import history as history_of
+from gpuprof._results.result_files import Run, load_kind
 from gpuprof.errors import BaselineError
 
 _COMMIT_DIGITS = 12
@@ -66,14 +66,14 @@ def _baselines(storage: str) -> list[Row]:
     rows: list[Row] = [
         {
             "baseline": name,
-            "machine": machine,
+            "machine": place,
             "runs": len(runs),
             "benchmarks": len({each for run in runs for each in run.results}),
             "saved": runs[-1].created,
             "commit": runs[-1].commit,
         }
         for name in baselines.names()
-        for machine, runs in baselines.runs(name).items()
+        for place, runs in baselines.runs(name).items()
         if runs
     ]
     return sorted(rows, key=lambda row: (str(row["saved"]), str(row["baseline"])))
@@ -88,7 +88,7 @@ def _shown_baseline(row: Row) -> dict[str, str]:
 def _benchmarks(source: Source) -> list[Row]:
     """Return a row for each benchmark of each run, the figures in seconds."""
     rows: list[Row] = []
-    for machine, runs in source.runs.items():
+    for place, runs in source.runs.items():
         for number, run in enumerate(runs, start=1):
             for name, result in run.results.items():
                 figures_of = figures(result)
@@ -96,7 +96,7 @@ def _benchmarks(source: Source) -> list[Row]:
                 rows.append(
                     {
                         "benchmark": name,
-                        "machine": machine,
+                        "machine": place,
                         "run": number,
                         "saved": run.created,
                         "commit": run.commit,
@@ -159,26 +159,16 @@ def _what_there_is(options: argparse.Namespace) -> str:
 
 @refusing(BaselineError, ValueError)
 def save(options: argparse.Namespace) -> Answer:
-    """Append the runs of a file to a baseline, which may have some; return what to print."""
-    baselines, lines = opened(options.storage), []
+    """Append the run of a file to a baseline, unless it is there; return what to print."""
+    baselines, run = opened(options.storage), load_kind(options.file)[1]
+    run = replace(run, commit=options.commit or run.commit)
     stored = baselines.runs(options.name) if options.name in baselines.names() else {}
-    for each in load_kind(options.file)[1]:
-        run = replace(each, commit=options.commit or each.commit)
-        count = f"{plural(len(run.results), 'benchmark')} of {run.created}"
-        if any(_is_same(run, other) for runs in stored.values() for other in runs):
-            lines.append(f"left out {count}: {options.name} has that run")
-            continue
-        where = baselines.append(options.name, run)
-        lines.append(f"saved {count} as {options.name} in {where}")
-    return Answer("".join(f"{shown_text(line)}\n" for line in lines))
-
-
-def _is_same(run: Run, stored: Run) -> bool:
-    """Whether that is stored; one of its results is enough, because old ones are left out."""
-    return (run.created, run.commit) == (stored.created, stored.commit) and any(
-        name in run.results and run.results[name].samples_ms == result.samples_ms
-        for name, result in stored.results.items()
-    )
+    count = f"{plural(len(run.results), 'benchmark')} of {run.created}"
+    if run in stored.get(machine.key(run.machine), ()):
+        said = f"left out {count}: {options.name} has that run"
+    else:
+        said = f"saved {count} as {options.name} in {baselines.append(options.name, run)}"
+    return Answer(f"{shown_text(said)}\n")
 
 
 @refusing(BaselineError, ValueError)

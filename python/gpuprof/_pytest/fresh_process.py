@@ -51,14 +51,13 @@ class FreshProcess:
 
     def measure(self) -> BenchResult:
         """Run the test and return what it measured; raises `NotMeasured`."""
-        from gpuprof._results.baselines import load_kind
+        from gpuprof._results.result_files import load_kind
 
         with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
             file = Path(folder) / "result.json"
             self._run(folder, file)
             try:
-                (run,) = load_kind(file)[1]
-                return run.results[self.key]
+                return load_kind(file)[1].results[self.key]
             except (BaselineError, KeyError, ValueError) as error:
                 message = f"the test measured nothing in a process of its own: {error}"
                 raise NotMeasured(message) from error

@@ -26,8 +26,8 @@ from gpuprof._results.two_sides import advice
 
 if TYPE_CHECKING:
     from gpuprof._pytest.settings import Settings
-    from gpuprof._results.baselines import Run
     from gpuprof._results.result import BenchResult
+    from gpuprof._results.result_files import Run
 
 # What measuring again can change.
 _BY_CHANCE = frozenset({Verdict.SLOW, Verdict.AMBIGUOUS})

@@ -17,9 +17,10 @@ from gpuprof._pytest import json_file
 from gpuprof._pytest.json_file import Record
 from gpuprof._pytest.options import REPORTED
 from gpuprof._pytest.settings import Settings
-from gpuprof._results.baselines import Run, check_name, commit_of
+from gpuprof._results.baselines import check_name
 from gpuprof._results.git_store import is_git, opened
 from gpuprof._results.result import BenchResult
+from gpuprof._results.result_files import Run, commit_of
 from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
 
@@ -128,7 +129,7 @@ def _can_be_written(folder: Path) -> bool:
     with suppress(OSError):
         while not folder.exists():
             folder = folder.parent
-        return os.access(folder, os.W_OK)
+        return folder.is_dir() and os.access(folder, os.W_OK)
     return False
 
 

@@ -28,7 +28,7 @@ from gpuprof._pytest.options import (
 )
 
 if TYPE_CHECKING:
-    from gpuprof._results.baselines import Run
+    from gpuprof._results.result_files import Run
 
 FIXTURE = "gpu_benchmark"
 # What the controller tells its workers.

@@ -1,6 +1,6 @@
 """What a report is made of, read from files: statistics, results, comparisons, histories.
 
-Files are not trusted: they are read as baselines are, whose reader bounds size, depth and memory.
+Files are not trusted: their reader bounds size, depth and memory.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common.records import format_of
-from gpuprof._results.baselines import kind_of, load_data
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
 from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
+from gpuprof._results.result_files import kind_of, load_data
 from gpuprof._results.two_sides import Comparison
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
@@ -69,14 +69,11 @@ def _name(path: Path, taken: Container[str]) -> str:
 
 
 def _results(path: Path, data: Any) -> list[Judged]:
-    """Return the results of the last run in a file, with the verdicts that a test session has."""
-    _, runs = kind_of(path, data)
-    if not runs:
-        message = "it holds no run"
-        raise ValueError(message)
+    """Return the results in a file, with the verdicts that a test session has."""
+    _, run = kind_of(path, data)
     decisions = {}
     for entry in data.get("benchmarks", ()):
         decision = entry["gpuprof"].get("decision")
         name = str(entry.get("fullname") or entry["gpuprof"]["result"]["name"])
         decisions[name] = None if decision is None else Decision.from_dict(decision)
-    return [(result, decisions.get(name)) for name, result in runs[-1].results.items()]
+    return [(result, decisions.get(name)) for name, result in run.results.items()]

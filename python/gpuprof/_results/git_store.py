@@ -1,41 +1,33 @@
 """Baselines in a git ref, which outlive a job of CI; ``git:refs/gpuprof`` is refs/gpuprof/runs.
 
-The tree of the ref's commit holds ``<name>/<machine>.jsonl``: a line of JSON for each run, and one
-for each run that was dropped. Lines are only ever added. So what two machines have saved is merged
-by the union of their lines, and no run is lost.
+The tree of the ref's commit holds the files of the baselines, whose lines are only ever added. So
+what two machines have saved is merged by the union of their lines, and no run is lost.
 
 The ref is moved only from the commit that was read, so that one of two processes that save at once
-does it again. Lines are not trusted; runs that are too old to be used are read no further than
-their names.
+does it again.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from gpuprof._common import machine
 from gpuprof._results.baselines import (
     DEFAULT_ROOT,
-    KEPT_RUNS,
-    MAX_BYTES,
     Baselines,
-    Run,
-    check_name,
-    load_text,
+    FolderBaselines,
+    Key,
+    file_of,
+    key_of,
 )
+from gpuprof._results.result_files import check_size
 from gpuprof.errors import BaselineError
 
 PREFIX = "git:"
-_SUFFIX = ".jsonl"
-_FILE = re.compile(rf"([A-Za-z0-9][A-Za-z0-9._-]{{0,99}})/([A-Za-z0-9._-]+){re.escape(_SUFFIX)}")
-Key: TypeAlias = "tuple[str, str]"  # a name and a machine
 _OF_USERS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/stash")
 _TRIES = 20
 _LOCAL_S, _NETWORK_S = 60.0, 300.0
@@ -50,7 +42,7 @@ def is_git(storage: str | Path) -> bool:
 
 def opened(storage: str | Path = DEFAULT_ROOT) -> Baselines:
     """Return the baselines in a folder, or in a git ref; BaselineError if that cannot be one."""
-    return GitBaselines(str(storage)) if is_git(storage) else Baselines(storage)
+    return GitBaselines(str(storage)) if is_git(storage) else FolderBaselines(storage)
 
 
 class GitBaselines(Baselines):
@@ -66,38 +58,8 @@ class GitBaselines(Baselines):
         if ref.count("/") == 1:  # servers of git refuse such a short one
             self._ref = f"{ref}/runs"
 
-    def names(self) -> list[str]:
-        return sorted({name for name, _ in self._files(self._tip())})
-
-    def latest(self) -> str | None:
-        contents = self._contents(self._files(self._tip()))
-        read = [
-            (run.created, key[0])
-            for key, data in contents.items()
-            for run in self._read(key, data, 1)[-1:]
-        ]
-        return max(read)[1] if read else None
-
-    def append(self, name: str, run: Run) -> Path:
-        key = check_name(name), machine.key(run.machine)
-        line = json.dumps(run.to_dict(), allow_nan=False).encode("ascii")
-        self._add({key: [line]}, f"Save a run of {name}")
-        return Path(f"{self.root}:{_path(key)}")
-
-    def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
-        """Add a line for each run that was made at these times, and return the runs."""
-        runs = [run for run in self.runs(name).get(machine_key, []) if run.created in created]
-        lines = [json.dumps({"dropped": run.created}).encode("ascii") for run in runs]
-        if lines:
-            self._add({(name, machine_key): lines}, f"Drop runs of {name}")
-        return runs
-
-    def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:
-        files = self._files(self._tip())
-        found = {key: blob for key, blob in files.items() if key[0] == check_name(name)}
-        if not found:
-            self._unknown(name, sorted({each for each, _ in files}))
-        return {key[1]: self._read(key, data, most) for key, data in self._contents(found).items()}
+    def place(self, key: Key) -> Path:
+        return Path(f"{self.root}:{file_of(key)}")
 
     def sync(self, remote: str) -> str:
         """Fetch a remote's runs, join them with those here, and push; return what was done."""
@@ -137,17 +99,17 @@ class GitBaselines(Baselines):
                 return b""
             if base == ours:
                 return f"reset {self._ref}\nfrom {theirs}\n".encode("ascii")
-            here, there = self._contents(self._files(ours)), self._contents(self._files(theirs))
+            here, there = (self._contents(self._files_of(each)) for each in (ours, theirs))
             added = {key: data.splitlines() for key, data in there.items()}
             return self._commit(here, added, [ours, theirs], "Join runs")
 
         self._move(joined)
 
-    def _add(self, added: Mapping[Key, list[bytes]], message: str) -> None:
+    def _add(self, key: Key, lines: list[bytes], message: str) -> None:
         def longer(ours: str) -> bytes:
-            files = self._files(ours)
-            here = self._contents({key: files[key] for key in added if key in files})
-            return self._commit(here, added, [ours] if ours else [], message)
+            files = self._files_of(ours)
+            here = self._contents({key: files[key]} if key in files else {})
+            return self._commit(here, {key: lines}, [ours] if ours else [], message)
 
         self._move(longer)
 
@@ -183,7 +145,7 @@ class GitBaselines(Baselines):
         for key, lines in added.items():
             every = dict.fromkeys([*here.get(key, b"").splitlines(), *lines])
             data = b"".join(line + b"\n" for line in every if line.strip())
-            parts += [f"M 100644 inline {_path(key)}\ndata {len(data)}".encode("ascii"), data]
+            parts += [f"M 100644 inline {file_of(key)}\ndata {len(data)}".encode("ascii"), data]
         return b"\n".join([*parts, b""])
 
     def _tip(self, ref: str | None = None) -> str:
@@ -191,17 +153,17 @@ class GitBaselines(Baselines):
         found = self._git("for-each-ref", "--format=%(refname) %(objectname)", ref or self._ref)
         return dict(line.split() for line in found.splitlines()).get(ref or self._ref, "")
 
-    def _files(self, commit: str) -> dict[Key, str]:
+    def _files(self, name: str | None = None) -> dict[Key, str]:
+        files = self._files_of(self._tip())
+        return {key: blob for key, blob in files.items() if name in {None, key[0]}}
+
+    def _files_of(self, commit: str) -> dict[Key, str]:
         """Return the objects of a commit's files by name and machine."""
         if not commit:
             return {}
         entries = self._git("ls-tree", "-r", "-z", commit).split("\0")
         pairs = [each.partition("\t")[::2] for each in entries if each]
-        return {
-            (match[1], match[2]): facts.split()[2]
-            for facts, path in pairs
-            if (match := _FILE.fullmatch(path))
-        }
+        return {key: facts.split()[2] for facts, path in pairs if (key := key_of(path))}
 
     def _contents(self, files: Mapping[Key, str]) -> dict[Key, bytes]:
         """Return what is in files, read by one process."""
@@ -212,44 +174,10 @@ class GitBaselines(Baselines):
         for key in files:
             line_end = data.index(b"\n", place)
             size = int(data[place:line_end].split()[2])
-            if size > MAX_BYTES:
-                message = f"{self.root}:{_path(key)} is larger than {MAX_BYTES >> 20} MiB"
-                raise BaselineError(message)
+            check_size(self.place(key), size)
             found[key] = data[line_end + 1 : line_end + 1 + size]
             place = line_end + size + 2
         return found
-
-    def _read(self, key: Key, data: bytes, most: int) -> list[Run]:
-        """Return the last runs in a file, the oldest first."""
-        lines: list[tuple[str, int, dict[str, Any]]] = []
-        dropped = set()
-        for number, raw in enumerate(data.splitlines(), 1):
-            line = self._checked(key, number, load_text, raw)
-            if isinstance(line, dict) and isinstance(line.get("dropped"), str):
-                dropped.add(line["dropped"])
-                continue
-            is_run = isinstance(line, dict) and isinstance(line.get("results"), dict)
-            if not is_run or not isinstance(line.get("created"), str):
-                raise self._refused(key, number, "it is neither a run nor one that was dropped")
-            lines.append((line["created"], number, line))
-        counts: Counter[str] = Counter()
-        found = []
-        for created, number, line in sorted(lines, key=lambda each: each[:2], reverse=True):
-            results = {name: each for name, each in line["results"].items() if counts[name] < most}
-            if created in dropped or not results:
-                continue
-            counts.update([*results])
-            found.append(self._checked(key, number, Run.from_dict, {**line, "results": results}))
-        return found[::-1]
-
-    def _checked(self, key: Key, number: int, read: Callable[[Any], Any], given: Any) -> Any:
-        try:
-            return read(given)
-        except ValueError as error:
-            raise self._refused(key, number, error) from None
-
-    def _refused(self, key: Key, number: int, why: object) -> BaselineError:
-        return BaselineError(f"{self.root}:{_path(key)}, line {number} cannot be used: {why}")
 
     def _git(self, *arguments: str, **options: Any) -> str:
         """Return what git prints; BaselineError if it fails."""
@@ -290,10 +218,6 @@ class GitBaselines(Baselines):
         except OSError as error:
             message = f"{self.root} needs git, which cannot be run: {error.strerror or error}"
             raise BaselineError(message) from error
-
-
-def _path(key: Key) -> str:
-    return f"{key[0]}/{key[1]}{_SUFFIX}"
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:

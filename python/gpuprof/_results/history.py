@@ -16,13 +16,14 @@ from gpuprof._display import series_plot
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, html_list
-from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
+from gpuprof._results.baselines import DEFAULT_ROOT, Baselines
 from gpuprof._results.change_point import HistoryChange, changes
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
 from gpuprof._results.git_store import opened
 from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries, short_commit
 from gpuprof._results.result import BenchResult
+from gpuprof._results.result_files import Run
 from gpuprof.errors import BaselineError
 
 THRESHOLD = 0.01
