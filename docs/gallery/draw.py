@@ -4,7 +4,7 @@
 
 - graph.svg: the nodes of a graph, as tests/docs/test_gallery.py captures them on the driver of the
   tests; it needs Graphviz,
-- history.svg: a history of gpuprof history --json, measured on a CPU.
+- history.svg: a history, as gpuprof history --format json printed it, measured on a CPU.
 """
 
 from __future__ import annotations

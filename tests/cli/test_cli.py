@@ -132,7 +132,7 @@ def test_info_says_why_there_is_no_gpu(no_driver: Path) -> None:
 
 
 def test_info_names_driver_and_device(fake_path: Path) -> None:
-    found = json.loads(output("info", "--json", driver=fake_path))
+    found = json.loads(output("info", "--format", "json", driver=fake_path))
     assert found["driver"]["available"] is True
     assert found["driver"]["path"] == found["driver"]["override"] == str(fake_path)
     assert found["driver"]["version"] == 13000
@@ -143,7 +143,7 @@ def test_info_names_driver_and_device(fake_path: Path) -> None:
 
 
 def test_info_as_json_has_every_section(no_driver: Path) -> None:
-    found = json.loads(output("info", "--json", driver=no_driver))
+    found = json.loads(output("info", "--format", "json", driver=no_driver))
     assert found["format"] == "gpuprof-info"
     assert found["version"] == 1
     assert found["gpuprof"]["version"] == gpuprof.__version__
@@ -219,7 +219,7 @@ def test_clocks_come_from_nvml_where_it_is_there(
 ) -> None:
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert json.loads(call("info", "--json")[1])["nvml"] == {
+    assert json.loads(call("info", "--format", "json")[1])["nvml"] == {
         "available": True,
         "driver_release": "580.159",
         "devices": [
@@ -240,7 +240,7 @@ def test_clocks_come_from_nvml_where_it_is_there(
     assert "sm mhz: 1500; sm max mhz: not known" in found["nvml devices 0"]
     assert "clock reasons: software power cap, 0x1000; mig: not known" in found["nvml devices 0"]
     nvml.known = "of another machine"
-    assert json.loads(call("info", "--json")[1])["nvml"]["devices"] == []
+    assert json.loads(call("info", "--format", "json")[1])["nvml"]["devices"] == []
 
 
 def test_a_failure_is_one_line_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:

@@ -50,7 +50,9 @@ def test_histories_are_shown_as_the_command_prints_them(project: Project) -> Non
     project.on_gpu(1.0)
     project.pytester.makepyfile(test_it=TWO_TESTS)
     project.save_runs()
-    done = project.pytester.run(sys.executable, "-m", "gpuprof", "history", "test_it*", "--json")
+    done = project.pytester.run(
+        sys.executable, "-m", "gpuprof", "history", "test_it*", "--format", "json"
+    )
     assert done.ret == 0
     Path("runs.json").write_text("\n".join(done.outlines))
     Path("others.json").write_text(HISTORY.to_json())

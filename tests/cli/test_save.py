@@ -37,7 +37,7 @@ def test_the_run_of_a_file_is_added_to_a_baseline(call: Call, file: Path) -> Non
     assert out == f"saved 1 benchmark of {DATE} as main in {path}\n"
 
 
-@pytest.mark.parametrize("store", [(), ("--store", "git:refs/gpuprof")])
+@pytest.mark.parametrize("store", [(), ("--storage", "git:refs/gpuprof")])
 def test_a_run_that_is_there_is_left_out(call: Call, file: Path, store: tuple[str, ...]) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
     save = ("save", "main", str(file), *store)
@@ -57,7 +57,7 @@ def test_the_commit_that_is_given_is_that_of_the_run(call: Call, file: Path) -> 
 
 def test_a_store_in_git_takes_them_as_well(call: Call, file: Path) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
-    store = ("--store", "git:refs/gpuprof")
+    store = ("--storage", "git:refs/gpuprof")
     assert call("save", "main", str(file), *store)[0] == 0
     rows = json.loads(call("list", "main", *store, "--format", "json")[1])["rows"]
     assert [row["saved"] for row in rows] == [DATE]

@@ -87,13 +87,6 @@ def test_each_command_that_prints_a_result_has_each_format(
         assert "|" not in out.partition("\n")[0]
 
 
-@pytest.mark.usefixtures("_saved")
-@pytest.mark.parametrize("given", ["info --json", "history --json", "history --csv"])
-def test_short_forms_are_the_same(call: Call, given: str) -> None:
-    long = given.replace("--", "--format ")
-    assert call(*given.split()) == call(*long.split())
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completions_are_a_script_of_the_shell(call: Call, tmp_path: Path, shell: str) -> None:
     pytest.importorskip("shtab", reason="shtab is not installed")

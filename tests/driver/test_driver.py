@@ -24,7 +24,9 @@ except gpuprof.errors.CudaUnavailableError as error:
 
 def _missing(driver: Path, config: str) -> Any:
     """Return which entry points ``gpuprof info`` says the driver is without."""
-    code = "from tests.support.benchmark_results import command; command('info', '--json')"
+    code = (
+        "from tests.support.benchmark_results import command; command('info', '--format', 'json')"
+    )
     out = check_python(code, driver=driver, FAKECUDA_CONFIG=config)
     return json.loads(out)["driver"]["missing"]
 

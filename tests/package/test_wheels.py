@@ -202,7 +202,7 @@ def test_the_same_build_writes_the_same_bill(tmp_path: Path) -> None:
 def test_the_installed_bill_is_of_this_version(
     installed: metadata.Distribution, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    built = json.loads(answer(capsys, "info", "--json")[1])["gpuprof"]
+    built = json.loads(answer(capsys, "info", "--format", "json")[1])["gpuprof"]
     (path,) = [each for each in installed.files or [] if each.name == "gpuprof.cdx.json"]
     assert path.parent.name == "sboms"
     bill = json.loads(path.locate().read_text(encoding="utf-8"))

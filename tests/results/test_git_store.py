@@ -169,7 +169,7 @@ def test_a_dropped_run_stays_dropped_after_a_join(
     assert call("sync")[0] == 0
     monkeypatch.chdir(there)
     assert call("sync")[0] == 0
-    code, out, _ = call("drop", "main", "1", "--store", STORE)
+    code, out, _ = call("drop", "main", "1", "--storage", STORE)
     assert (code, out.startswith("dropped from main (NVIDIA-H200): the run of 2026-01-02")) == (
         0,
         1,
@@ -188,12 +188,12 @@ def test_the_commands_read_the_store(call: Call) -> None:
     for day in range(6):
         save(day)
         save(day, 1.5, "new")
-    code, out, _ = call("compare", "main", "new", "--store", STORE)
+    code, out, _ = call("compare", "main", "new", "--storage", STORE)
     assert (code, "SLOW test_step: " in out) == (1, True)
     code, out, _ = call("list", "--storage", STORE)
     assert [line.split()[0] for line in out.splitlines()[-2:]] == ["main", "new"]
-    assert call("history", "--store", STORE, "--baseline", "new")[0] == 0
-    code, _, err = call("history", "--store", STORE, "--baseline", "other")
+    assert call("history", "--storage", STORE, "--baseline", "new")[0] == 0
+    code, _, err = call("history", "--storage", STORE, "--baseline", "other")
     assert code == 1
     assert "no baseline is called 'other' in git:refs/gpuprof: there are main, new" in err
 
@@ -221,7 +221,7 @@ def test_a_bad_line_is_named(here: Path, line: str, why: str) -> None:
 @pytest.mark.usefixtures("here")
 def test_only_a_ref_of_its_own_is_a_store(store: str, call: Call) -> None:
     for command in (["history"], ["list"], ["sync"], ["drop", "main", "1"]):
-        code, out, err = call(*command, "--store", store)
+        code, out, err = call(*command, "--storage", store)
         assert (code in {1, 2}, out) == (True, "")
         assert store in err
 
@@ -231,10 +231,10 @@ def test_without_a_repository_or_git_it_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    code, _, err = call("history", "--store", STORE)
+    code, _, err = call("history", "--storage", STORE)
     assert (code, "git for-each-ref failed: not a git repository" in err) == (1, True)
     monkeypatch.setenv("PATH", os.devnull)
-    code, _, err = call("list", "--store", STORE)
+    code, _, err = call("list", "--storage", STORE)
     assert (code, "git:refs/gpuprof needs git, which cannot be run" in err) == (2, True)
 
 
@@ -244,5 +244,5 @@ def test_a_remote_that_is_none_is_an_error(call: Call) -> None:
     code, _, err = call("sync", "nowhere")
     assert (code, "git ls-remote failed: 'nowhere' does not appear" in err) == (1, True)
     assert call("sync", "--", "--upload-pack=x")[2].endswith("is no remote of git\n")
-    code, _, err = call("sync", "--store", ".gpuprof")
+    code, _, err = call("sync", "--storage", ".gpuprof")
     assert (code, ".gpuprof is a folder" in err) == (1, True)

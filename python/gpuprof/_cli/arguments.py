@@ -89,7 +89,6 @@ def add_storage(parser: argparse.ArgumentParser, default: str = STORAGE) -> None
     """Add the option that names the folder of baselines, or their git ref."""
     parser.add_argument(
         "--storage",
-        "--store",
         type=not_blank,
         default=default,
         metavar=FOLDER,
@@ -125,13 +124,7 @@ def add_verdict_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "; the times of csv and json are milliseconds")
 
 
-def add_format(
-    parser: argparse.ArgumentParser, note: str = "", short: tuple[str, ...] = ()
-) -> None:
-    """Add the option that says how the result is printed, and `short` forms of it."""
-    group = parser.add_mutually_exclusive_group()
+def add_format(parser: argparse.ArgumentParser, note: str = "") -> None:
+    """Add the option that says how the result is printed."""
     text = f"how to print (default {FORMATS[0]}){note}"
-    group.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=text)
-    for form in short:
-        text = f"the same as --format {form}"
-        group.add_argument(f"--{form}", dest="format", action="store_const", const=form, help=text)
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=text)

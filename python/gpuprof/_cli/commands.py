@@ -99,7 +99,7 @@ def _trace(commands: Commands) -> None:
 def _info(commands: Commands) -> None:
     text = "say what this machine offers: driver, devices, clocks, versions"
     parser = _added(commands, "info", text, "info.run")
-    add_format(parser, short=("json",))
+    add_format(parser)
 
 
 def _demo(commands: Commands) -> None:
@@ -244,8 +244,8 @@ def _report(commands: Commands) -> None:
         "show statistics and benchmarks as one HTML page",
         "saved.report",
         description="Write one HTML page that opens without a network, of files that hold "
-        "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json, a "
-        "stored baseline), comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
+        "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json), "
+        "comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
         "json) or histories (gpuprof history --format json).",
     )
     parser.add_argument("files", nargs="+", metavar=FILE, help="what the page shows")
@@ -273,9 +273,9 @@ def _save(commands: Commands) -> None:
     parser = _added(
         commands,
         "save",
-        "add the runs of a file to a baseline",
+        "add the run of a file to a baseline",
         "saved.save",
-        description="Add the runs of a file to a saved baseline: of a C++ program "
+        description="Add the run of a file to a saved baseline: of a C++ program "
         "(gpuprof::write_benchmarks), of --gpu-benchmark-json, or of BenchResult.to_json.",
     )
     parser.add_argument(
@@ -324,7 +324,7 @@ def _history(commands: Commands) -> None:
     )
     add_threshold(parser, "1%", "default 1%%", default=0.01)
     parser.add_argument("--svg", metavar=FILE, help="write the plots to a file, as SVG")
-    add_format(parser, short=("json", "csv"))
+    add_format(parser)
     add_storage(parser)
 
 
