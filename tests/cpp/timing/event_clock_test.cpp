@@ -174,7 +174,6 @@ TEST_F(EventClockTest, ABufferOfALostContextIsRefusedAndLetGo) {
     destroy_context(lost);
     const std::uint64_t before = calls_of("cuMemsetD32Async") + calls_of("cuMemFree");
     EXPECT_THROW(buffer.fill(1, 0), driver::Error);
-    EXPECT_THROW(buffer.copy(1, 0), driver::Error);
     EXPECT_EQ(calls_of("cuMemsetD32Async") + calls_of("cuMemFree"), before);
   }
   EXPECT_EQ(calls_of("cuMemFree_v2"), 0U);
