@@ -30,7 +30,8 @@ def decorate(scope: Any, function: Any) -> Any:
     An unnamed scope is replaced by one with the function's ``__qualname__``. A generator is timed
     at each resume, an async function with its awaits; an annotation of these is one range, from
     the first resume to the end, which may cross others. A coroutine that was made while timing, or
-    all that shows annotations, was off is the function's own and stays unmeasured.
+    all that shows annotations, was off is the function's own and stays unmeasured; on Python 3.11
+    it is measured where that is on when it runs.
     """
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(scope, function.__func__))

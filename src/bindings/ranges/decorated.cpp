@@ -10,8 +10,8 @@
 // - On, a plain function is entered, called and left here. The other kinds run their wrapper.
 // - While something else evaluates frames, as torch.compile's tracer does, it must see the wrapper.
 //
-// Python 3.11 runs a function that Python code calls without asking for its vectorcall, so there the
-// wrapper runs.
+// Python 3.11 runs a function that Python code calls without asking for its vectorcall, so there
+// the wrapper runs.
 //
 // A daemon thread may end in any call from here and unwind through: nothing owned is in RAII.
 #include <pybind11/pybind11.h>
