@@ -8,7 +8,10 @@ import pytest
 
 from tests.support.processes import check_python
 
-LATE = ("torch", "torch._dynamo", "torch.autograd", "torch.autograd.profiler")
+LATE = (
+    *("torch", "torch._dynamo", "torch.autograd", "torch.autograd.profiler"),
+    *("torch._functorch", "torch._functorch.aot_autograd"),
+)
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def test_finders_before_it_are_asked_once_and_may_ask_all_others_themselves(path
                         return spec
                 return None
         sys.meta_path.insert(0, AsksTheOthers())
-        import torch._dynamo, torch.autograd.profiler
+        import torch._dynamo, torch.autograd.profiler, torch._functorch.aot_autograd
         print(*asked, sys.meta_path[1:] == before)
         """,
         PYTHONPATH=path,
@@ -53,7 +56,7 @@ def test_who_walks_through_the_finders_while_it_goes_still_meets_them_all(path: 
         gpuprof.timer("step")
         walk = iter(sys.meta_path)
         next(walk)
-        import torch._dynamo, torch.autograd.profiler
+        import torch._dynamo, torch.autograd.profiler, torch._functorch.aot_autograd
         print(list(walk) == before, sys.meta_path == before)
         """,
         PYTHONPATH=path,
