@@ -73,7 +73,7 @@ def layers(records: list[list[str]], scope: str) -> list[str]:
     return [*dict.fromkeys(each for each in found if each.startswith("encoder."))]
 
 
-def check(records: list[list[str]], times: int = 2) -> None:
+def check(records: list[list[str]], *, is_replay: bool = False) -> None:
     forward, backward = triton(records, "forward"), triton(records, "backward")
     assert forward
     assert backward
@@ -82,7 +82,7 @@ def check(records: list[list[str]], times: int = 2) -> None:
     assert layers(records, "backward") == ["encoder.1", "encoder.0"]
     gelu = [(name, module) for name, module in forward if "gelu" in name]
     assert len({name for name, _ in gelu}) < len(gelu)
-    for (_, module), layer in zip(gelu, ["encoder.0", "encoder.1"] * times, strict=True):
+    for (_, module), layer in zip(gelu, ["encoder.0", "encoder.1"] * 2, strict=True):
         # The bias of the product before it may be in the same kernel.
         assert module in (layer, f"{layer}.act")
     for scope in ("forward", "backward"):
@@ -92,7 +92,8 @@ def check(records: list[list[str]], times: int = 2) -> None:
             for name, of, module, _ in records
             if of == scope and "triton_" not in name and module
         }
-        assert {"encoder.0.down", "encoder.1.down"} <= products, products
+        # A library may launch more in a capture, and then its kernels have the module around all.
+        assert is_replay or {"encoder.0.down", "encoder.1.down"} <= products, products
         known = {f"encoder.{n}{part}" for n in range(2) for part in ("", ".up", ".act", ".down")}
         assert modules <= {*known, "encoder.0.norm", "encoder.1.norm", "encoder", "head", ""}
     assert all(line for name, of, _, line in records if "triton_" in name)
@@ -143,7 +144,7 @@ def test_replays_of_graphs_have_the_modules_of_their_code(folder: Path) -> None:
         """,
     )
     check(eager)
-    check(replayed)
+    check(replayed, is_replay=True)
     for scope in ("forward", "backward"):
         assert triton(replayed, scope) == triton(eager, scope)
 
@@ -168,21 +169,26 @@ def test_replays_of_torchs_own_graphs_have_modules(folder: Path) -> None:
     )
 
 
-def test_layers_that_are_compiled_one_by_one_are_below_those_of_a_watch(folder: Path) -> None:
+def test_layers_that_are_compiled_one_by_one_are_below_the_scopes_around_them(
+    folder: Path,
+) -> None:
     found = run(
         folder,
         """
         for block in net.encoder:
             block.compile()
-        seen = gpuprof.watch(net)
-        step(net)
+
+        def layers():
+            y = x
+            for number, block in enumerate(net.encoder):
+                with gpuprof.timer(f"layer {number}"):
+                    y = block(y)
+
+        layers()
         with gpuprof.kernels() as k:
-            step(net)
-        seen.close()
-        result = [["/".join(r.scope), r.module] for r in k.records if "gelu" in r.name]
+            layers()
+        result = [[r.scope[0], r.module] for r in k.records if "gelu" in r.name]
         """,
     )
-    assert found
-    for path, module in found:
-        assert module in ("act", "")
-        assert "encoder" in path
+    assert [scope for scope, _ in found] == ["layer 0", "layer 1"]
+    assert {module for _, module in found} <= {"act", ""}
