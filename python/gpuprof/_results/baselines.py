@@ -185,8 +185,9 @@ class FolderBaselines(Baselines):
         raise BaselineError(message)
 
     def _files(self, name: str | None = None) -> dict[Key, str]:
-        paths = sorted((self.root / "baselines").glob(f"{name or '*'}/*.jsonl"))
-        files = (f"{path.parent.name}/{path.name}" for path in paths)
+        folder = self.root / "baselines"
+        names = _listed(folder) if name is None else [name]
+        files = (f"{each}/{file}" for each in names for file in _listed(folder / each))
         return {key: file for file in files if (key := key_of(file))}
 
     def _contents(self, files: Mapping[Key, str]) -> dict[Key, bytes]:
@@ -201,6 +202,16 @@ class FolderBaselines(Baselines):
             while sum(map(len, kept)) > result_files.MAX_BYTES:
                 del kept[0]
             _write(path, b"".join(kept))
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        message = f"{folder} cannot be read: {error.strerror or error}"
+        raise BaselineError(message) from error
 
 
 def _line(run: Run) -> bytes:
