@@ -96,15 +96,14 @@ void write_benchmarks(const std::string& path, const std::vector<BenchmarkResult
       throw std::invalid_argument("write_benchmarks: two results are called '" + result.name +
                                   "'; tell them apart by BenchmarkOptions::axes");
     }
-    found.push_back(member(result.name, result.to_json()));
+    found.push_back(
+        joined("{}", {member("fullname", json_of(result.name)),
+                      member("gpuprof", joined("{}", {member("result", result.to_json())}))}));
   }
-  const BenchmarkResult& last = results.back();
-  const std::string run =
-      joined("{}", {member("created", json_of(last.created)), member("commit", "null"),
-                    member("machine", last.machine), member("results", joined("{}", found))});
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << joined("{}", {member("format", json_of("gpuprof-baseline")), member("version", "1"),
-                       member("runs", joined("[]", {run}))})
+  // As pytest writes benchmarks for --gpu-benchmark-json.
+  out << joined("{}", {member("format", json_of("gpuprof-pytest")), member("format_version", "1"),
+                       member("benchmarks", joined("[]", found))})
       << '\n';
   out.close();
   if (!out) throw std::runtime_error("write_benchmarks: '" + path + "' cannot be written");

@@ -158,11 +158,11 @@ def test_python_judges_what_the_example_of_benchmarks_writes(
     run(program, same)
     run(program, slower, Path("2"))
 
-    # The file is one run, and each result is one that Python has made itself.
-    (run_of_base,) = json.loads(base.read_text(encoding="utf-8"))["runs"]
+    # Each result is one that Python has made itself.
+    written = json.loads(base.read_text(encoding="utf-8"))["benchmarks"]
+    results = [gpuprof.BenchResult.from_dict(each["gpuprof"]["result"]) for each in written]
     names = ["clear[n=16384]", "clear[n=65536]"]
-    assert [*run_of_base["results"]] == names
-    results = [gpuprof.BenchResult.from_dict(each) for each in run_of_base["results"].values()]
+    assert [each["fullname"] for each in written] == names
     assert [result.name for result in results] == names
     assert [result.params for result in results] == [{"n": "16384"}, {"n": "65536"}]
     assert all(
@@ -188,7 +188,7 @@ def test_python_judges_what_the_example_of_benchmarks_writes(
         code, said = gpuprof_says("save", "main", file, "--commit", f"{number}" * 40)
         assert code == 0, said
         assert said.startswith("saved 2 benchmarks of ")
-    code, said = gpuprof_says("history", "clear[[]n=65536[]]", "--json")
+    code, said = gpuprof_says("history", "clear[[]n=65536[]]", "--format", "json")
     assert code == 0, said
     (series,) = json.loads(said)["series"]
     assert [point["commit"] for point in series["points"]] == ["1" * 40, "2" * 40, "3" * 40]

@@ -191,11 +191,27 @@ def test_it_is_written_though_nothing_was_measured(project: Project) -> None:
 def test_a_file_that_cannot_be_written_fails_the_session_and_leaves_nothing(
     project: Project,
 ) -> None:
+    lost = """
+        def test_that_replaces_the_folder():
+            import os
+            os.rmdir("folder")
+            open("folder", "x").close()
+    """
+    project.pytester.makepyfile(TESTS, test_lost=lost)
+    (project.path / "folder").mkdir()
+    done = project.run("--gpu-benchmark-json=folder/out.json")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    done.stdout.fnmatch_lines(["the JSON file was not written: *"])
+
+
+def test_a_file_in_the_place_of_its_folder_is_told_before_anything_is_measured(
+    project: Project,
+) -> None:
     project.pytester.makepyfile(TESTS)
     (project.path / "file").write_text("", encoding="utf-8")
     done = project.run("--gpu-benchmark-json=file/out.json")
-    assert done.ret == pytest.ExitCode.TESTS_FAILED
-    done.stdout.fnmatch_lines(["the JSON file was not written: *"])
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--gpu-benchmark-json: the folder * cannot be written"])
 
 
 def test_a_file_that_is_no_regular_one_is_left_as_it_is(project: Project) -> None:
