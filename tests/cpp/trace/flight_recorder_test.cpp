@@ -118,7 +118,7 @@ TEST_F(Recorder, WritesNumbersWithoutTheCommaOfALocale) {
   start(1U << 20U, 2'500'000'000);
   note_one("noted");
   const tests::CommaLocale comma;
-  EXPECT_EQ(find_recorder(number_)->dump({"asked", -1, {}}), path(1));
+  EXPECT_EQ(find_recorder(number_)->dump("asked"), path(1));
   EXPECT_EQ(count(1, R"("keepLastSeconds":2.5,)"), 1U);
 }
 
