@@ -1,6 +1,5 @@
 #include "ranges/limits.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>

@@ -240,6 +240,22 @@ def test_a_torch_that_comes_later_is_noticed(tmp_path: Path) -> None:
     assert out == "enter a, enter b, exit b, exit a"
 
 
+def test_a_torch_that_another_thread_is_importing_is_noticed() -> None:
+    out = with_torch(
+        """
+        del module._is_profiler_enabled  # its import has not come that far
+        a = gpuprof.annotate("a")
+        with a:
+            pass
+        module._is_profiler_enabled = True
+        with a:
+            pass
+        print(", ".join(log))
+        """
+    )
+    assert out == "enter a, exit a"
+
+
 def test_failures_of_torchs_profiler_stay_out_of_the_body() -> None:
     out = with_torch(
         """

@@ -33,10 +33,7 @@ PyObject* writable(PyObject* name) {
 }  // namespace
 
 void follow(PyObject* names) {
-  if (switches.disabled_for_good || PyDict_GetItemWithError(names, flag_name()) == nullptr) {
-    PyErr_Clear();  // a torch without the flag
-    return;
-  }
+  if (switches.disabled_for_good) return;
   module_dict = Py_NewRef(names);
   set_listener(kTorchImported, true);
 }

@@ -14,7 +14,7 @@
 
 namespace gpuprof::bindings::torch_profiler {
 
-// Sets kTorchImported. `names` is the dict of torch's module, which was imported.
+// Sets kTorchImported. `names` is the dict of torch's module, which another thread may still fill.
 void follow(PyObject* names);
 
 // Whether the profiler records: one look into a dictionary. For when kTorchImported is set.
