@@ -313,3 +313,30 @@ def test_an_annotation_whose_exit_was_interrupted_is_closed_all_the_same() -> No
         """
     )
     assert out == "interrupted enter a, enter b, exit a, exit b"
+
+
+def test_an_interrupt_of_a_range_left_elsewhere_keeps_no_other_open() -> None:
+    out = with_torch(
+        """
+        import threading, warnings
+        warnings.simplefilter("ignore")
+        a, b = gpuprof.annotate("a"), gpuprof.annotate("b")
+        a.__enter__()
+        b.__enter__()
+        other = threading.Thread(target=a.__exit__, args=(None, None, None))
+        other.start()
+        other.join()
+        interrupt = [KeyboardInterrupt()]
+        plain = record_function.__exit__
+        def leave(self, *exception):
+            plain(self, *exception)
+            if interrupt: raise interrupt.pop()
+        record_function.__exit__ = leave
+        try:
+            b.__exit__(None, None, None)
+        except KeyboardInterrupt:
+            print("interrupted", end=" ")
+        print(", ".join(log))
+        """
+    )
+    assert out == "interrupted enter a, enter b, exit a, exit b"

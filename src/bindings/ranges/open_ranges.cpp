@@ -1,5 +1,7 @@
 #include "bindings/ranges/open_ranges.hpp"
 
+#include <pybind11/pybind11.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -168,7 +170,13 @@ Closed close(const void* owner, bool several, bool elsewhere) {
   Stack* stack = own_stack;
   std::size_t place = 0;
   if (stack != nullptr) {
-    close_left(*stack);
+    try {
+      close_left(*stack);
+    } catch (const pybind11::error_already_set&) {  // an interrupt, which keeps no range open
+      place = pick(stack->open, owner, several);
+      if (place != 0) close_at(*stack, place);
+      throw;
+    }
     place = pick(stack->open, owner, several);
   }
   if (place == 0) return elsewhere ? close_on_another_thread(owner) : Closed{};
