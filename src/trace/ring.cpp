@@ -1,7 +1,6 @@
 #include "trace/ring.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "trace/sink.hpp"
 
