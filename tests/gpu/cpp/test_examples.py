@@ -117,8 +117,8 @@ def test_benchmarks_are_written_for_python_to_judge(prefix: Path, tmp_path: Path
     program = tmp_path / "build" / "benchmark"
     for file, memsets in zip(files, ("1", "8"), strict=True):
         print(run(program, file, memsets))
-    (stored,) = json.loads(files[0].read_text(encoding="utf-8"))["runs"]
-    results = [gpuprof.BenchResult.from_dict(each) for each in stored["results"].values()]
+    written = json.loads(files[0].read_text(encoding="utf-8"))["benchmarks"]
+    results = [gpuprof.BenchResult.from_dict(each["gpuprof"]["result"]) for each in written]
     assert all((result.mode, result.gate) == ("graph", "gated") for result in results)
     assert all(0.2 < result.median_ms * 1e3 < 50.0 for result in results)
     done = subprocess.run(
