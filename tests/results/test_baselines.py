@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,22 @@ def test_a_file_over_the_size_is_refused_and_not_written(
         store.runs("main")
     with pytest.raises(BaselineError, match="a run is larger than"):
         store.append("other", run())
+
+
+def test_a_file_of_many_short_lines_takes_no_more_memory_than_others(
+    store: Baselines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_files, "MAX_BYTES", 4 << 20)
+    damaged(store, b"12\n" * (1 << 20))
+    for use in (lambda: store.runs("main"), lambda: store.append("main", run())):
+        tracemalloc.start()
+        try:
+            with pytest.raises(BaselineError, match="line 1 cannot be used"):
+                use()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 16 << 20
 
 
 @pytest.mark.timeout(20)

@@ -214,9 +214,22 @@ def test_a_bad_line_is_named(here: Path, line: str, why: str) -> None:
         gpuprof.history(STORE)
 
 
+def test_an_object_that_is_not_there_is_named(here: Path) -> None:
+    save(1)
+    submodule = f"160000 commit {'1' * 40}\t{FILE.split('/')[1]}\n"
+    inner = git(here, "mktree", "--missing", data=submodule)
+    outer = git(here, "mktree", data=f"040000 tree {inner}\tmain\n")
+    git(here, "update-ref", REF, git(here, "commit-tree", outer, "-m", "by hand"))
+    with pytest.raises(BaselineError, match=r"main/NVIDIA-H200\.jsonl is no file in this"):
+        gpuprof.history(STORE)
+
+
 @pytest.mark.parametrize(
     "store",
-    ["git:", "git:main", "git:refs/heads/main", "git:refs/tags", "git:--x", "git:refs/a..b"],
+    [
+        *("git:", "git:main", "git:refs/heads/main", "git:refs/tags", "git:--x", "git:refs/a..b"),
+        "git:refs/gpüprof",
+    ],
 )
 @pytest.mark.usefixtures("here")
 def test_only_a_ref_of_its_own_is_a_store(store: str, call: Call) -> None:

@@ -8,6 +8,7 @@ used are read no further than their names.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -141,8 +142,8 @@ class Baselines(ABC):
         self._checked(key, 0, check_growth, data)
         lines: list[tuple[str, int, dict[str, Any]]] = []
         dropped = set()
-        for place, raw in enumerate(data.splitlines()):
-            line = self._checked(key, place, load_text, raw)
+        for place, raw in enumerate(io.BytesIO(data)):  # one at a time: there may be millions
+            line = self._checked(key, place, load_text, raw.rstrip(b"\r\n"))
             if isinstance(line, dict) and isinstance(line.get("dropped"), str):
                 dropped.add(line["dropped"])
                 continue
@@ -196,8 +197,9 @@ class FolderBaselines(Baselines):
     def _add(self, key: Key, lines: list[bytes], message: str) -> None:  # noqa: ARG002
         path = self.place(key)
         with _locked(path):
-            old = read_bytes(path).splitlines() if os.path.lexists(path) else []
-            runs = self._read(key, b"\n".join([*old, *lines]), KEPT_RUNS)[-MAX_RUNS:]
+            old = read_bytes(path) if os.path.lexists(path) else b""
+            end = b"" if not old or old.endswith(b"\n") else b"\n"
+            runs = self._read(key, old + end + b"\n".join(lines), KEPT_RUNS)[-MAX_RUNS:]
             kept = [_line(run) + b"\n" for run in runs]
             while sum(map(len, kept)) > result_files.MAX_BYTES:
                 del kept[0]

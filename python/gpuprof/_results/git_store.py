@@ -51,7 +51,7 @@ class GitBaselines(Baselines):
     def __init__(self, storage: str) -> None:
         super().__init__(storage)
         self._ref = ref = storage.removeprefix(PREFIX)
-        if not re.fullmatch(r"refs/[\w./-]+", ref) or f"{ref}/".startswith(_OF_USERS):
+        if not re.fullmatch(r"refs/[A-Za-z0-9_./-]+", ref) or f"{ref}/".startswith(_OF_USERS):
             message = f"{storage!r}: expected {PREFIX} and a ref of its own, as in git:refs/gpuprof"
             raise BaselineError(message)
         self._git("check-ref-format", ref)
@@ -173,7 +173,11 @@ class GitBaselines(Baselines):
         data, place, found = self._bytes("cat-file", "--batch", data=asked), 0, {}
         for key in files:
             line_end = data.index(b"\n", place)
-            size = int(data[place:line_end].split()[2])
+            _, kind, *sizes = data[place:line_end].split()
+            if kind != b"blob":  # it is missing, or another repository's commit
+                message = f"{self.place(key)} is no file in this repository"
+                raise BaselineError(message)
+            size = int(sizes[0])
             check_size(self.place(key), size)
             found[key] = data[line_end + 1 : line_end + 1 + size]
             place = line_end + size + 2
