@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <memory>
 #include <utility>
