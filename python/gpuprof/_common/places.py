@@ -40,8 +40,8 @@ def _library_folders() -> tuple[str, ...]:
 def is_of_library(file: str) -> bool:
     """Whether a file of code is Python's own or an installed package's; no script or notebook."""
     if file.startswith("<"):  # made by a program, as by `dataclasses`, unless it was typed
-        typed = ("<stdin>", "<ipython-input", *(["<string>"] if sys.argv[:1] == ["-c"] else []))
-        return not file.startswith(typed)
+        typed = ("<stdin>", "<python-input", "<ipython-input", "<timed ", "<gputime>")
+        return not (file.startswith(typed) or (file == "<string>" and sys.argv[:1] == ["-c"]))
     return file.startswith(_library_folders())
 
 
