@@ -108,6 +108,25 @@ with gpuprof.kernels() as k:
         model(x)
 result["broken"] = found(k)
 
+class Short(torch.nn.Module):
+    def __init__(s):
+        super().__init__()
+        s.up, s.down = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(s, x):
+        return s.down(s.up(x).sin()).cos()
+
+def two(model, x):
+    return model(x).exp()
+
+gpu.__init__()
+short = Short()
+with gpuprof.kernels() as k:
+    for scope, call in (("short", torch.compile(short)), ("two", torch.compile(two))):
+        with gpuprof.timer(scope):
+            call(*([short] if scope == "two" else []), x)
+result["short"] = found(k)
+
 from unittest import mock
 gpu.__init__()
 target = "gpuprof._frameworks.torch_inductor._copy_origins"
@@ -234,6 +253,12 @@ def test_layers_that_are_compiled_one_by_one_are_below_their_scopes(seen: Any) -
 
 def test_after_a_graph_break_modules_begin_inside(seen: Any) -> None:
     assert modules(seen["broken"], "forward") == ["up", "", "down", "", "0", "1"]
+
+
+def test_modules_of_a_method_begin_below_its_first_argument(seen: Any) -> None:
+    """Whatever its name; one that a function calls is a part of it."""
+    assert modules(seen["short"], "short") == ["up", "", "down", ""]
+    assert modules(seen["short"], "two") == ["model.up", "model", "model.down", ""]
 
 
 def test_slices_of_a_trace_are_inside_their_modules(seen: Any, folder: Path) -> None:

@@ -1,13 +1,22 @@
-"""Which module records are given where what compiled functions launch is told by the test."""
+"""Which module records are given where what compiled functions launch is told by the test.
+
+Further below, what they launch where the sources of inductor are told, without torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import gpuprof
-from gpuprof._frameworks.torch_inductor import Launch, Origin
+from gpuprof._frameworks import torch_inductor
+from gpuprof._frameworks.torch_inductor import Launch, Origin, launches
 from tests.support.gpu_records import COPY, Recording
 
 Given = Callable[..., None]
@@ -172,3 +181,93 @@ def test_a_module_can_be_asked_for_as_a_scope_can(gpu: Recording, given: Given) 
     assert [each.name for each in k.by_kernel("step/a/act")] == ["relu"]
     assert len(k.by_kernel("step/a")) == 2
     assert k.to_dict()["rows"][1]["module"] == "a"
+
+
+RELU = "triton_poi_fused_relu_0"
+_SOURCE = f"""
+{RELU} = async_compile.triton('{RELU}', '''
+def {RELU}(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    pass
+''', device_str='cuda')
+
+triton_own_0 = async_compile.triton('triton_own', '''
+def triton_own(in_ptr0):
+    pass
+''', device_str='cuda')
+
+def call(args):
+    # Topologically Sorted Source Nodes: [up], Original ATen: [aten.relu]
+    {RELU}.run(buf0, 8, stream=stream0)
+    # Topologically Sorted Source Nodes: [own], Original ATen: []
+    triton_own_0.run(buf0, stream=stream0)
+    # Topologically Sorted Source Nodes: [down, unknown], Original ATen: [aten.relu]
+    {RELU}.run(buf1, 8, stream=stream0)
+    return (buf1, )
+"""
+_NODES = {name: Origin(f"layer.{name}", "model.py:1 in forward") for name in ("up", "own", "down")}
+
+Compiled = Callable[..., Any]
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Compiled:
+    """Add compiled code, one with a traced graph or without; returns what calls it."""
+    modules: list[Any] = []
+    graphs: dict[str, dict[str, Origin]] = {}
+    codecache = SimpleNamespace(PyCodeCache=SimpleNamespace(modules=modules))
+    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", codecache)
+    monkeypatch.setattr(torch_inductor, "_graphs_of", lambda _files: graphs)
+
+    def add(*, has_graph: bool = True) -> Any:
+        file = tmp_path / f"{len(modules)}.py"
+        file.write_text(_SOURCE)
+        if has_graph:
+            graphs[str(file)] = _NODES
+        modules.append(SimpleNamespace(__file__=str(file), call=lambda: len(modules)))
+        return modules[-1].call
+
+    return add
+
+
+def test_launches_have_the_origins_of_their_nodes(compiled: Compiled) -> None:
+    compiled()
+    up, own, down = _NODES.values()
+    assert launches({RELU}) == [[Launch(RELU, up), Launch("", own), Launch(RELU, down)]]
+
+
+def test_triton_kernels_of_the_users_are_known_by_no_name(compiled: Compiled) -> None:
+    """They may run elsewhere, too."""
+    compiled()
+    assert launches({"triton_own"}) == []
+
+
+def test_code_whose_graph_is_not_found_is_not_taken_for_that_of_another(
+    compiled: Compiled,
+) -> None:
+    compiled()
+    call = compiled(has_graph=False)
+    known, unknown = launches({RELU})
+    assert known[0].origin is not None
+    assert [each.kernel for each in unknown] == [RELU, "", RELU]
+    assert {each.origin for each in unknown} == {None}
+    assert call() == 2
+
+
+def test_code_that_nobody_can_call_any_more_is_none(compiled: Compiled) -> None:
+    compiled()
+    compiled(has_graph=False)
+    assert len(launches({RELU})) == 1
+
+
+def test_objects_behind_a_compiled_function_are_asked_for_nothing() -> None:
+    class Odd:
+        def __iter__(self) -> Iterator[int]:
+            raise AssertionError
+
+    gone = weakref.proxy(Odd())  # asked for its class it raises
+
+    def forward() -> Any:
+        return gone
+
+    assert torch_inductor._files_behind(forward, {__file__}) == {__file__}
+    assert torch_inductor._files_behind(forward, {"other.py"}) == set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +23,8 @@ from gpuprof._frameworks import loaded, torch_hooks
 
 _TRACERS = ("graph_capture", "dispatch_and_compile_graph")  # the second one up to torch 2.8
 _COPY = "copy_fwd_metadata_to_bw_nodes"
-# Triton kernels of the user's have names of their own, and may run elsewhere, too.
-_DEFINED = re.compile(r"^(\w+) = async_compile\.triton\('(triton_\w+)'", re.MULTILINE)
+# A Triton kernel of the user's, which may run elsewhere, too, has another name than its variable.
+_DEFINED = re.compile(r"^(triton_\w+) = async_compile\.triton\('\1'", re.MULTILINE)
 _STEP = re.compile(r"Source Nodes: \[([^]]*)\]|\b(\w+)\.run\(|^ *def (\w+)\(", re.MULTILINE)
 _INDEX = re.compile(r"\[['\"]?([^]'\"]*)['\"]?\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
@@ -31,6 +32,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # what code after a graph break has from before it.
 _ROOTS = ("self", "fn")
 _PARTS = ("torch._dynamo", "torch._functorch", "torch._inductor")  # what compiled functions are of
+_UNUSED = 2  # references to what only its module and the question have
 _CONTAINERS = (dict, list, tuple, CellType, MethodType)
 
 
@@ -62,26 +64,34 @@ def common(origins: Iterable[Origin]) -> Origin:
     return Origin(".".join(shared), line)
 
 
-def launches(kernels: Collection[str]) -> list[list[Launch]]:
+def launches(kernels: set[str]) -> list[list[Launch]]:
     """Return what each compiled function launches, in order, of those that launch such kernels."""
     codecache = getattr(loaded.torch_part("_inductor.codecache"), "PyCodeCache", None)
-    sources = {}
-    for module in getattr(codecache, "modules", ()):
+    sources: dict[str, str] = {}
+    held: set[str] = set()  # which may run; torch keeps the modules of all others, too
+    for module in [*getattr(codecache, "modules", ())]:
         file = getattr(module, "__file__", None)
-        if file and hasattr(module, "call") and file not in sources:
-            try:
-                text = Path(file).read_text(encoding="utf-8")
-            except OSError:  # its folder was cleared
-                continue
-            if any(name in kernels for _, name in _DEFINED.findall(text)):
+        if not file or not hasattr(module, "call"):
+            continue
+        if sys.getrefcount(module.call) > _UNUSED:
+            held.add(file)
+        with suppress(OSError):  # its folder was cleared
+            text = sources.get(file) or Path(file).read_text(encoding="utf-8")
+            if not kernels.isdisjoint(_DEFINED.findall(text)):
                 sources[file] = text
     nodes_of = _graphs_of(sources) if sources else {}
-    return [each for file, nodes in nodes_of.items() for each in _sequences(sources[file], nodes)]
+    # Kernels of one whose graph is not found are not to be taken for those of another.
+    return [
+        each
+        for file, text in sources.items()
+        if file in held or file in nodes_of
+        for each in _sequences(text, nodes_of.get(file, {}))
+    ]
 
 
 def _sequences(text: str, nodes: Mapping[str, Origin]) -> list[list[Launch]]:
     """Return the launches of each function of a source, with those of unknown origin filled in."""
-    defined = dict(_DEFINED.findall(text))
+    defined = {*_DEFINED.findall(text)}
     found: list[list[Launch]] = [[]]
     above: str | None = None  # the nodes of a launch that is still to come
     for names, variable, function in _STEP.findall(f"{text}\ndef end("):
@@ -89,8 +99,7 @@ def _sequences(text: str, nodes: Mapping[str, Origin]) -> list[list[Launch]]:
             continue
         if variable or above is not None:
             known = [nodes[each] for each in (above or "").split(", ") if each in nodes]
-            kernel = defined[variable] if variable else ""
-            found[-1].append(Launch(kernel, common(known) if known else None))
+            found[-1].append(Launch(variable, common(known) if known else None))
         above = None if variable or function else names
         if function:
             found.append([])
@@ -134,7 +143,7 @@ def _graphs_of(files: Collection[str]) -> dict[str, dict[str, Origin]]:
     return found
 
 
-def _files_behind(function: FunctionType, files: Collection[str]) -> set[str]:
+def _files_behind(function: object, files: Collection[str]) -> set[str]:
     """Return the files of functions that a compiled function can call."""
     found: set[str] = set()
     seen: dict[int, Any] = {}  # which keeps them, so that no two have one number
@@ -144,34 +153,47 @@ def _files_behind(function: FunctionType, files: Collection[str]) -> set[str]:
         if id(each) in seen:
             continue
         seen[id(each)] = each
-        if isinstance(each, FunctionType):
+        kind = type(each)  # also of proxies, which may be asked for nothing
+        if kind is FunctionType:
             if each.__code__.co_filename in files:
                 found.add(each.__code__.co_filename)
             else:
                 left += [*(each.__closure__ or ()), each.__dict__]
-        elif isinstance(each, _CONTAINERS):
+        elif issubclass(kind, _CONTAINERS):
             left += gc.get_referents(each)
         else:
-            kind = each if isinstance(each, type) else type(each)
-            if kind.__module__.startswith(_PARTS):
-                left.append(dict(vars(kind)) if kind is each else getattr(each, "__dict__", None))
+            owner = each if issubclass(kind, type) else kind
+            if str(owner.__module__).startswith(_PARTS):
+                left.append(dict(vars(owner)) if owner is each else getattr(each, "__dict__", None))
     return found
 
 
 def _origins(traced: Any) -> dict[str, Origin]:
+    graphs = [each.graph for each in traced.modules() if hasattr(each, "graph")]
+    nodes = [
+        (node, [*map(_names, (node.meta.get("nn_module_stack") or {}).values())])
+        for graph in graphs
+        for node in graph.nodes
+        if node.op not in ("placeholder", "output", "get_attr")
+    ]
+    # The only one that all are parts of, and that nobody calls, is the module of the method.
+    outermost = [stack[0] for _, stack in nodes if stack]
+    roots = {names[0] for names in outermost if names}
+    is_whole = len(roots) == 1 and min(map(len, outermost)) > 1
     found: dict[str, list[Origin]] = {}
-    for graph in (each.graph for each in traced.modules() if hasattr(each, "graph")):
-        for node in graph.nodes:
-            if node.op not in ("placeholder", "output", "get_attr"):
-                stack = [*(node.meta.get("nn_module_stack") or {}).values()]
-                path = _INDEX.sub(r".\1", stack[-1][0]) if stack else ""
-                names = [each for each in path.split(".")[1:] if each != "_modules"]
-                if names and (names[0] in _ROOTS or names[0].startswith("___")):
-                    del names[0]
-                module = ".".join(names)
-                line = _line(node.stack_trace or "")
-                found.setdefault(node.name, []).append(Origin(module, line))
+    for node, stack in nodes:
+        names = stack[-1] if stack else []
+        if names and (is_whole or names[0] in _ROOTS or names[0].startswith("___")):
+            names = names[1:]
+        module = ".".join(names)
+        found.setdefault(node.name, []).append(Origin(module, _line(node.stack_trace or "")))
     return {name: common(origins) for name, origins in found.items()}
+
+
+def _names(called: tuple[str, Any]) -> list[str]:
+    """Return the names of a module that torch has as ``L['self'].layers[0]``."""
+    names = _INDEX.sub(r".\1", called[0]).split(".")
+    return [each for each in names[1:] if each != "_modules"]
 
 
 def _line(stack_trace: str) -> str:
