@@ -99,6 +99,18 @@ def test_scopes_part_what_is_of_a_call_from_what_is_not(gpu: Recording, given: G
     assert found == ["a", "a.act", "b", "", "", "b", "a", "a"]
 
 
+def test_entries_of_one_scope_part_calls_from_what_is_between(gpu: Recording, given: Given) -> None:
+    given("gemm:a relu:a.act gemm:b")
+    with gpuprof.kernels() as k:
+        for _ in range(2):
+            with gpuprof.timer("forward"):
+                for name in ("gemm", "relu", "gemm"):
+                    gpu.run(name)
+            with gpuprof.timer("loss"):
+                gpu.run("gemm")
+    assert [each.module for each in k.records] == ["a", "a.act", "b", ""] * 2
+
+
 def test_functions_with_kernels_of_one_name_are_told_apart_by_what_follows(
     gpu: Recording, given: Given
 ) -> None:
@@ -122,6 +134,52 @@ def test_a_kernel_that_was_left_out_moves_no_other(gpu: Recording, given: Given)
 def test_a_block_that_begins_in_the_middle_finds_its_place(gpu: Recording, given: Given) -> None:
     given("begin:a relu:l.0 relu:l.1 end:z")
     assert modules(gpu, "relu end begin relu relu end") == ["l.1", "z", "a", "l.0", "l.1", "z"]
+
+
+def test_a_kernel_that_is_always_left_out_moves_no_other(gpu: Recording, given: Given) -> None:
+    """What follows the gap is not taken for the begin of a call, which has that kernel, too."""
+    given("relu:l.0 add:l.0 skip:c relu:l.1 add:l.1")
+    assert modules(gpu, "relu add relu add " * 3) == [
+        *("l.0", "l.0"),
+        *("l.1", "l.1", "l.0", "l.0") * 2,
+        *("l", "l"),
+    ]
+
+
+def test_calls_of_one_kernel_are_told_apart_by_where_the_block_begins(
+    gpu: Recording, given: Given
+) -> None:
+    given("relu:l.0 relu:l.1")
+    assert modules(gpu, "relu relu " * 3) == ["l.0", "l.1"] * 3
+
+
+def test_a_kernel_that_serves_very_many_layers_takes_no_time_for_each_pair(
+    gpu: Recording, given: Given
+) -> None:
+    layers = 600
+    given(" ".join(["begin:a", *(f"relu:l.{number}" for number in range(layers)), "end:z"]))
+    found = modules(gpu, "relu " * layers + "end")  # it begins after the first kernel
+    assert found == [*(f"l.{number}" for number in range(layers)), "z"]
+
+
+def test_threads_that_share_a_stream_are_followed_one_by_one(gpu: Recording, given: Given) -> None:
+    given("relu:a add:b relu:c add:d")
+    with gpuprof.kernels() as k:
+        begin = 1_000_000
+        for number, name in enumerate(["relu", "relu", "add", "add"] * 2):
+            call = gpu.call(thread=1 + number % 2)
+            gpu.work(name, call, begin + 1_000 * number, 900)
+    assert [each.module for each in k.records] == ["a", "a", "b", "b", "c", "c", "d", "d"]
+
+
+def test_what_only_a_module_is_around_was_launched_in_no_scope(
+    gpu: Recording, given: Given
+) -> None:
+    given("relu:a.act add:b")
+    with gpuprof.kernels() as k:
+        for name in ("relu", "add", "eager"):
+            gpu.run(name)
+    assert any(note.startswith("3 of 3 were launched in no scope") for note in k.notes), k.notes
 
 
 def test_streams_are_followed_one_by_one(gpu: Recording, given: Given) -> None:

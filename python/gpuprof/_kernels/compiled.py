@@ -1,9 +1,9 @@
 """Which modules the kernels of compiled code are of: records matched with compiled functions.
 
 A compiled function launches the same kernels in the same order each time, and one kernel may serve
-many layers. So the records of a stream are followed through what the functions launch; where more
-than one place fits to the end, the module is that around all of them. Kernels of libraries, which
-have no names of their own, are those between.
+many layers. So what a thread launched on a stream is followed through what the functions launch;
+where more than one place fits to the end, the module is that around all of them. Kernels of
+libraries, which have no names of their own, are those between.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise, product, takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple, TypeAlias
 
 from gpuprof._frameworks.torch_hooks import Passive
@@ -42,7 +42,7 @@ def add_modules(found: Collected, by: Attribution) -> None:
     code = _Code(functions)
     numbers: dict[Origin | None, int] = {None: 0}
     by.origin = array("I", [0]) * len(found.work)
-    for records in found.streams().values():
+    for records in _sequences(found, by):
         steps = code.steps([found.names[found.work.name[each]] for each in records])
         for record, origin in _origins(code, steps, records, found, by):
             by.origin[record] = numbers.setdefault(origin, len(numbers))
@@ -63,6 +63,17 @@ def add_modules(found: Collected, by: Attribution) -> None:
     by.paths = [*by.numbers]
 
 
+def _sequences(found: Collected, by: Attribution) -> Iterator[list[int]]:
+    """Yield the records of each stream, by the thread that launched them."""
+    threads = found.launches.thread_id
+    for records in found.streams().values():
+        of_thread: dict[int, list[int]] = {}
+        for record in records:
+            call = by.launch[record]
+            of_thread.setdefault(threads[call] if call >= 0 else 0, []).append(record)
+        yield from of_thread.values()
+
+
 class _Code:
     """What compiled functions launch, and where in it a kernel may be."""
 
@@ -71,21 +82,27 @@ class _Code:
         self._kernels = [
             [at for at, each in enumerate(function) if each.kernel] for function in functions
         ]
-        self._places: dict[str, set[Place]] = {}
+        places: dict[str, list[Place]] = {}
         for number, kernels in enumerate(self._kernels):
             for nth, at in enumerate(kernels):
-                self._places.setdefault(functions[number][at].kernel, set()).add((number, nth))
+                places.setdefault(functions[number][at].kernel, []).append((number, nth))
+        self._places = {name: frozenset(each) for name, each in places.items()}
+        self._first = frozenset((number, 0) for number in range(len(functions)))
+        self._last = frozenset(
+            (number, len(kernels) - 1) for number, kernels in enumerate(self._kernels)
+        )
         self.origin, self.between = cache(self._origin), cache(self._between)
         self._after, self._before = cache(self._that_follow), cache(self._that_lead_to)
 
     def steps(self, names: Sequence[str]) -> list[_Step]:
         """Return the kernels of compiled code among those of a stream, by their names."""
         found: list[_Step] = []
-        places: Places = frozenset()
+        places = self._last  # before the first one, which begins a call where it can
         for at, name in enumerate(names):
             if name in self._places:
-                places, follows = self._after(places, name)
-                found.append(_Step(at, places, follows))
+                after = self._after(places, name)
+                places = after or self._places[name]
+                found.append(_Step(at, places, follows=bool(after)))
         for number in reversed(range(len(found) - 1)):  # what led nowhere was no place
             step, later = found[number], found[number + 1]
             if later.follows:
@@ -93,19 +110,14 @@ class _Code:
                 found[number] = step._replace(places=kept)
         return found
 
-    def _that_follow(self, places: Places, name: str) -> tuple[Places, bool]:
-        """Return where a kernel may be after those places; without any it begins anew."""
-        anywhere = self._places[name]
-        after = [new for old, new in product(places, anywhere) if self._may_follow(old, new)]
-        begins = [each for each in anywhere if not each[1]]
-        return frozenset(after or begins or anywhere), bool(after)
+    def _that_follow(self, places: Places, name: str) -> Places:
+        after = {(number, nth + 1) for number, nth in places}
+        begins = frozenset() if places.isdisjoint(self._last) else self._first
+        return self._places[name] & (after | begins)
 
     def _that_lead_to(self, places: Places, later: Places) -> Places:
-        return frozenset(old for old, new in product(places, later) if self._may_follow(old, new))
-
-    def _may_follow(self, old: Place, new: Place) -> bool:
-        is_last = old[1] + 1 == len(self._kernels[old[0]])
-        return not new[1] if is_last else new == (old[0], old[1] + 1)
+        ends = frozenset() if later.isdisjoint(self._first) else self._last
+        return places & ({(number, nth - 1) for number, nth in later} | ends)
 
     def _origin(self, places: Places) -> Origin | None:
         return _around(
@@ -119,23 +131,21 @@ class _Code:
 
         The last says whether both steps are of one call, which launches nothing else between.
         """
-        tails, heads, inside = [], [], set()
-        for old, new in product(before or [None], after or [None]):
-            if old and new and follows and not self._may_follow(old, new):
-                continue
-            is_inside = bool(old and new and follows and new[1])
-            inside.add(is_inside)
-            if old:
-                function = self._functions[old[0]]
-                begin, end = [*self._kernels[old[0]], len(function)][old[1] : old[1] + 2]
-                is_whole = is_inside or end == len(function)
-                tails.append([each.origin for each in function[begin + 1 : end] if is_whole])
-            if new and not is_inside:
-                until = 0 if new[1] else self._kernels[new[0]][0]
-                heads.append([each.origin for each in self._functions[new[0]][:until]])
+        inside = {follows and nth > 0 for _, nth in after}
         if len(inside) > 1:
             return [], [], False
-        return _merged(tails), _merged(heads), inside == {True}
+        is_inside = True in inside
+        tails: list[Sequence[Launch]] = []
+        for number, nth in before:
+            function, kernels = self._functions[number], self._kernels[number]
+            is_last = nth + 1 == len(kernels)
+            end = len(function) if is_last else kernels[nth + 1]
+            tails.append(function[kernels[nth] + 1 : end] if is_inside or is_last else [])
+        heads = [
+            self._functions[number][: 0 if nth else self._kernels[number][0]]
+            for number, nth in after
+        ]
+        return _merged(tails), _merged(heads), is_inside
 
 
 def _origins(
@@ -156,18 +166,19 @@ def _origins(
                 (each, _around(tail)) for each in others
             ]
             continue
-        paths = [by.path[each] for each in others]
-        first = by.path[records[before.at]] if before.places else -1
-        last = by.path[records[after.at]] if after.places else -1
-        if first == last:
+        begin = _as_many(records[before.at], others, by) if before.places else 0
+        end = _as_many(records[after.at], others[::-1], by) if after.places else 0
+        if begin == end == len(others):
             yield from _one_by_one(others, tail + head, found)
         else:  # what is in neither scope is of neither call
-            yield from _one_by_one(others[: _run(paths, first)], tail, found)
-            yield from _one_by_one(others[len(others) - _run(paths[::-1], last) :], head, found)
+            yield from _one_by_one(others[:begin], tail, found)
+            yield from _one_by_one(others[len(others) - end :], head, found)
 
 
-def _run(paths: Sequence[int], path: int) -> int:
-    return len([*takewhile(path.__eq__, paths)])
+def _as_many(step: int, records: Sequence[int], by: Attribution) -> int:
+    """Return how many of the records, from the first on, are in the entry of a scope of a step."""
+    scope = by.span[step], by.path[step]
+    return len([*takewhile(lambda each: (by.span[each], by.path[each]) == scope, records)])
 
 
 def _one_by_one(
@@ -180,10 +191,10 @@ def _one_by_one(
     return []
 
 
-def _merged(several: Sequence[Origins]) -> Origins:
+def _merged(several: Sequence[Sequence[Launch]]) -> Origins:
     if len({*map(len, several)}) != 1:
         return []
-    return [_around(each) for each in zip(*several, strict=True)]
+    return [_around(each.origin for each in same) for same in zip(*several, strict=True)]
 
 
 def _around(origins: Iterable[Origin | None]) -> Origin | None:

@@ -230,7 +230,9 @@ class Evaluated:
                 f"{found.dropped:,} pieces of work past max_records={max_records:,} are counted by "
                 "name alone: see by_kernel()"
             )
-        unscoped = sum(path == 0 for path in by.path)
+        # Those of a module alone are in no scope, either.
+        outside = [".".join(path) == by.modules.get(path, "") for path in by.paths]
+        unscoped = sum(outside[path] for path in by.path)
         if unscoped:
             notes.append(f"{unscoped:,} of {len(by.path):,} were launched in no scope")
         if by.without_launch:
