@@ -8,8 +8,8 @@
 - ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
 
 `torch.compile` is told how to trace scopes once it is imported, and to keep where kernels of
-backward passes come from. `gpuprof.nvtx` imports this module
-too, because ``import gpuprof.nvtx`` looks up no name in the package.
+backward passes come from. `gpuprof.nvtx` imports this module too, because ``import gpuprof.nvtx``
+looks up no name in the package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import sys
 from typing import Any
 
 import gpuprof._core as _core
-from gpuprof._frameworks import torch_compile, torch_inductor
+from gpuprof._common.imports import when_imported
+from gpuprof._frameworks import torch_compile
 
 _ON = {"1", "true", "on", "yes"}
 _OFF = {"", "0", "false", "off", "no"}
@@ -107,8 +108,14 @@ def _follow_ipython() -> None:
         notebook.follow_cells(shell)
 
 
+def _keep_origins() -> None:
+    from gpuprof._frameworks import torch_inductor  # which costs 10 ms, and needs torch
+
+    torch_inductor.keep_origins()
+
+
 torch_compile.prepare()
-torch_inductor.keep_origins()
+when_imported("torch._functorch.aot_autograd", _keep_origins)
 _follow_trace_out()
 _follow_flight_recorder()
 _follow_budget()

@@ -34,7 +34,8 @@ def test_finders_before_it_are_asked_once_and_may_ask_all_others_themselves(path
         asked = []
         class AsksTheOthers:
             def find_spec(self, name, path, target=None):
-                asked.append(name)
+                if name.startswith("torch"):  # gpuprof imports more of itself then
+                    asked.append(name)
                 for finder in sys.meta_path:
                     if finder is not self and (spec := finder.find_spec(name, path, target)):
                         return spec

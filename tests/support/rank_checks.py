@@ -173,7 +173,7 @@ def watch_that_fails() -> Any:
     forward, task_id = DistributedDataParallel.forward, torch._C._current_graph_task_id
 
     def fail() -> int:
-        raise NotImplementedError("another torch")
+        raise RuntimeError("another torch")
 
     with warnings.catch_warnings(record=True) as said, distributed.time_collectives() as watch:
         warnings.simplefilter("always")

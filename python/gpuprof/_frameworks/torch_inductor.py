@@ -17,7 +17,6 @@ from pathlib import Path
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from gpuprof._common.imports import when_imported
 from gpuprof._common.places import is_of_library, short
 from gpuprof._frameworks import loaded, torch_hooks
 
@@ -209,10 +208,6 @@ def keep_origins() -> None:
 
     Code that was compiled before, or that a cache has from before, has no such notes.
     """
-    when_imported("torch._functorch.aot_autograd", _replace_copy)
-
-
-def _replace_copy() -> None:
     for tracer in _TRACERS:
         module = loaded.torch_part(f"_functorch._aot_autograd.{tracer}")
         copy = getattr(module, _COPY, None)
