@@ -1,4 +1,4 @@
-"""Graphed training on two GPUs beside eager training: DDP of a graphed module, and FSDP.
+"""Graphed training in two processes beside eager training: DDP of a graphed module, and FSDP.
 
 DDP adds its hooks to parameters and waits for autograd to come to each: a graphed module inside of
 it, with ``param_grads="autograd"``, is one node of autograd's graph, and DDP stays eager. A module
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.support.frameworks import two_gpus_or_skip
+from tests.gpu.support.frameworks import nccl_or_skip
 from tests.support.processes import ROOT, environment
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 @pytest.fixture(autouse=True)
 def torch() -> Any:
-    return two_gpus_or_skip()
+    return nccl_or_skip()
 
 
 CHECKS = {

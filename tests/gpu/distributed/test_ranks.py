@@ -1,4 +1,7 @@
-"""Ranks under torchrun on two GPUs with NCCL: who is slow, what DDP waits for, one trace."""
+"""Two ranks under torchrun with NCCL: who is slow, what DDP waits for, one trace.
+
+Where there is one GPU they share it; NCCL moves their data through the network then.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.support.frameworks import two_gpus_or_skip
+from tests.gpu.support.frameworks import nccl_or_skip
 from tests.support.processes import ROOT, environment
 from tests.support.trace_files import load
 
@@ -18,7 +21,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 @pytest.fixture(autouse=True)
 def torch() -> Any:
-    return two_gpus_or_skip()
+    return nccl_or_skip()
 
 
 def run(name: str, folder: Path) -> None:

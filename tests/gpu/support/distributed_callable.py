@@ -1,4 +1,6 @@
-"""Graphed training on two GPUs, a process each: DistributedDataParallel, and modules of FSDP.
+"""Graphed training in two processes: DistributedDataParallel, and modules of FSDP.
+
+Each has a GPU of its own, or both share the only one.
 
 Run it from the repository's root: ``python -m tests.gpu.support.distributed_callable NAME FILE``
 with the name of a check and a file that does not exist yet, by which the processes meet.
@@ -19,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gpuprof
 from gpuprof.errors import GpuprofError, InvalidStateError
 from tests.gpu.support import training
+from tests.gpu.support.frameworks import gpu_of_rank
 
 PROCESSES = 2
 
@@ -42,7 +45,7 @@ def _assert_same_on_all(module: nn.Module) -> None:
 def ddp(rank: int) -> None:
     """Compare the gradients and parameters of steps with those of eager DDP."""
     module, eager = training.pair()
-    devices = {"device_ids": [rank]}
+    devices = {"device_ids": [torch.cuda.current_device()]}
     fast = DistributedDataParallel(_graphed(module), **devices)
     plain = DistributedDataParallel(eager, **devices)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (module, eager)]
@@ -69,7 +72,7 @@ def ddp(rank: int) -> None:
 def ddp_without_synchronization(rank: int) -> None:
     """Add up gradients over two calls, of which the last alone synchronizes them."""
     module, eager = training.pair()
-    devices = {"device_ids": [rank]}
+    devices = {"device_ids": [torch.cuda.current_device()]}
     fast = DistributedDataParallel(_graphed(module), **devices)
     plain = DistributedDataParallel(eager, **devices)
     for step in range(2):
@@ -84,7 +87,7 @@ def ddp_without_synchronization(rank: int) -> None:
 
 def ddp_itself(rank: int) -> None:
     """Graph a module of DDP itself, whose buckets a replay would not prepare."""
-    module = DistributedDataParallel(training.mlp(), device_ids=[rank])
+    module = DistributedDataParallel(training.mlp(), device_ids=[torch.cuda.current_device()])
     with pytest.raises(GpuprofError, match="DistributedDataParallel"):
         gpuprof.make_graphed_callable(module, (training.batch(0),))
 
@@ -93,7 +96,7 @@ def ddp_and_accumulation(rank: int) -> None:
     """Let a graph of a module that DDP has add up gradients, which DDP would not see."""
     module = training.mlp()
     accumulating = _graphed(module, param_grads="accumulate")
-    fast = DistributedDataParallel(accumulating, device_ids=[rank])
+    fast = DistributedDataParallel(accumulating, device_ids=[torch.cuda.current_device()])
     refused = pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'")
     with refused:
         fast(training.batch(0))
@@ -118,13 +121,14 @@ CHECKS = {
 
 
 def _run(rank: int, name: str, file: str) -> None:
-    torch.cuda.set_device(rank)
+    device = gpu_of_rank(rank)
+    torch.cuda.set_device(device)
     distributed.init_process_group(
         "nccl",
         init_method=f"file://{file}",
         rank=rank,
         world_size=PROCESSES,
-        device_id=torch.device("cuda", rank),
+        device_id=torch.device("cuda", device),
     )
     try:
         CHECKS[name](rank)

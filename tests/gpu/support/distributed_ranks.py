@@ -1,6 +1,6 @@
-"""Ranks on two GPUs, started by torchrun: statistics, waiting in NCCL's collectives, traces.
+"""Two ranks started by torchrun: statistics, waiting in NCCL's collectives, traces.
 
-Run it from the repository's root:
+Each has a GPU of its own, or both share the only one. Run it from the repository's root:
 ``torchrun --standalone --nproc-per-node 2 -m tests.gpu.support.distributed_ranks NAME FOLDER``.
 """
 
@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gpuprof
 from gpuprof import distributed
+from tests.gpu.support.frameworks import gpu_of_rank
 
 STEPS = 10
 SLOWER_MS = 20.0
@@ -48,6 +49,11 @@ def _cycles_per_ms() -> float:
             end.synchronize()
             _rate[:] = [cycles / begin.elapsed_time(end)]
     return _rate[0]
+
+
+def data_parallel(module: nn.Module) -> DistributedDataParallel:
+    """Return the module as one of DDP, on this rank's GPU."""
+    return DistributedDataParallel(module, device_ids=[torch.cuda.current_device()])
 
 
 def _ready() -> None:
@@ -93,7 +99,9 @@ def ddp(rank: int, _folder: Path) -> None:
     """What DDP waits for at the end of a backward pass, which runs on a thread of autograd."""
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(4)]
-    model = DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[rank])
+    model = DistributedDataParallel(
+        nn.Sequential(*layers).cuda(), device_ids=[torch.cuda.current_device()]
+    )
     data = torch.randn(64, 1024, device="cuda")
 
     def step(slow: int | None) -> None:
@@ -132,7 +140,9 @@ def exposed(rank: int, folder: Path) -> None:
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(4096, 4096), nn.ReLU()) for _ in range(8)]
     data = torch.randn(4096, 4096, device="cuda")
-    by_ddp = DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[rank])
+    by_ddp = DistributedDataParallel(
+        nn.Sequential(*layers).cuda(), device_ids=[torch.cuda.current_device()]
+    )
     by_fsdp = copy.deepcopy(by_ddp.module)
     for layer in by_fsdp:
         fully_shard(layer)
@@ -302,8 +312,9 @@ CHECKS: dict[str, Callable[[int, Path], None]] = {
 def main(name: str, folder: str) -> None:
     """Run one check as the rank that torchrun has made this process."""
     rank = int(os.environ["LOCAL_RANK"])
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    device = gpu_of_rank(rank)
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", device))
     spin(0.1)  # the first one waits for the GPU
     CHECKS[name](rank, Path(folder))
     torch.cuda.synchronize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
@@ -38,11 +39,18 @@ def _import(module: str, name: str) -> Any:
         return pytest.importorskip(module, reason=f"{name} is not installed")
 
 
-def two_gpus_or_skip() -> Any:
-    """Return torch, if it has NCCL and finds two GPUs."""
+def nccl_or_skip() -> Any:
+    """Return torch, if it has a GPU and NCCL."""
     torch = torch_or_skip()
-    if torch.cuda.device_count() < 2:
-        pytest.skip("torch finds one GPU, and two are needed")
     if not torch.distributed.is_available() or not torch.distributed.is_nccl_available():
         pytest.skip("this torch has no NCCL")
     return torch
+
+
+def gpu_of_rank(rank: int) -> int:
+    """Return the number of the GPU of one of this host's ranks, which may have to share it."""
+    gpus: int = _import("torch", "torch").cuda.device_count()
+    if rank >= gpus:
+        # NCCL refuses two ranks of one host on one GPU. By this name they are on different hosts.
+        os.environ["NCCL_HOSTID"] = f"host of rank {rank}"
+    return rank % gpus
