@@ -59,7 +59,7 @@ class PyGraph {
   // With the interpreter lock. Waits for no launch of another thread.
   ~PyGraph() {
     bool closed = graph_->closed();
-    if (!closed) without_gil_in_destructor([&] { closed = graph_->close(false); });
+    if (!closed) without_gil([&] { closed = graph_->close(false); });
     if (closed) {
       drop_framework();
     } else {

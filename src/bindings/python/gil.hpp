@@ -1,10 +1,9 @@
 // Letting go of the interpreter lock, and coming back, in the one way that survives exit.
 //
-// At exit CPython ends daemon threads inside the call that takes the lock back, by unwinding their
-// stacks; a RAII guard's destructor would then take the lock a second time and abort the process.
-// So the lock is saved and restored by plain statements, and every wait in the bindings goes
-// through here. The frames between the interpreter and this function may hold no owned Python
-// object.
+// At exit CPython ends daemon threads inside the call that takes the lock back, until 3.13 by
+// unwinding their stacks, also through frames that own Python objects or may not be unwound. Such a
+// thread stays there for good instead, as any does from 3.14 on. Every wait in the bindings goes
+// through here.
 #pragma once
 
 #include <Python.h>
@@ -31,11 +30,20 @@ inline bool is_finalizing() {
 #endif
 }
 
+// Takes the lock back, and stays for good where CPython ends the thread meanwhile.
+inline void take_gil_back(PyThreadState* saved) {
+  try {
+    PyEval_RestoreThread(saved);
+  } catch (...) {  // to leave this block would end the process
+    for (;;) ::pause();
+  }
+}
+
 // Returns what `work` does without the interpreter lock. Its C++ exceptions come out with the lock
 // held again. `take_back` is what takes it.
 template <typename Work>
 std::invoke_result_t<Work&> without_gil(Work&& work,
-                                        void (*take_back)(PyThreadState*) = &PyEval_RestoreThread) {
+                                        void (*take_back)(PyThreadState*) = &take_gil_back) {
   using Result = std::invoke_result_t<Work&>;
   if constexpr (!std::is_void_v<Result>) {
     std::optional<Result> result;
@@ -53,20 +61,6 @@ std::invoke_result_t<Work&> without_gil(Work&& work,
     take_back(saved);
     if (error) std::rethrow_exception(error);
   }
-}
-
-// The same in a destructor, which must not be unwound: a daemon thread that CPython ends at exit
-// while it takes the lock back, until 3.13 by unwinding, stays here for good, as any does from 3.14
-// on. `work` must not throw.
-template <typename Work>
-void without_gil_in_destructor(Work&& work) {
-  without_gil(work, [](PyThreadState* saved) {
-    try {
-      PyEval_RestoreThread(saved);
-    } catch (...) {  // to leave this block would end the process
-      for (;;) ::pause();
-    }
-  });
 }
 
 // Calls `poll(until)` until it answers true, without the lock, and lets Python handle signals at

@@ -46,11 +46,11 @@ void take_back(PyThreadState* saved) {
   const unsigned count = returns.load(std::memory_order_relaxed) + 1;
   returns.store(count, std::memory_order_relaxed);
   if (count % kLookAt != 0) {
-    PyEval_RestoreThread(saved);
+    take_gil_back(saved);
     return;
   }
   const HostNanoseconds begin = monotonic_now();
-  PyEval_RestoreThread(saved);
+  take_gil_back(saved);
   const HostNanoseconds now = monotonic_now();
   const HostNanoseconds late = now - begin;
   if (late < kLate || switches.release_gil) return;

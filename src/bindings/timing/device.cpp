@@ -29,7 +29,7 @@ namespace {
 struct WithoutGil {
   template <typename T>
   void operator()(T* object) const {
-    without_gil_in_destructor([&] { delete object; });
+    without_gil([&] { delete object; });
   }
 };
 template <typename T>

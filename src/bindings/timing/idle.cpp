@@ -38,7 +38,7 @@ class IdleLooks {
 
   void stop() {
     if (ticker_ == nullptr) return;
-    without_gil_in_destructor([ticker = std::move(ticker_)]() mutable { ticker.reset(); });
+    without_gil([ticker = std::move(ticker_)]() mutable { ticker.reset(); });
   }
 
   // When it first knew anything; 0 if it never did.
