@@ -58,6 +58,24 @@ time.sleep(0.05)
         assert (done.returncode, done.stderr) == (0, "")
 
 
+READ_AT_EXIT = """
+def read():
+    fake.set_current(context)
+    with scope:
+        pass
+    while True:
+        gpuprof.stats()
+for _ in range(2):
+    threading.Thread(target=read, daemon=True).start()
+time.sleep(0.03)
+"""
+
+
+def test_daemon_threads_that_read_statistics_at_exit_do_not_abort(fake_path: Path) -> None:
+    for _ in range(8):
+        check_cuda(fake_path, READ_AT_EXIT)
+
+
 def test_ctrl_c_ends_a_wait_and_leaves_the_sample_usable(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,
