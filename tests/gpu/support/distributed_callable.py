@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 from torch import distributed, nn
-from torch.nn.parallel import DistributedDataParallel
 
 import gpuprof
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -45,9 +44,8 @@ def _assert_same_on_all(module: nn.Module) -> None:
 def ddp(rank: int) -> None:
     """Compare the gradients and parameters of steps with those of eager DDP."""
     module, eager = training.pair()
-    devices = {"device_ids": [torch.cuda.current_device()]}
-    fast = DistributedDataParallel(_graphed(module), **devices)
-    plain = DistributedDataParallel(eager, **devices)
+    fast = training.data_parallel(_graphed(module))
+    plain = training.data_parallel(eager)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (module, eager)]
     for step in range(3):
         for run, optimizer in zip((fast, plain), optimizers, strict=True):
@@ -72,9 +70,8 @@ def ddp(rank: int) -> None:
 def ddp_without_synchronization(rank: int) -> None:
     """Add up gradients over two calls, of which the last alone synchronizes them."""
     module, eager = training.pair()
-    devices = {"device_ids": [torch.cuda.current_device()]}
-    fast = DistributedDataParallel(_graphed(module), **devices)
-    plain = DistributedDataParallel(eager, **devices)
+    fast = training.data_parallel(_graphed(module))
+    plain = training.data_parallel(eager)
     for step in range(2):
         for run in (fast, plain):
             run.zero_grad()
@@ -87,7 +84,7 @@ def ddp_without_synchronization(rank: int) -> None:
 
 def ddp_itself(rank: int) -> None:
     """Graph a module of DDP itself, whose buckets a replay would not prepare."""
-    module = DistributedDataParallel(training.mlp(), device_ids=[torch.cuda.current_device()])
+    module = training.data_parallel(training.mlp())
     with pytest.raises(GpuprofError, match="DistributedDataParallel"):
         gpuprof.make_graphed_callable(module, (training.batch(0),))
 
@@ -96,7 +93,7 @@ def ddp_and_accumulation(rank: int) -> None:
     """Let a graph of a module that DDP has add up gradients, which DDP would not see."""
     module = training.mlp()
     accumulating = _graphed(module, param_grads="accumulate")
-    fast = DistributedDataParallel(accumulating, device_ids=[torch.cuda.current_device()])
+    fast = training.data_parallel(accumulating)
     refused = pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'")
     with refused:
         fast(training.batch(0))

@@ -21,11 +21,11 @@ from torch import distributed as dist
 from torch import nn
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
 
 import gpuprof
 from gpuprof import distributed
 from tests.gpu.support.frameworks import gpu_of_rank
+from tests.gpu.support.training import data_parallel
 
 STEPS = 10
 SLOWER_MS = 20.0
@@ -49,11 +49,6 @@ def _cycles_per_ms() -> float:
             end.synchronize()
             _rate[:] = [cycles / begin.elapsed_time(end)]
     return _rate[0]
-
-
-def data_parallel(module: nn.Module) -> DistributedDataParallel:
-    """Return the module as one of DDP, on this rank's GPU."""
-    return DistributedDataParallel(module, device_ids=[torch.cuda.current_device()])
 
 
 def _ready() -> None:
@@ -99,9 +94,7 @@ def ddp(rank: int, _folder: Path) -> None:
     """What DDP waits for at the end of a backward pass, which runs on a thread of autograd."""
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(4)]
-    model = DistributedDataParallel(
-        nn.Sequential(*layers).cuda(), device_ids=[torch.cuda.current_device()]
-    )
+    model = data_parallel(nn.Sequential(*layers).cuda())
     data = torch.randn(64, 1024, device="cuda")
 
     def step(slow: int | None) -> None:
@@ -140,9 +133,7 @@ def exposed(rank: int, folder: Path) -> None:
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(4096, 4096), nn.ReLU()) for _ in range(8)]
     data = torch.randn(4096, 4096, device="cuda")
-    by_ddp = DistributedDataParallel(
-        nn.Sequential(*layers).cuda(), device_ids=[torch.cuda.current_device()]
-    )
+    by_ddp = data_parallel(nn.Sequential(*layers).cuda())
     by_fsdp = copy.deepcopy(by_ddp.module)
     for layer in by_fsdp:
         fully_shard(layer)

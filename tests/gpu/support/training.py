@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
 WIDTH = 32
 # Relative to the largest gradient of a tensor: bfloat16 rounds to 2 ** -8.
@@ -36,6 +37,11 @@ def pair(**options: Any) -> tuple[Any, Any]:
     """Return a module and an equal one of its own memory."""
     module = mlp(**options)
     return module, copy.deepcopy(module)
+
+
+def data_parallel(module: Any) -> DistributedDataParallel:
+    """Return the module as one of DDP, on this process's GPU."""
+    return DistributedDataParallel(module, device_ids=[torch.cuda.current_device()])
 
 
 def batch(seed: int, rows: int = 8, dtype: torch.dtype = torch.float32) -> Any:
