@@ -83,7 +83,7 @@ void note_gpu_span(const Sample& sample) {
   span.begin = {sample.gpu_begin.clock, sample.gpu_begin.anchor, sample.gpu_begin.ms};
   span.duration_ns = sample.device_ms * 1e6;
   span.launched = sample.host_begin;
-  span.device = timing::device::ordinal_of(sample.gpu_begin.clock);
+  if (const auto* clock = sample.gpu_begin.clock) span.device = timing::device::ordinal_of(clock);
   span.stream = trace::stream_key(sample.stream, sample.stream_id);
   span.order = read_out.fetch_add(1, std::memory_order_relaxed);
   note_sample(event, sample);
@@ -96,11 +96,11 @@ void take_samples(const Sample* const* samples, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     const Sample& sample = *samples[i];
     if (sample.clock != timing::kCudaClock || sample.load_status() != SampleStatus::kDone ||
-        sample.gpu_begin.clock == nullptr || sample.thread == 0) {
+        sample.thread == 0) {
       continue;
     }
     try {
-      note_gpu_span(sample);
+      note_gpu_span(sample);  // also without a mark, to be counted as one that could not be placed
     } catch (const std::exception&) {  // out of memory: the trace has one slice less
     }
   }

@@ -122,3 +122,19 @@ def test_no_number_is_asked_for_without_a_trace(fake: FakeCuda, stream: int) -> 
     before = fake.calls("cuStreamGetId")
     work(fake, stream, "work")
     assert fake.calls("cuStreamGetId") == before
+
+
+def test_slices_that_cannot_be_placed_for_want_of_an_anchor_are_counted(
+    fake: FakeCuda, stream: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    fake.configure(seen_ns=100 * MS)  # as where other processes keep the GPU: no anchor in time
+    try:
+        with gpuprof.trace(path) as writer:
+            with gpuprof.timer("step", stream=stream) as sample:
+                fake.work(stream, MS)
+            assert sample.ms == pytest.approx(1.0, rel=0.1)
+    finally:
+        fake.configure(seen_ns=0)
+    assert [event["cat"] for event in events(path)] == ["scope"]
+    assert writer.stats()["unplaced"] == 1
