@@ -41,7 +41,7 @@ class Net(nn.Module):
                 x = x + 1e-6
         if cause == "waiting":
             for _ in range(300):
-                torch.cuda._sleep(60_000)  # longer than a launch: the host is no cause
+                torch.cuda._sleep(120_000)  # longer than the launches: the host is no cause
                 x = x + 1e-6
                 x[0, 0].item()
         x = x.expand(4096, -1) if width == 8192 else x
