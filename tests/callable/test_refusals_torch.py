@@ -113,20 +113,6 @@ def test_the_operator_its_line_and_the_cure_are_named(
     assert cure in note
 
 
-def test_the_cures_can_be_captured() -> None:
-    def cured(x: Any) -> Any:
-        rows = torch.nonzero_static(x[:, 0] > 0, size=4, fill_value=0)
-        kept = torch.where(x > 0, x, 0)
-        inverse, _ = torch.linalg.inv_ex(x + torch.eye(4))
-        counts = torch.ones(4, dtype=torch.long)
-        return rows, kept, inverse, x.repeat_interleave(counts, dim=0, output_size=4)
-
-    x = torch.rand(4, 4)
-    fast = gpuprof.make_graphed_callable(cured, (torch.ones(4, 4),))
-    for found, wanted in zip(fast(x), cured(x), strict=True):
-        assert torch.equal(found, wanted)
-
-
 def test_a_call_that_runs_eagerly_instead_says_it_in_its_warning() -> None:
     with pytest.warns(RuntimeWarning, match="step: the capture failed") as told:
         fast = gpuprof.make_graphed_callable(

@@ -226,21 +226,28 @@ def test_one_call_has_backward_passes_of_one_result_after_the_other(
         assert_same(module, eager, step)
 
 
-def test_hooks_of_results_and_parameters_run_for_what_is_used(heads: Any) -> None:
+def test_hooks_of_arguments_results_and_parameters_run_for_what_is_used(heads: Any) -> None:
     module, eager = heads
     ran: list[str] = []
-    fast = make(module, batch(0))
+    gradients = []
+    fast = make(module, batch(0).requires_grad_())
     for run, own in ((fast, module), (eager, eager)):
         own.left.weight.register_hook(lambda grad: (ran.append("left"), grad * 2)[1])
         own.right.weight.register_hook(lambda grad: (ran.append("right"), grad * 2)[1])
-        results = run(batch(1))
+        given = batch(1).requires_grad_()
+        given.register_hook(lambda grad: (ran.append("argument"), grad * 4)[1])
+        results = run(given)
         results[0].register_hook(lambda grad: (ran.append("result"), grad * 3)[1])
         results[0].sum().backward()
-    assert ran == ["result", "left"] * 2
+        gradients.append(given.grad)
+    for each in (ran[:3], ran[3:]):
+        assert each[0] == "result"
+        assert sorted(each[1:]) == ["argument", "left"]
+    assert torch.equal(*gradients)
     assert_same(module, eager)
     for run in (fast, eager):  # and so they do in the next pass
         sum(each.sum() for each in run(batch(1))[::2]).backward()
-    assert sorted(ran[4:]) == ["left", "left", "right", "right"]
+    assert sorted(ran[6:]) == ["left", "left", "right", "right"]
     assert_same(module, eager)
 
 

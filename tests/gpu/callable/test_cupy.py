@@ -15,15 +15,6 @@ from tests.gpu.support.kernels import device
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|numba|torch)")]
 
-LAYOUTS: dict[str, Callable[[Any], Any]] = {
-    "contiguous": lambda line: line[:384].reshape(16, 24),
-    "transposed": lambda line: line[:384].reshape(24, 16).T,
-    "every second column": lambda line: line[:768].reshape(16, 48)[:, ::2],
-    "backwards": lambda line: line[:384].reshape(16, 24)[::-1],
-    "at an odd offset": lambda line: line[1:385].reshape(16, 24),
-}
-OTHER_STRIDES = {"transposed", "every second column", "backwards"}  # than a dense matrix
-
 
 @pytest.fixture
 def cupy() -> Iterator[Any]:
@@ -47,26 +38,6 @@ def work(values: Any, more: Any) -> dict[str, Any]:
     return {"sum": (values + 1) * (values - 1) + more * 2, "first": values[:2] * 3}
 
 
-def line(cupy: Any, seed: int) -> Any:
-    return cupy.arange(1024, dtype=cupy.float32) * (seed + 1)
-
-
-@pytest.mark.parametrize("outputs", ["clone", "static"])
-def test_a_function_of_cupy_gives_what_it_gives_eagerly(
-    cupy: Any, stream: Any, outputs: str
-) -> None:
-    given = tuple(cupy.zeros((16, 24), dtype=cupy.float32) for _ in range(2))
-    fast = gpuprof.make_graphed_callable(work, given, outputs=outputs)
-    for seed in range(5):
-        values, more = (LAYOUTS["contiguous"](line(cupy, seed + by)) for by in (0, 7))
-        found, wanted = fast(values, more), work(values, more)
-        assert list(found) == ["sum", "first"]
-        for name, result in found.items():
-            assert type(result) is cupy.ndarray
-            assert bool((result == wanted[name]).all())
-    assert_replays(fast, 5)
-
-
 def test_results_in_flight_are_all_right(cupy: Any, stream: Any) -> None:
     given = tuple(cupy.zeros((64, 64), dtype=cupy.float32) for _ in range(2))
     fast = gpuprof.make_graphed_callable(work, given, writes=())
@@ -81,57 +52,16 @@ def test_results_in_flight_are_all_right(cupy: Any, stream: Any) -> None:
     assert_replays(fast, 100)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_argument_of_any_layout_is_read(cupy: Any, stream: Any, layout: str) -> None:
-    given = tuple(cupy.zeros((16, 24), dtype=cupy.float32) for _ in range(2))
-    fast = gpuprof.make_graphed_callable(work, given)
-    for seed in range(3):
-        values = LAYOUTS[layout](line(cupy, seed))
-        more = LAYOUTS["contiguous"](line(cupy, seed + 3))
-        found, wanted = fast(values, more), work(values, more)
-        assert bool((found["sum"] == wanted["sum"]).all())
-    # Nobody knows what kernels of CuPy's do with an argument: its strides are part of the key.
-    assert_replays(fast, 3, captures=2 if layout in OTHER_STRIDES else 1)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_the_function_writes_to_is_the_callers_array(
-    cupy: Any, stream: Any, layout: str
-) -> None:
-    def add_in_place(values: Any) -> Any:
-        values += 1
-        return values * 2
-
-    fast = gpuprof.make_graphed_callable(add_in_place, (cupy.zeros((16, 24), dtype=cupy.float32),))
-    for seed in range(3):
-        mine, eager = line(cupy, seed), line(cupy, seed)
-        wanted = add_in_place(LAYOUTS[layout](eager))
-        found = fast(LAYOUTS[layout](mine))
-        assert bool((found == wanted).all())
-        assert bool((mine == eager).all())
-    assert_replays(fast, 3, captures=2 if layout in OTHER_STRIDES else 1)
-
-
 def test_arrays_of_the_driver_pool_are_staged(cupy: Any, stream: Any) -> None:
     given = tuple(cupy.zeros((16, 24), dtype=cupy.float32) for _ in range(2))
     fast = gpuprof.make_graphed_callable(work, given)
     pool = cupy.cuda.MemoryAsyncPool()
     for seed in range(3):
         with cupy.cuda.using_allocator(pool.malloc):
-            values, more = (LAYOUTS["contiguous"](line(cupy, seed + by)) for by in (0, 7))
+            values, more = (cupy.full((16, 24), seed + by, dtype="f4") for by in (0, 7))
         found, wanted = fast(values, more), work(values, more)
         assert bool((found["sum"] == wanted["sum"]).all())
     assert_replays(fast, 3)
-
-
-def test_calls_on_the_default_stream(cupy: Any) -> None:
-    given = cupy.zeros((16, 24), dtype=cupy.float32)
-    fast = gpuprof.make_graphed_callable(work, (given, given.copy()))
-    for seed in range(5):
-        values, more = (LAYOUTS["contiguous"](line(cupy, seed + by)) for by in (0, 7))
-        found, wanted = fast(values, more), work(values, more)
-        assert bool((found["sum"] == wanted["sum"]).all())
-    assert_replays(fast, 5)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -42,16 +41,6 @@ def assert_same(torch: Any, fast: Any, eager: Any, dtype: str = "float32") -> No
         torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
-def test_it_is_a_module_whose_calls_are_replays(torch: Any) -> None:
-    model, eager = nets(torch)
-    fast = gpuprof.make_graphed_callable(model, (batch(torch),))
-    assert isinstance(fast, torch.nn.Module)
-    assert isinstance(fast, gpuprof.GraphedCallable)
-    assert_same(torch, fast, eager)
-    assert_replays(fast, 3)
-    assert fast.stats().hits == 3
-
-
 @pytest.mark.parametrize("change", ["eval", "half", "requires_grad_"])
 def test_methods_of_modules_change_the_original(torch: Any, change: str) -> None:
     model, eager = nets(torch)
@@ -61,18 +50,6 @@ def test_methods_of_modules_change_the_original(torch: Any, change: str) -> None
     getattr(eager, change)(*arguments)
     assert_same(torch, fast, eager, "float16" if change == "half" else "float32")
     assert fast.stats().replays >= 3
-
-
-def test_state_is_loaded_by_the_same_keys(torch: Any) -> None:
-    (model, eager), (other, _) = nets(torch), nets(torch)
-    fast = gpuprof.make_graphed_callable(model, (batch(torch),))
-    with torch.no_grad():
-        other[0].weight.mul_(2)
-    for assign in (False, True):
-        state = {name: value.clone() for name, value in other.state_dict().items()}
-        for each in (fast, eager):
-            each.load_state_dict(copy.deepcopy(state), assign=assign)
-        assert_same(torch, fast, eager)
 
 
 def test_a_sequential_with_it_trains(torch: Any) -> None:
@@ -88,40 +65,6 @@ def test_a_sequential_with_it_trains(torch: Any) -> None:
             optimizer.step()
     assert_replays(fast[0], 5)
     assert_same(torch, fast, plain)
-
-
-def test_hooks_run_around_each_replay(torch: Any) -> None:
-    model, eager = nets(torch)
-    fast = gpuprof.make_graphed_callable(model.eval(), (batch(torch),))
-    eager.eval()
-    seen: list[Any] = []
-    handle = fast.register_forward_hook(lambda module, _, result: seen.append(module) or result * 2)
-    fast.register_full_backward_hook(lambda module, *_: seen.append(module))
-    result = fast(batch(torch).requires_grad_())
-    torch.testing.assert_close(result, eager(batch(torch)) * 2)
-    result.sum().backward()
-    assert seen == [fast, fast]
-    handle.remove()
-    torch.testing.assert_close(fast(batch(torch, 1)), eager(batch(torch, 1)))
-
-
-def test_an_outer_module_with_it_can_be_graphed(torch: Any) -> None:
-    model, eager = nets(torch)
-    eager.eval()
-    with torch.no_grad():
-        fast = gpuprof.make_graphed_callable(model.eval(), (batch(torch),))
-        outer = gpuprof.make_graphed_callable(torch.nn.Sequential(fast), (batch(torch),))
-        for step in range(2):
-            wanted = eager(batch(torch, step))
-            torch.testing.assert_close(outer(batch(torch, step)), wanted)
-            torch.testing.assert_close(fast(batch(torch, step)), wanted)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
-def test_it_is_not_copied(torch: Any, copied: Any) -> None:
-    fast = gpuprof.make_graphed_callable(nets(torch)[0], (batch(torch),))
-    with pytest.raises(TypeError, match="its graphs are of this process"):
-        copied(torch.nn.Sequential(fast))
 
 
 @pytest.mark.parametrize("make", ["gpuprof", "torch"])

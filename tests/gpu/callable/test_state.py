@@ -210,13 +210,3 @@ def test_trainable_parameters_without_gradients(torch: Any) -> None:
         assert not found.requires_grad
         torch.testing.assert_close(found, module(given))
     assert_replays(fast, 1)
-
-
-def test_a_tensor_of_a_closure_that_is_written_to_is_followed(torch: Any) -> None:
-    factor = torch.full((8,), 2.0, device="cuda")
-    given = torch.randn(8, device="cuda")
-    fast = gpuprof.make_graphed_callable(lambda values: values * factor, (given,))
-    for value in (2.0, 4.0):
-        factor.fill_(value)
-        assert torch.equal(fast(given), given * value)
-    assert_replays(fast, 2)

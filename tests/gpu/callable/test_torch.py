@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -12,83 +10,6 @@ import gpuprof
 from tests.gpu.support.callables import assert_replays
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
-
-class Pair(NamedTuple):
-    first: Any
-    second: Any
-
-
-@dataclasses.dataclass
-class Sample:
-    values: Any
-    weights: Any = None
-    label: str = "none"
-
-
-def test_a_nested_argument_and_a_nested_result_keep_their_structure(torch: Any) -> None:
-    def mixed(batch: dict[str, Any], sample: Sample, *, pair: Pair, nothing: None) -> Any:
-        total = batch["x"] + batch["more"][0] * sample.values
-        return {
-            "total": total,
-            "pair": Pair(pair.first - 1, [pair.second, None]),
-            "sample": Sample(sample.values * 2, label=sample.label),
-            "plain": (1, "text", 2.5),
-            "order": collections.OrderedDict(b=total + 1, a=total + 2),
-        }
-
-    def arguments(seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        torch.manual_seed(seed)
-        x, y, z, v, w = (torch.randn(4, 8, device="cuda") for _ in range(5))
-        args = ({"x": x, "more": [y, None, "text"]}, Sample(z, label="one"))
-        return args, {"pair": Pair(v, w), "nothing": None}
-
-    fast = gpuprof.make_graphed_callable(mixed, *arguments(0))
-    for seed in range(3):
-        args, kwargs = arguments(seed)
-        found, wanted = fast(*args, **kwargs), mixed(*args, **kwargs)
-        assert list(found) == list(wanted)
-        assert torch.equal(found["total"], wanted["total"])
-        assert type(found["pair"]) is Pair
-        assert torch.equal(found["pair"].first, wanted["pair"].first)
-        assert type(found["pair"].second) is list
-        assert torch.equal(found["pair"].second[0], kwargs["pair"].second)
-        assert found["pair"].second[1] is None
-        assert type(found["sample"]) is Sample
-        assert torch.equal(found["sample"].values, wanted["sample"].values)
-        assert (found["sample"].weights, found["sample"].label) == (None, "one")
-        assert found["plain"] == (1, "text", 2.5)
-        assert type(found["order"]) is collections.OrderedDict
-        assert list(found["order"]) == ["b", "a"]
-        assert torch.equal(found["order"]["a"], wanted["order"]["a"])
-    assert_replays(fast, 3)
-
-
-def test_results_are_memory_of_their_own(torch: Any) -> None:
-    given = [torch.full((8,), float(step), device="cuda") for step in range(3)]
-    fast = gpuprof.make_graphed_callable(lambda values: (values + 1, values * 2), (given[0],))
-    results = [fast(values) for values in given]
-    addresses = {array.data_ptr() for result in results for array in result}
-    assert len(addresses) == 6
-    for values, (more, double) in zip(given, results, strict=True):
-        assert torch.equal(more, values + 1)
-        assert torch.equal(double, values * 2)
-    results[0][0].fill_(-1.0)  # nobody else's
-    assert torch.equal(fast(given[0])[0], given[0] + 1)
-    assert_replays(fast, 4)
-
-
-def test_one_array_twice_in_a_result_stays_one(torch: Any) -> None:
-    def twice(values: Any) -> Any:
-        result = values * 2
-        return result, [result]
-
-    values = torch.randn(8, device="cuda")
-    fast = gpuprof.make_graphed_callable(twice, (values,))
-    first, (second,) = fast(values)
-    assert first is second
-    assert torch.equal(first, values * 2)
-    assert_replays(fast, 1)
 
 
 def test_results_that_share_memory_or_are_the_argument(torch: Any) -> None:

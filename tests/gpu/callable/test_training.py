@@ -42,25 +42,6 @@ def test_gradients_of_inputs_and_parameters_are_those_of_eager_calls(
 
 
 @both_ways
-def test_gradients_of_leaf_tensors_of_a_closure(
-    torch: Any, training: Any, param_grads: Any
-) -> None:
-    held = {"scale": training.batch(1).requires_grad_()}
-    other = training.batch(1).requires_grad_()
-
-    def body(values: Any) -> Any:
-        return (values * held["scale"]).tanh()
-
-    fast = gpuprof.make_graphed_callable(body, (training.batch(0),), param_grads=param_grads)
-    for step in range(3):
-        values = training.batch(step)
-        fast(values).sum().backward()
-        (values * other).tanh().sum().backward()
-        training.assert_close(held["scale"].grad, other.grad)  # they add up
-    assert fast.stats().eager_calls == 0
-
-
-@both_ways
 def test_a_module_graphed_beside_its_own_eager_calls(
     torch: Any, training: Any, param_grads: Any
 ) -> None:
@@ -114,42 +95,6 @@ def test_gradients_that_are_cleared_begin_anew(
 
 
 @both_ways
-def test_what_is_not_used_gets_no_gradient(torch: Any, training: Any, param_grads: Any) -> None:
-    class Partial(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.used = torch.nn.Parameter(training.batch(1))
-            self.unused = torch.nn.Parameter(training.batch(2))
-            self.detached = torch.nn.Parameter(training.batch(3))
-
-        def forward(self, values: Any, _more: Any) -> Any:
-            return values * self.used + self.detached.detach()
-
-    module = Partial()
-    values, more = (training.batch(step).requires_grad_() for step in (4, 5))
-    fast = gpuprof.make_graphed_callable(module, (values, more), param_grads=param_grads)
-    for _ in range(2):
-        values.grad = None
-        fast(values, more).sum().backward()
-        training.assert_close(values.grad, module.used.detach())
-        assert (more.grad, module.unused.grad, module.detached.grad) == (None, None, None)
-    training.assert_close(module.used.grad, 2 * values.detach())
-
-
-def test_results_of_which_one_is_used_or_has_no_gradient(torch: Any, training: Any) -> None:
-    def body(values: Any) -> Any:
-        return values * 2, values.argmax(dim=1), values.sin()
-
-    given = training.batch(0).requires_grad_()
-    fast = gpuprof.make_graphed_callable(body, (given,))
-    double, place, sine = fast(given)
-    assert (double.requires_grad, place.requires_grad, sine.requires_grad) == (True, False, True)
-    assert torch.equal(place, given.argmax(dim=1))
-    (found,) = torch.autograd.grad(sine.sum(), given)
-    training.assert_close(found, given.detach().cos())
-
-
-@both_ways
 def test_parameters_that_are_frozen_and_thawed_have_graphs_of_their_own(
     torch: Any, training: Any, param_grads: Any
 ) -> None:
@@ -166,21 +111,6 @@ def test_parameters_that_are_frozen_and_thawed_have_graphs_of_their_own(
         training.assert_same_gradients(module, eager)
     seen = fast.stats()
     assert (seen.captures, seen.eager_calls) == (2, 0), seen
-
-
-def test_one_thawed_parameter_is_found_by_the_next_call(torch: Any, training: Any) -> None:
-    module, eager = training.pair()
-    for each in (module, eager):
-        each.requires_grad_(False)
-        each[6].weight.requires_grad_()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),))
-    training.loss_of(fast, 0).backward()
-    for each in (module, eager):
-        each[4].bias.requires_grad_()
-        each.zero_grad()
-    training.loss_of(fast, 1).backward()
-    training.loss_of(eager, 1).backward()
-    training.assert_same_gradients(module, eager)
 
 
 def test_an_argument_asks_for_gradients_or_does_not(torch: Any, training: Any) -> None:
@@ -270,42 +200,6 @@ def test_steps_under_autocast(torch: Any, training: Any, param_grads: Any, scale
     assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
 
 
-@both_ways
-def test_gradients_are_clipped(torch: Any, training: Any, param_grads: Any) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
-    for step in range(3):
-        norms = []
-        for run, own in ((fast, module), (eager, eager)):
-            own.zero_grad()
-            training.loss_of(run, step).backward()
-            norms.append(torch.nn.utils.clip_grad_norm_(own.parameters(), 0.01))
-        training.assert_close(*norms)
-        training.assert_same_gradients(module, eager)
-
-
-def test_hooks_of_results_and_arguments_run(torch: Any, training: Any) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0).requires_grad_(),))
-    ran: list[str] = []
-    gradients = []
-
-    def scaled(gradient: Any, name: str, by: float) -> Any:
-        ran.append(name)
-        return gradient * by
-
-    for run in (fast, eager):
-        given = training.batch(0).requires_grad_()
-        given.register_hook(lambda gradient: scaled(gradient, "argument", 3.0))
-        result = run(given)
-        result.register_hook(lambda gradient: scaled(gradient, "result", 2.0))
-        result.sum().backward()
-        gradients.append(given.grad)
-    training.assert_close(*gradients)
-    training.assert_same_gradients(module, eager)
-    assert ran == ["result", "argument"] * 2
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_hooks_of_parameters_run_once_for_each_backward_pass(
     torch: Any, training: Any, when: str
@@ -353,59 +247,6 @@ def test_accumulation_refuses_hooks_of_parameters(
             make()
         else:
             training.loss_of(fast, 0).backward()
-
-
-def test_a_checkpoint_inside(torch: Any, training: Any) -> None:
-    from torch.utils.checkpoint import checkpoint
-
-    module, eager = training.pair()
-
-    def of(each: Any) -> Any:
-        def body(values: Any) -> Any:
-            inner = checkpoint(each[:4], values, use_reentrant=False, preserve_rng_state=False)
-            return each[4:](inner)
-
-        return body
-
-    fast = gpuprof.make_graphed_callable(of(module), (training.batch(0),))
-    for step in range(3):
-        training.loss_of(fast, step).backward()
-        training.loss_of(of(eager), step).backward()
-        training.assert_same_gradients(module, eager)
-
-
-@both_ways
-def test_dropout_draws_what_it_draws_eagerly(torch: Any, training: Any, param_grads: Any) -> None:
-    module, eager = training.pair(dropout=0.4)
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
-    losses: list[list[float]] = []
-    for run in (fast, eager):
-        torch.manual_seed(7)
-        losses.append([])
-        for step in range(3):
-            loss = training.loss_of(run, step)
-            loss.backward()
-            losses[-1].append(loss.item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    assert len(set(losses[0])) == 3
-    training.assert_same_gradients(module, eager)
-
-
-@both_ways
-def test_running_statistics_follow_the_steps(torch: Any, training: Any, param_grads: Any) -> None:
-    module, eager = training.pair(norm=True)
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
-    training.assert_same_state(module, eager)
-    for run, own in ((fast, module), (eager, eager)):
-        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
-        for step in range(4):
-            optimizer.zero_grad()
-            training.loss_of(run, step).backward()
-            optimizer.step()
-    for name, buffer in eager.named_buffers():
-        torch.testing.assert_close(module.get_buffer(name), buffer, rtol=1e-5, atol=1e-6)
-    for name, parameter in eager.named_parameters():
-        torch.testing.assert_close(module.get_parameter(name), parameter, rtol=1e-4, atol=1e-6)
 
 
 @both_ways

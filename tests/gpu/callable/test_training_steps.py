@@ -131,24 +131,6 @@ def test_state_that_is_loaded_between_whole_steps(
     del noise
 
 
-def test_a_group_of_parameters_that_is_added_is_captured(torch: Any, training: Any) -> None:
-    module, eager = training.pair()
-    both = []
-    for each in (module, eager):
-        optimizer = torch.optim.SGD(each[0].parameters(), lr=0.05)
-        both.append((make_step(torch, each, optimizer), optimizer))
-    (step, mine), (plain, theirs) = both
-    fast = gpuprof.make_graphed_callable(step)
-    for number in range(12):
-        if number == 6:
-            mine.add_param_group({"params": list(module[4].parameters())})
-            theirs.add_param_group({"params": list(eager[4].parameters())})
-        given = training.batch(number), training.batch(number + 1000)
-        assert_same_losses(fast(*given), plain(*given))
-    training.assert_same_state(module, eager)
-    assert fast.stats().captures == 2
-
-
 def test_a_learning_rate_in_a_tensor_needs_no_new_capture(torch: Any, training: Any) -> None:
     module, eager = training.pair()
     made = []
@@ -326,23 +308,6 @@ def test_a_step_on_another_size_has_a_graph_of_its_own(torch: Any, training: Any
     training.assert_same_state(module, eager)
     seen = fast.stats()
     assert (seen.captures, seen.replays, seen.eager_calls) == (2, 18, 0), seen
-
-
-def test_graphed_forward_and_backward_with_an_eager_optimizer(torch: Any, training: Any) -> None:
-    losses = []
-    modules = training.pair()
-    for module, graphed in zip(modules, (True, False), strict=True):
-        run = gpuprof.make_graphed_callable(module, (training.batch(0),)) if graphed else module
-        optimizer = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
-        losses.append([])
-        for step in range(200):
-            optimizer.zero_grad()
-            loss = training.loss_of(run, step)
-            loss.backward()
-            optimizer.step()
-            losses[-1].append(loss.detach())
-    assert_same_losses(*map(torch.stack, losses))
-    training.assert_same_state(*modules)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])

@@ -160,6 +160,8 @@ class ArrayScenario:
         x = self.xp.asarray(numbers.astype(numpy.float32))
         if layout == "turned":
             return x.T.copy().T
+        if layout == "backwards":
+            return x[::-1].copy()[::-1]
         if layout == "odd":
             base = self.xp.full((shape[0], 2 * shape[1]), 0.5, dtype=self.xp.float32)
             base[:, ::2] = x
@@ -187,7 +189,7 @@ class ArrayScenario:
         rows = chance.choice((*(SHAPE[0],) * 5, *self._sizes))
         sources: list[tuple[Any, ...]] = []
         for number in range(self.count):
-            layout = chance.choice(("dense", "dense", "turned", "odd", "roomy"))
+            layout = chance.choice(("dense", "dense", "turned", "backwards", "odd", "roomy"))
             source: tuple[Any, ...] = ("new", chance.getrandbits(30), (rows, SHAPE[1]), layout)
             if number and chance.random() < 0.3:
                 source = (chance.choice(("same", "overlap")), chance.randrange(number))
