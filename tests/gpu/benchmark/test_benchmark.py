@@ -179,20 +179,6 @@ def test_compare_finds_a_slower_function_and_lets_the_same_one_pass(torch: Any) 
     assert all(result.clock == "cuda" for result in found.results)
 
 
-def test_sweep_times_each_point(torch: Any) -> None:
-    def make(elements: int) -> Callable[[], object]:
-        function, arguments = add(elements, torch)
-        return functools.partial(function, *arguments)
-
-    elements = [1 << 10, 1 << 26]
-    found = gpuprof.sweep(make, {"elements": elements}, max_time_s=2.0, progress=False)
-    assert not found.failed
-    small, large = found.results
-    assert [result.params["elements"] for result in (small, large)] == elements
-    assert small.clock == large.clock == "cuda"
-    assert large.median_ms > 5 * small.median_ms
-
-
 def test_the_fixture_times_the_gpu_and_returns_what_the_function_returns(
     torch: Any, tmp_path: Path
 ) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip
-from tests.support.processes import environment
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
 
@@ -85,37 +81,3 @@ def test_memory_of_cupys_pool() -> None:
     result = measure(lambda: (x + 1) + 1)
     assert result.peak_bytes == pytest.approx(32 * MIB, abs=ROUNDED)
     assert result.memory["change_bytes"] == 0
-
-
-def test_a_test_whose_peak_grew_fails_by_name(torch: Any, tmp_path: Path) -> None:
-    pytest.importorskip("scipy", reason="SciPy is not installed")
-    module = tmp_path / "test_peak.py"
-
-    def run(copies: int, *options: str) -> subprocess.CompletedProcess[str]:
-        module.write_text(
-            "import torch\n"
-            "def test_step(gpu_benchmark):\n"
-            "    ones = torch.ones(64 << 20, dtype=torch.uint8, device='cuda')\n"
-            f"    gpu_benchmark(lambda: [ones + 1 for _ in range({copies})])\n",
-            encoding="utf-8",
-        )
-        plugin = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "gpuprof._pytest.plugin"]
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", *plugin, *options, str(module)],
-            cwd=tmp_path,
-            env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    for _ in range(2):
-        done = run(4, "--gpu-benchmark-save=main")
-        assert done.returncode == 0, done.stdout + done.stderr
-    options = ("--gpu-benchmark-compare=main", "--gpu-benchmark-fail-on=memory")
-    done = run(4, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = run(5, *options)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "MEMORY: test_step: peak memory 256 MiB -> 320 MiB, +25 %, more than 5 %" in done.stdout
