@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
 pytestmark = pytest.mark.gpu
@@ -18,6 +19,7 @@ def _planted(found: gpuprof.Idle) -> float:
     return sum(row.idle_ms for row in found.rows if "# planted" in row.code)
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("with_kernels", [False, True])
 def test_planted_sleeps_are_found_at_their_line(with_kernels: bool) -> None:
     stream = device().stream()

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from gpuprof import _core
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.correlation import anchors, watch
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
@@ -35,6 +36,7 @@ def _report(title: str, found: list[tuple[int, int, float]]) -> None:
     )
 
 
+@needs_the_gpu_alone  # another process can have its turn between an event and the kernel's stamp
 def test_the_timeline_agrees_with_a_ping_pong_and_goes_on_agreeing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
