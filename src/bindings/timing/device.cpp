@@ -144,7 +144,7 @@ void bind_timing_device(py::module_& module) {
   module.def(
       "devices",
       [] {
-        const auto devices = initialising(driver::devices);
+        const auto devices = without_gil(driver::devices);
         py::list result;
         for (const auto& device : devices) {
           result.append(py::dict("index"_a = device.index, "name"_a = from_utf8(device.name),
