@@ -69,10 +69,11 @@ struct TableFiller {
   const char* failed = "";          // its name
 
   template <typename Function>
-  void fill(Function& slot, const char* name, int version, int older = 0) {
+  void fill(Entry<Function>& slot, const char* name, int version, int older = 0) {
     void* entry = find(name, version);
     if (entry == nullptr && older != 0) entry = find(name, older);
-    slot = entry != nullptr ? reinterpret_cast<Function>(entry) : &Missing<Function>::call;
+    slot.function = entry != nullptr ? reinterpret_cast<Function>(entry) : &Missing<Function>::call;
+    slot.name = name;
     if (entry == nullptr) s.missing.emplace_back(name);
   }
 
@@ -179,6 +180,7 @@ std::string load(State& s) {
 std::string ensure_loaded(State& s) {
   if (s.has_table.load(std::memory_order_acquire)) return {};
   library_choice();  // may warn, which takes a ForkMutex of its own
+  start_looking();
   const std::lock_guard lock(s.mutex);
   return s.has_table.load(std::memory_order_relaxed) ? std::string() : load(s);
 }
@@ -312,6 +314,7 @@ const Table* loaded_or_null() noexcept {
 const Table& make_ready() {
   auto& s = state();
   throw_if_blocked();
+  start_looking();  // again in a forked child
   if (is_ready()) return s.table;
   loaded();
   std::string failure;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "driver/cuda_entry_points.hpp"
+#include "driver/cuda_hangs.hpp"
 #include "driver/error.hpp"
 #include "driver/process.hpp"
 
@@ -24,11 +25,11 @@ namespace gpuprof::driver {
 using PFN_cuGraphNodeGetToolsId_v13010 = CUresult(CUDAAPI*)(CUgraphNode, unsigned long long*);
 using PFN_cuGraphExecGetId_v13010 = CUresult(CUDAAPI*)(CUgraphExec, unsigned int*);
 
-#define GPUPROF_X(name, version) PFN_##name##_v##version name;
-#define GPUPROF_F(name, version, older) PFN_##name##_v##version name;
+#define GPUPROF_X(name, version) Entry<PFN_##name##_v##version> name;
+#define GPUPROF_F(name, version, older) Entry<PFN_##name##_v##version> name;
 #define GPUPROF_S(name, version, older) \
-  PFN_##name##_v##version name;         \
-  PFN_##name##_v##older name##_v##older;
+  Entry<PFN_##name##_v##version> name;  \
+  Entry<PFN_##name##_v##older> name##_v##older;
 
 struct EventEntries {
   GPUPROF_EVENT_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)

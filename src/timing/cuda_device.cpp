@@ -288,6 +288,7 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
     sample.generation = now;
   }
   sample.gpu_begin = {};
+  driver::call_note().scope.store(&sample.path->text, std::memory_order_relaxed);
   try {
     begin_or_throw(sample, in_capture, ordinal);
   } catch (const Error& error) {
@@ -360,6 +361,7 @@ double end_and_wait_for_all(Sample& sample) {
 void drain() noexcept {
   try {
     if (driver::loaded_or_null() == nullptr) return;
+    driver::look_for_hangs();
     for (EventClock* clock : contexts::all()) {
       clock->drain();
       clock->wait_for_drain();
@@ -370,7 +372,10 @@ void drain() noexcept {
 }
 
 bool wait(Sample& sample, HostNanoseconds until) noexcept {
-  return poll_until(until, [&] { return poll(sample); });
+  return poll_until(until, [&] {
+    driver::look_for_hangs();
+    return poll(sample);
+  });
 }
 
 std::vector<SampleRef> pending_tails() {

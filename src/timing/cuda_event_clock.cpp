@@ -169,6 +169,7 @@ EventClock::Queue* EventClock::find_queue(std::uintptr_t queue) noexcept {
 }
 
 void EventClock::drain(std::uintptr_t queue) noexcept {
+  driver::look_for_hangs();
   const auto access = try_access();
   if (!draining_.try_lock()) return;
   // Only the draining thread erases queues, so the pointer stays valid without the lock.

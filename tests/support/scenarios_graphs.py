@@ -107,6 +107,25 @@ def graphs_looked_into_and_updated(stage: Stage) -> None:
 
 
 @scenario
+def nodes_of_all_types(stage: Stage) -> None:
+    with gpuprof.capture(stage.stream) as cap, stage.aside() as fake:
+        fake.kernel(stage.stream, "mine", of_library=True)
+        fake.copy(stage.stream, 64)
+        address = fake.stream_allocate(64, stage.stream)
+        fake.call("cuMemsetD32Async", address, 1, 16, stage.stream)
+        fake.stream_free(address, stage.stream)
+        other = fake.stream_create()
+        fake.begin_capture(other)
+        fake.kernel(other, "inner")
+        child = fake.end_capture(other)
+        fake.add_child(fake.captured_graph(stage.stream), child)
+        fake.graph_destroy(child)
+        fake.stream_destroy(other)
+    types = {node.type for node in cap.graph.nodes}
+    assert types >= {"kernel", "memcpy", "memset", "mem_alloc", "graph"}
+
+
+@scenario
 def timers_in_a_graph(stage: Stage) -> None:
     with gpuprof.capture(stage.stream) as cap:
         for _ in range(2):

@@ -5,7 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static long long monotonic_shift, realtime_shift;
+long long monotonic_shift; /* a program may go on shifting it */
+static long long realtime_shift;
 
 static long long shift_of(const char* variable) {
   const char* text = getenv(variable);

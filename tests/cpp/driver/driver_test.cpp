@@ -152,7 +152,7 @@ TEST(Loading, ManyThreadsAtOnceInitialiseOnce) {
       threads.emplace_back([&ready] {
         ++ready;
         while (ready.load() < 32) std::this_thread::yield();
-        EXPECT_NE(driver::ready().cuInit, nullptr);
+        EXPECT_NE(driver::ready().cuInit.function, nullptr);
       });
     }
     for (std::thread& thread : threads) thread.join();
