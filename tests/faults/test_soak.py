@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.held import samples_in_memory
+from tests.support.processes import ROOT, environment
 from tests.support.scenarios import SCENARIOS, Stage
+from tests.support.soak import LEAKS
 
 ROUNDS = 60
 
@@ -38,3 +44,27 @@ def test_a_scenario_repeated_holds_no_more_than_at_first(fake: FakeCuda, name: s
     assert samples_later <= samples + 2
     assert objects_later < objects + ROUNDS
     fake.stream_destroy(stage.stream)
+
+
+def soaked(fake_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.support.soak", *arguments],
+        cwd=ROOT,
+        env=environment(fake_path),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def test_mixed_use_holds_no_more_as_time_goes_on(fake_path: Path) -> None:
+    done = soaked(fake_path, "--rounds", "120")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_planted_leak_is_found(fake_path: Path) -> None:
+    done = soaked(fake_path, "--rounds", "60", "--leak", *LEAKS)
+    assert done.returncode == 1, done.stdout + done.stderr
+    grown = set(ast.literal_eval(done.stdout.partition("grown=")[2]))
+    assert grown >= {*LEAKS, "stream"} - {"handles"}
