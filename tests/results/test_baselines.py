@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from gpuprof import BenchResult
 from gpuprof._common import machine as common_machine
@@ -184,66 +182,6 @@ def test_a_damaged_file_is_named_with_what_is_wrong_and_left_as_it_is(
         assert len(str(caught.value)) < 1000
     assert path.read_bytes() == content
     assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    steps = data.items() if isinstance(data, dict) else enumerate(data)
-    found = []
-    for step, value in steps:
-        found.append((*path, step))
-        if isinstance(value, (dict, list)):
-            found += _places(value, (*path, step))
-    return found
-
-
-_FUZZ = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-
-
-@_FUZZ
-@given(place=st.sampled_from(_places(GOOD)), value=JSON)
-def test_any_value_at_any_place_is_read_or_refused(
-    place: tuple[Any, ...], value: Any, store: Baselines
-) -> None:
-    damaged(store, changed(*place, to=value))
-    try:
-        store.runs("main")
-    except BaselineError:
-        return
-    assert store.append("main", run()), "what was read can be written again"
-
-
-@_FUZZ
-@given(content=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
-@example(content=b'{"benchmarks": [{"gpuprof": {"result": []}}]}')
-def test_any_bytes_are_refused(content: bytes, store: Baselines, tmp_path: Path) -> None:
-    path = tmp_path / "fuzzed.json"
-    path.write_bytes(content)
-    with pytest.raises(BaselineError):
-        load_file(path)
-    damaged(store, b" " + content)
-    with pytest.raises(BaselineError):
-        store.runs("main")
-
-
-@_FUZZ
-@given(cut=st.integers(1, len(json.dumps(GOOD)) - 1))
-def test_a_line_cut_off_anywhere_is_refused(cut: int, store: Baselines) -> None:
-    damaged(store, json.dumps(GOOD).encode()[:cut])
-    with pytest.raises(BaselineError):
-        store.runs("main")
 
 
 def test_a_file_over_the_size_is_refused_and_not_written(

@@ -237,30 +237,6 @@ def test_another_format_is_an_error_that_says_what_was_expected(changes: dict[st
         BenchResult.from_dict({**result().to_dict(), **changes})
 
 
-@settings(deadline=None, derandomize=True)
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
-        max_leaves=8,
-    ),
-    st.sampled_from([None, *(each.name for each in fields(BenchResult))]),
-)
-def test_whatever_is_read_is_a_result_or_a_value_error(garbage: Any, field: str | None) -> None:
-    data = garbage if field is None else {**FULL.to_dict(), field: garbage}
-    try:
-        found = BenchResult.from_dict(data)
-    except ValueError as error:
-        text = str(error)
-    else:
-        text = found.name
-        json.loads(found.to_json())
-        assert str(found)
-        assert found._repr_html_()
-        assert found.histogram()
-    assert len(text) < 1000
-
-
 # Shown
 
 
