@@ -10,12 +10,6 @@
 namespace gpuprof::timing {
 namespace {
 
-TEST(Path, DeepNestingStaysBounded) {
-  const Path* path = &root_path();
-  for (int depth = 0; depth < 2000; ++depth) path = &path_below(*path, "level");
-  EXPECT_LE(path->text.size(), kMaxPathBytes);
-}
-
 TEST(Path, IsOneObjectForAllThreads) {
   std::vector<const Path*> found(16);
   std::vector<std::thread> threads;

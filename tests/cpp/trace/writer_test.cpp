@@ -69,24 +69,6 @@ void note_now(const char* name) {
   note(slice(name, now, now));
 }
 
-std::string json(std::string_view text) {
-  std::string out;
-  append_json(out, text);
-  return out;
-}
-
-TEST(Label, IsStrictJsonWhateverItIsMadeFrom) {
-  EXPECT_EQ(json("a\"b\\c"), R"("a\"b\\c")");
-  EXPECT_EQ(json("\n\t\x01"), R"("\n\t\u0001")");
-  EXPECT_EQ(json(std::string_view("\0", 1)), "\"\xEF\xBF\xBD\"");
-  EXPECT_EQ(json("\xED\xA0\x80"), "\"\xEF\xBF\xBD\"");  // a surrogate
-  EXPECT_EQ(json("\xC0\xAF"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
-  EXPECT_EQ(json("\xF0\x9F\x9A\x80"), "\"\xF0\x9F\x9A\x80\"");
-  EXPECT_EQ(json("\xF0\x9F\x9A"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
-  EXPECT_EQ(json("end\\"), "\"end\\\\\xE2\x80\x8B\"");
-  EXPECT_LE(json(std::string(100'000, 'x')).size(), kMaxTextBytes + 2);
-}
-
 TEST(Label, IsOneForEachText) {
   EXPECT_EQ(intern("one text"), intern("one text"));
   EXPECT_NE(intern("one text"), intern("another"));
