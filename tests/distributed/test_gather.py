@@ -274,6 +274,7 @@ def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) ->
         (lambda raw: remade(raw, 0, []), "names that are no text"),
         (lambda raw: remade(raw, 1, 7), "names that are no text"),
         (lambda raw: remade(raw, 3, -1), "times that are none"),
+        (lambda raw: remade(raw, 3, 1e308), "times that are none"),
         (lambda raw: remade(raw, slice(9, None), []), "times that are none"),
         (lambda raw: remade(raw, 2, 0), "rows without a measurement"),
         (lambda raw: remade(raw, 0, ["a"] * 100_000), "more than 4,096 names"),
