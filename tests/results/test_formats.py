@@ -239,6 +239,8 @@ WRONG = {
             [1],
             r"^Stats\.rows\[0\]\.host\.bins\[0\]: expected 2 values",
         ),
+        ("memory.0", {}, r"^Stats\.memory\[0\]\.device: expected"),
+        ("memory.0.peak_bytes", 0.5, r"^Stats\.memory\[0\]\.peak_bytes: expected"),
         ("rows.1.work.flops", "x", r"^Stats\.rows\[1\]\.work\.flops: expected a finite number"),
     ],
     "sweep": [

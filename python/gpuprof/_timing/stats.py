@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from gpuprof._common.checks import type_error
-from gpuprof._common.records import Document, head, now
+from gpuprof._common import checks
+from gpuprof._common.records import Document, each_of, head, now
 from gpuprof._display.shown import Exported, Plotted, Shown
 from gpuprof._timing.rows import EMPTY, Names, Row, Summary
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = "str | tuple[str, str] | tuple[Names, str]"
 Exact: TypeAlias = tuple[Names, str]
+
+
+def _check_memory(name: str, value: Any) -> Any:
+    checks.text(f"{name}.device", checks.mapping(name, value).get("device"))
+    for each in ("peak_bytes", "delta_bytes"):
+        checks.whole(f"{name}.{each}", value.get(each), -(2**63), 2**63)
+    return value
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,7 +65,7 @@ class Stats(Shown, Plotted, Exported, Document, Mapping[Key, Row]):
     def __post_init__(self) -> None:
         rows = {(row.names, row.clock): row for row in self.rows}
         object.__setattr__(self, "rows", tuple(rows.values()))
-        object.__setattr__(self, "memory", list(self.memory))
+        object.__setattr__(self, "memory", [*each_of(_check_memory)("memory", self.memory)])
 
     @cached_property
     def _exact(self) -> dict[Exact, Row]:
@@ -201,7 +208,7 @@ class Stats(Shown, Plotted, Exported, Document, Mapping[Key, Row]):
         given: tuple[object, ...] = others
         for other in given:
             if not isinstance(other, Stats):
-                raise type_error(other, "merge", "Stats")
+                raise checks.type_error(other, "merge", "Stats")
         parts = (self, *others)
         dropped = sum(part.dropped for part in parts)
         created = max(part.created for part in parts)
