@@ -274,6 +274,14 @@ def test_what_is_wrong_is_named_with_its_place(
         type(FOUND[name]).from_dict(changed(FOUND[name].to_dict(), place, value))
 
 
+def test_a_sweep_without_a_value_of_an_axis_can_be_shown() -> None:
+    found = SweepResult.from_dict(
+        changed(FOUND["sweep"].to_dict(), "points", [{"params": {}, "result": None, "error": "e"}])
+    )
+    assert found.table().splitlines()[-1].split() == ["1", "of", "1", "points", "failed"]
+    assert found.table(pivot=True).count("failed") == 2
+
+
 def test_a_fault_deep_inside_is_found_at_once() -> None:
     found = {**SLOWER.to_dict(), "mode": "odd"}
     for _ in range(40):

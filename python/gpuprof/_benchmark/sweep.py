@@ -153,8 +153,8 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
         lines = []
         for point in self:
             shown = cells(point.result) if point.result else dict.fromkeys(figures, "")
-            axes, error = map(str, point.params.values()), _cut(point.error or "")
-            lines.append([*axes, *shown.values(), error])
+            axes = (str(point.params.get(axis, "")) for axis in self.axes)
+            lines.append([*axes, *shown.values(), _cut(point.error or "")])
         headings = [*self.axes, *figures, "error"]
         return Table(headings, lines, LEFT, notes=self._notes(errors=False)).without_empty()
 
@@ -166,7 +166,7 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
         cell = iter(
             duration(point.result.median_ms) if point.result else "failed" for point in self
         )
-        lines = [[str(row), *(next(cell) for _ in columns)] for row in rows]
+        lines = [[str(row), *(next(cell, "") for _ in columns)] for row in rows]
         headings = [f"{first} \\ {second}", *map(str, columns)]
         return Table(headings, lines, notes=self._notes(errors=True))
 
