@@ -9,7 +9,6 @@ from __future__ import annotations
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._benchmark.sweep import SweepPoint
 from gpuprof._callable.stats import GraphCounts, GraphedCallableStats
-from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.peaks import Peaks
 from gpuprof._graphs.diff import NodeChange
@@ -44,7 +43,6 @@ __all__ = [
     "HistoryPoint",
     "HistorySeries",
     "IdleRow",
-    "Instructions",
     "KernelRecord",
     "KernelRow",
     "KernelTotal",

@@ -1,4 +1,4 @@
-"""``gpuprof compare`` beside the time: memory and launches end with 1, instructions if asked."""
+"""``gpuprof compare`` beside the time: memory and launches end with 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof.results import Instructions, Launches
+from gpuprof.results import Launches
 from tests.cli.conftest import Call
 from tests.support.benchmark_results import bench, saved
 
@@ -18,7 +18,6 @@ Compare = Callable[..., tuple[int, str]]
 H200 = {"gpu": "NVIDIA H200", "sms": 132, "cpu": "Test CPU", "python": "3"}
 WHEN = "2026-11-20T00:00:00+00:00"
 GREW = "peak memory 100 MiB -> 124 MiB, +24 %, more than 5 %"
-MORE = "INSTRUCTIONS add: takes 50.0 % more instructions, 1 M -> 1.5 M: more than 3 %"
 OTHER = "launches were not compared: the baseline has torch 2.10.0, now it is 2.11.0"
 
 
@@ -32,10 +31,8 @@ def peak(mib: int | None, **more: Any) -> dict[str, Any]:
     return {"memory": memory, **more}
 
 
-def counts(kernels: int, instructions: float = 0.0, torch: str = "2.11.0") -> dict[str, Any]:
-    launches = Launches({"gemm": kernels} if kernels else {}, versions={"torch": torch})
-    counted = {"instructions": Instructions((instructions,) * 9)} if instructions else {}
-    return {"launches": launches, **counted}
+def counts(kernels: int, torch: str = "2.11.0") -> dict[str, Any]:
+    return {"launches": Launches({"gemm": kernels}, versions={"torch": torch})}
 
 
 @pytest.fixture
@@ -85,8 +82,6 @@ MORE_LAUNCHES = counts(2), counts(3)
         (MORE_LAUNCHES, "--fail-on slow,memory", 0, "LAUNCHES add: "),
         (MORE_LAUNCHES, "--fail-on launches", 1, "LAUNCHES add: "),
         (MORE_LAUNCHES, "--fail-on=never", 0, "LAUNCHES add: "),
-        ((counts(0, 1e6), counts(0, 1.5e6)), "", 0, MORE),
-        ((counts(0, 1e6), counts(0, 1.5e6)), "--fail-on instructions", 1, MORE),
         ((counts(2, torch="2.10.0"), counts(3)), "", 0, OTHER),
         ((counts(2, torch="2.10.0"), counts(3)), "--fail-on incomparable", 1, OTHER),
         # Not 3, although no time could be compared.
@@ -146,13 +141,12 @@ def test_both_reasons_are_given(compare: Compare) -> None:
 
 
 def test_the_json_has_the_decisions(compare: Compare) -> None:
-    base, new = peak(100, **counts(2, 1e6)), peak(124, **counts(3, 1e6))
+    base, new = peak(100, **counts(2)), peak(124, **counts(3))
     content: dict[str, Any] = json.loads(compare(base, new, "--format", "json")[1])
     verdicts = content["verdicts"]
     assert (verdicts["same"], verdicts["memory"], verdicts["launches"]) == (1, 1, 1)
     (row,) = content["rows"]
     assert row["launches"]["changes"] == "+1 gemm, 2 -> 3 kernels"
-    assert row["instructions"]["verdict"] == "same"
     assert row["memory"] == {
         "verdict": "memory",
         "base_bytes": 100 << 20,
@@ -164,10 +158,7 @@ def test_the_json_has_the_decisions(compare: Compare) -> None:
 
 
 def test_the_csv_has_the_counts(compare: Compare) -> None:
-    _, out = compare(counts(2, 1e6), counts(3, 2e6), "--format=csv")
+    _, out = compare(counts(2), counts(3), "--format=csv")
     (line,) = csv.DictReader(out.splitlines())
     assert (line["launches_base_total"], line["launches_new_total"]) == ("2", "3")
-    assert float(line["instructions_base_count"]) == 1e6
-    assert float(line["instructions_new_count"]) == 2e6
-    verdicts = [line[f"{kind}verdict"] for kind in ("", "launches_", "instructions_")]
-    assert verdicts == ["same", "launches", "instructions"]
+    assert [line[f"{kind}verdict"] for kind in ("", "launches_")] == ["same", "launches"]

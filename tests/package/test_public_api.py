@@ -286,10 +286,6 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.results.GraphSignature("1234", gpuprof.results.Launches({"k": 2})),
         lambda signature: (str(signature), signature.launches),
     ),
-    "Instructions": (
-        lambda: gpuprof.results.Instructions((1.0, 2.0)),
-        lambda found: found.to_dict(),
-    ),
     "Launches": (
         lambda: gpuprof.results.Launches({"k": 2}, 1),
         lambda launches: launches.to_dict(),

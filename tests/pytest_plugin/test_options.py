@@ -136,7 +136,6 @@ WRONG = {
     "precision=2": "expected a number above 0 and up to 1, got 2.0",
     "memory-threshold=200%": "expected a number from 0 to 1, got 2.0",
     "warmup=maybe": "expected one of 'on', 'off', 'auto', got 'maybe'",
-    "cpu-metric=cycles": "expected one of 'time', 'instructions', got 'cycles'",
     "sort=slowest": "expected one of 'min', 'max', 'mean',",
     "columns=min,best": "expected one of 'min', 'max', 'mean',",
     "columns=,": "expected one of 'min', 'max', 'mean',",

@@ -1,4 +1,4 @@
-"""Verdicts on what is counted besides time: memory, launches and instructions."""
+"""Verdicts on what is counted besides time: memory and launches."""
 
 from __future__ import annotations
 
@@ -11,47 +11,33 @@ import pytest
 
 from gpuprof import BenchResult, Verdict
 from gpuprof._results.count_verdicts import (
-    THRESHOLD,
-    UNCHANGED,
     beside_time,
-    judge_instructions,
     judge_launches,
     judge_memory,
     notes_of,
 )
 from gpuprof._results.verdict import judge_all
-from gpuprof.results import Decision, Instructions, Launches
+from gpuprof.results import Decision, Launches
 from tests.support.benchmark_results import bench
 
 MIB = 1 << 20
 GIB = 1 << 30
-M = 1e6
 SAME, NODATA, INCOMPARABLE = Verdict.SAME, Verdict.NODATA, Verdict.INCOMPARABLE
-MEMORY, LAUNCHES, INSTRUCTIONS = Verdict.MEMORY, Verdict.LAUNCHES, Verdict.INSTRUCTIONS
+MEMORY, LAUNCHES = Verdict.MEMORY, Verdict.LAUNCHES
 UNMOVED = {"change_bytes": 0}
 MACHINE = {"cpu": "Test CPU", "python": "3.12.1", "gpu": "NVIDIA H200"}
-NO_COUNTER = Instructions(reason="ENOENT: there is no hardware counter of instructions")
 SLOW = Decision(Verdict.SLOW, 1.0, 2.0, 2.0, rule="takes 100 % more time")
 VARIES = Launches({"a": 2}, varies="+1 b, 2 -> 3 kernels")
-JUDGES = {
-    "memory": judge_memory,
-    "launches": judge_launches,
-    "instructions": judge_instructions,
-}
+JUDGES = {"memory": judge_memory, "launches": judge_launches}
 
 
 def run(kind: str, count: Any, machine: Mapping[str, Any] = MACHINE, **more: Any) -> BenchResult:
-    """Return a result with a peak in bytes, with kernels by name, or with instructions."""
+    """Return a result with a peak in bytes, or with kernels by name."""
     samples = [1.0 + place / 1000 for place in range(30)]
     found = bench("step", samples, machine=machine)
     if kind == "memory":
         return replace(found, memory={} if count is None else {"peak_bytes": count, **UNMOVED})
-    if kind == "launches":
-        return replace(found, launches=Launches(count, **more) if type(count) is dict else count)
-    if isinstance(count, float):
-        spread, steps = more.get("spread", 0.0), [(place - 10) / 10 for place in range(21)]
-        count = Instructions(tuple(count * (1 + 2 * spread * step) for step in steps))
-    return replace(found, clock="cpu", mode="cpu", l2="n/a", instructions=count)
+    return replace(found, launches=Launches(count, **more) if type(count) is dict else count)
 
 
 def decided(kind: str, base: list[BenchResult], new: list[BenchResult], **options: Any) -> Decision:
@@ -81,13 +67,6 @@ def judged(kind: str, base: list[Any], *new: Any, **options: Any) -> Decision:
             {"a": 14, "b": 1},
             "launches more: +1 b, 14 -> 15 kernels",
             (14, 15),
-        ),
-        (
-            "instructions",
-            M,
-            1.1 * M,
-            "takes 10.0 % more instructions, 1 M -> 1.1 M: more than 3 %",
-            (M, 1.1 * M),
         ),
     ],
 )
@@ -138,14 +117,6 @@ def test_growth_is_said_in_words(
         ),
         ("launches", [VARIES], {"a": 3}, NODATA, ""),
         ("launches", [VARIES, {"a": 1}], {"a": 3}, LAUNCHES, ""),
-        ("instructions", [M], M, SAME, ""),
-        ("instructions", [M], 1.029 * M, SAME, ""),
-        ("instructions", [M], 1.031 * M, INSTRUCTIONS, ""),
-        ("instructions", [M], 0.5 * M, SAME, ""),
-        ("instructions", [M, M, M, 1.2 * M], 1.1 * M, SAME, ""),
-        ("instructions", [M] * 20 + [1.2 * M], 1.15 * M, SAME, "but a baseline run took 1.2 M"),
-        ("instructions", [M, M, M, M, 1.04 * M], 1.05 * M, SAME, ""),
-        ("instructions", [M, M, M, M, 1.04 * M], 1.06 * M, INSTRUCTIONS, ""),
     ],
 )
 def test_the_limits(kind: str, base: list[Any], new: Any, verdict: Verdict, rule: str) -> None:
@@ -165,62 +136,39 @@ def test_several_new_runs_count_with_their_median_and_must_launch_the_same() -> 
     assert judged("launches", [{"a": 1}], {"a": 3}, {"a": 2}).verdict is NODATA
 
 
-def test_samples_that_spread_raise_the_floor_of_the_instructions() -> None:
-    found = decided(
-        "instructions", [run("instructions", M, spread=0.2)], [run("instructions", 1.1 * M)]
-    )
-    assert found.verdict is SAME
-    assert found.floor == pytest.approx(0.2)
-    assert judged("instructions", [M], M).floor == THRESHOLD
-
-
 @pytest.mark.parametrize(
-    ("kind", "count", "missing", "what", "them"),
+    ("kind", "count", "what", "them"),
     [
-        ("memory", GIB, None, "peak memory", "it"),
-        ("launches", {"a": 1}, None, "launches", "them"),
-        ("instructions", M, NO_COUNTER, "instructions", "them"),
+        ("memory", GIB, "peak memory", "it"),
+        ("launches", {"a": 1}, "launches", "them"),
     ],
 )
-def test_without_counts_there_is_no_verdict(
-    kind: str, count: Any, missing: Any, what: str, them: str
-) -> None:
-    nothing = run(kind, missing)
+def test_without_counts_there_is_no_verdict(kind: str, count: Any, what: str, them: str) -> None:
+    nothing = run(kind, None)
     assert JUDGES[kind]([nothing], [nothing]) is JUDGES[kind]([], [nothing]) is None
     start = f"{what} {'was' if them == 'it' else 'were'} not compared: "
     for base in ([None, None], [None], []):
         found = judged(kind, base, count)
         assert found.verdict is NODATA
         assert found.rule == f"{start}no baseline run has {them}; save new runs"
-    found = judged(kind, [count], missing)
-    why = f"they were not counted: {missing.reason}" if missing else "the new run has none"
-    assert (found.verdict, found.rule) == (NODATA, f"{start}{why}")
+    found = judged(kind, [count], None)
+    assert (found.verdict, found.rule) == (NODATA, f"{start}the new run has none")
     assert judged(kind, [None, count], count).runs == 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "counts", "change", "why"),
+    ("gpu", "why"),
     [
-        (
-            "memory",
-            (GIB, 2 * GIB),
-            {"gpu": "NVIDIA A100"},
-            "GPU NVIDIA A100, now it is NVIDIA H200",
-        ),
-        ("memory", (GIB, 2 * GIB), {"gpu": ""}, "GPU ?, now it is NVIDIA H200"),
-        ("instructions", (M, 2 * M), {"cpu": "Other CPU"}, "CPU Other CPU, now it is Test CPU"),
-        ("instructions", (M, 2 * M), {"cpu": None}, "CPU ?, now it is Test CPU"),
-        ("instructions", (M, 2 * M), {"python": "3.13.0"}, "Python 3.13.0, now it is 3.12.1"),
+        ("NVIDIA A100", "GPU NVIDIA A100, now it is NVIDIA H200"),
+        ("", "GPU ?, now it is NVIDIA H200"),
     ],
 )
-def test_another_machine_is_not_compared(
-    kind: str, counts: tuple[Any, Any], change: dict[str, Any], why: str
-) -> None:
-    other, new = run(kind, counts[0], {**MACHINE, **change}), run(kind, counts[1])
-    found = decided(kind, [other], [new])
+def test_the_memory_of_another_gpu_is_not_compared(gpu: str, why: str) -> None:
+    other, new = run("memory", GIB, {**MACHINE, "gpu": gpu}), run("memory", 2 * GIB)
+    found = decided("memory", [other], [new])
     assert found.verdict is INCOMPARABLE
     assert found.rule.endswith(f"the baseline has {why}")
-    alike = decided(kind, [other, run(kind, counts[0])], [new])
+    alike = decided("memory", [other, run("memory", GIB)], [new])
     assert (alike.grew, alike.runs) == (True, 1)
 
 
@@ -283,7 +231,6 @@ def test_notes_tell_what_is_no_failure() -> None:
     [
         ("memory", (GIB, 2 * GIB), "MEMORY: peak memory 1.00 GiB -> 2.00 GiB"),
         ("launches", ({"a": 1}, {"a": 2}), "LAUNCHES: launches more: +1 a, 1 -> 2 kernels"),
-        ("instructions", (M, 2 * M), "INSTRUCTIONS: takes 100 % more instructions"),
     ],
 )
 def test_a_decision_on_time_has_the_others_and_comes_back_from_plain_data(
@@ -312,49 +259,9 @@ def test_the_threshold_of_the_memory_reaches_it() -> None:
     assert judge_all({"a": pair}, memory_threshold=1.0)["a"].grown == []
 
 
-def test_of_two_measurements_the_one_with_fewer_instructions_counts() -> None:
-    base, *new = (run("instructions", each) for each in (M, 2 * M, M, NO_COUNTER))
-    for repeated, verdict in ((True, SAME), (False, INSTRUCTIONS)):
-        found = beside_time(SLOW, [base], new, repeated=repeated).instructions
+def test_of_two_measurements_the_one_with_the_smaller_peak_counts() -> None:
+    base, *new = (run("memory", each) for each in (GIB, GIB, 2 * GIB, 2 * GIB))
+    for repeated, verdict in ((True, SAME), (False, MEMORY)):
+        found = beside_time(SLOW, [base], new, repeated=repeated).memory
         assert found is not None
         assert found.verdict is verdict
-
-
-def counted(decision: Decision, base: Any, new: Any, *, decides: bool = False) -> Decision:
-    sides = ([run("instructions", each)] for each in (base, new))
-    return beside_time(decision, *sides, decides=decides)
-
-
-@pytest.mark.parametrize("decides", [False, True])
-@pytest.mark.parametrize("times", [0.5, 1.0, 2.0])
-def test_unchanged_instructions_excuse_a_slow_time_where_they_decide(
-    decides: bool, times: float
-) -> None:
-    count = judged("instructions", [M], times * M)
-    found = counted(SLOW, M, times * M, decides=decides)
-    unchanged = times == 1.0
-    assert found.verdict is (SAME if decides and unchanged else Verdict.SLOW)
-    note = f"by its time it is slow: {SLOW.rule}; {UNCHANGED}" if decides else UNCHANGED
-    assert found.warnings == ((note,) if unchanged else ())
-    assert found.rule == (count.rule if decides and unchanged else SLOW.rule)
-    assert [each.verdict for each in found.grown] == ([INSTRUCTIONS] if times > 1 else [])
-    assert (found.base, found.ratio) == (1.0, 2.0)
-
-
-@pytest.mark.parametrize("verdict", [SAME, Verdict.FAST, Verdict.AMBIGUOUS])
-def test_other_verdicts_on_the_time_stay(verdict: Verdict) -> None:
-    decision = Decision(verdict, 1.0, 1.0, 1.0)
-    assert counted(decision, M, M, decides=True).verdict is verdict
-
-
-def test_where_they_should_decide_and_cannot_the_time_does_and_it_is_said() -> None:
-    found = counted(SLOW, NO_COUNTER, NO_COUNTER, decides=True)
-    assert found.verdict is Verdict.SLOW
-    assert found.warnings == (
-        f"the time decides, not the instructions: they were not counted: {NO_COUNTER.reason}",
-    )
-    found = counted(SLOW, NO_COUNTER, M, decides=True)
-    assert found.warnings[0].endswith("no baseline run has them; save new runs")
-    assert counted(SLOW, None, None) == SLOW
-    nothing = Decision(NODATA)
-    assert counted(nothing, None, None, decides=True) == nothing

@@ -1,20 +1,18 @@
-"""What a call launches and how many instructions it takes, as data and in words."""
+"""What a call launches, as data and in words."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from gpuprof.results import Instructions, Launches
+from gpuprof.results import Launches
 
 TORCH_KERNEL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::{0}<float>, "
     "std::array<char*, 3ul> >(int, at::native::{0}<float>, std::array<char*, 3ul>)"
 )
 ADD, MUL = (TORCH_KERNEL.replace("{0}", f"CUDAFunctor_{name}") for name in ("add", "mul"))
-NO_COUNTER = Instructions(reason="ENOENT: there is no hardware counter of instructions")
 
 
 def launches(copies: int = 0, memsets: int = 0, **kernels: int) -> Launches:
@@ -96,19 +94,3 @@ def test_data_that_is_something_else_is_refused(data: Any) -> None:
 def test_a_difference_to_something_else_is_refused() -> None:
     with pytest.raises(TypeError, match="other: expected a Launches, got '3f2a'"):
         Launches().diff("3f2a")  # type: ignore[arg-type]
-
-
-def test_they_are_plain_data() -> None:
-    found = Instructions((1e6, 2e6, 3e6))
-    assert (found.median, found.spread) == (2e6, 0.25)
-    assert str(found) == "2 M (± 25 %)"
-    assert Instructions.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-    assert (NO_COUNTER.median, NO_COUNTER.spread) == (None, None)
-    assert str(NO_COUNTER).startswith("not counted: ENOENT")
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(12.0, "12"), (1234, "1.234 k"), (5.5e6, "5.5 M"), (2e9, "2 G")]
-)
-def test_amounts_are_short(count: float, text: str) -> None:
-    assert str(Instructions((count,) * 3)).partition(" (")[0] == text

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpuprof import BenchResult
 from gpuprof._results.result import bins_of
-from gpuprof.results import Instructions, Launches
+from gpuprof.results import Launches
 
 HOSTILE = "a\x1b[31m\n\u202e|`<b>&\"'$x$\0\ud800"
 
@@ -52,7 +52,6 @@ FULL = result(
         "dtype": "tf32",
     },
     launches=Launches({"gemm": 2}, 1, source="graph", versions={"torch": "2.11.0"}),
-    instructions=Instructions((1e6, 1.1e6)),
     warnings=("the clocks are not locked",),
     params={"n": 1024},
     extra_info={"note": "first"},
@@ -178,7 +177,6 @@ BAD: dict[str, list[Any]] = {
     "energy": [None, {"joules": 1.0}, {**FULL.energy, "watts": -1.0}, {"x": 1.0}],
     "peaks": [None, {"bytes_per_s": 0}, {"flops_per_s": "1"}, {"dtype": 3}, {"cores": 1.0}],
     "launches": [3, {"kernels": {"k": 0}}, {**LAUNCHES.to_dict(), "copies": -1}, {"x": 1}],
-    "instructions": [[1.0], {"per_call": [-1.0], "reason": ""}, {"per_call": []}, {"x": 1}],
     "warnings": ["text", [None]],
     "ranks": [None, "text", [1.0], [{}]],
     "params": [None, [], "x"],
@@ -202,7 +200,7 @@ def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -
         BenchResult.from_dict(data)
 
 
-NEWER = {"noise", "memory", "energy", "peaks", "launches", "instructions", "ranks"}
+NEWER = {"noise", "memory", "energy", "peaks", "launches", "ranks"}
 
 
 @pytest.mark.parametrize("name", sorted(NEWER))

@@ -49,9 +49,6 @@ def decided_beside_time(memory: str, launches: str, **changes: Any) -> Decision:
         launches=Decision(
             Verdict.LAUNCHES, 3, 4, runs=5, rule=launches, kind="launches", changes="+1 sgemm"
         ),
-        instructions=Decision(
-            same, 1e6, 1e6, 1.0, floor=0.01, runs=5, rule="as many", kind="instructions"
-        ),
         **changes,
     )
 

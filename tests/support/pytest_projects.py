@@ -21,7 +21,7 @@ import pytest
 
 from gpuprof import BenchResult, GpuBenchmark
 from gpuprof._benchmark import api, rounds
-from gpuprof.results import Instructions, Launches
+from gpuprof.results import Launches
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -91,10 +91,9 @@ class _Measuring:
         if peaks:
             memory = {"peak_bytes": peaks[min(turn, len(peaks) - 1)], "change_bytes": 0}
             plan["fields"]["memory"] = memory
-        for field in ("launches", "instructions"):
-            planned = plan.get(field, {}).get(test, [])
-            if planned:
-                plan["fields"][field] = planned[min(turn, len(planned) - 1)]
+        planned = plan.get("launches", {}).get(test, [])
+        if planned:
+            plan["fields"]["launches"] = planned[min(turn, len(planned) - 1)]
         self._taken[test] = self._taken.get(test, 0) + 1
 
         def call() -> None:
@@ -199,17 +198,6 @@ class Project:
     def launches(self, *, versions: dict[str, str] | None = None, **tests: Any) -> None:
         """Say which kernels the tests launch, by name; a list for the first and later times."""
         self._add("launches", tests, lambda each: Launches(each, versions=versions or {}).to_dict())
-
-    def instructions(self, **tests: Any) -> None:
-        """Say how many instructions the tests take, or why that is not known; or a list of both."""
-
-        def told(each: Any) -> dict[str, Any]:
-            found = (
-                Instructions(reason=each) if isinstance(each, str) else Instructions((each,) * 9)
-            )
-            return found.to_dict()
-
-        self._add("instructions", tests, told)
 
     def _add(self, what: str, tests: dict[str, Any], told: Callable[[Any], Any]) -> None:
         plan = self.plan()

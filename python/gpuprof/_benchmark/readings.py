@@ -1,26 +1,19 @@
-"""What is read beside the samples on the host's clock: what the machine did, and the instructions.
+"""What is read beside the samples on the host's clock: what the machine did.
 
 A thread that shares its CPU is preempted, a virtual machine loses time to its host, and a busy
 neighbour slows down clocks and caches. So the following is recorded: how long the thread waited for
 a CPU, how often it was preempted, how often it gave up the CPU by itself, what the host took, and
 how long a fixed short loop takes. Verdicts take these into account. What the system does not report
 is left out.
-
-The hardware counts instructions while a sample is taken; the counter is read before the clock is,
-and after it, so that nothing is added to the time.
 """
 
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
-from typing import Any
 
-from gpuprof._common.instruction_counter import InstructionCounter
-from gpuprof._common.instructions import Instructions, reason_of
 from gpuprof._common.quantiles import quantile
 from gpuprof._results import statistics
 
@@ -28,9 +21,6 @@ LOOP_EVERY_S = 0.01
 _STEPS = 1500  # of the loop: some 40 microseconds
 _STOLEN = 7  # the column of /proc/stat
 _COLUMNS = 8  # of it that are parts of the whole
-MAX_READINGS = 64  # the count hardly varies: more would only fill the files
-_SHARED = "the counter took turns with others, as where perf counts as well, or this core has none"
-open_counter: Callable[[], Any] = InstructionCounter
 
 
 class Noise:
@@ -99,54 +89,3 @@ def _counters() -> dict[str, float]:
         ticks = [int(text) for text in line.split()[1 : 1 + _COLUMNS]]
         found |= {"stolen": ticks[_STOLEN], "ticks": sum(ticks)}
     return found
-
-
-class InstructionReadings:
-    """The readings of one thread from `restart` on; it opens the counter, on that thread."""
-
-    def __init__(self) -> None:
-        self._counter = open_counter()
-        self._reason = ""
-        self._before: tuple[int, int, int] | None = None
-        if self._counter.error:
-            self._give_up(reason_of(self._counter.error))
-        self.restart()
-
-    def restart(self) -> None:
-        self._per_call: list[float] = []
-        self._lost = 0
-
-    def begin(self) -> None:
-        if self._counter is not None and len(self._per_call) < MAX_READINGS:
-            self._before = self._read()
-
-    def end(self, calls: int) -> None:
-        before, self._before = self._before, None
-        now = before and self._read()
-        if before is None or now is None:
-            return
-        count, enabled_ns, running_ns = (b - a for a, b in zip(before, now, strict=True))
-        if running_ns < enabled_ns:  # an estimate would not be steady
-            self._lost += 1
-        else:
-            self._per_call.append(count / calls)
-
-    def found(self) -> Instructions:
-        reason = self._reason or (_SHARED if self._lost else "no sample was taken")
-        return Instructions(tuple(self._per_call), "" if self._per_call else reason)
-
-    def close(self) -> None:
-        counter, self._counter = self._counter, None
-        if counter is not None:
-            counter.close()
-
-    def _read(self) -> Any:
-        try:
-            return self._counter.read()
-        except OSError as error:  # as after a fork into a sandbox
-            self._give_up(reason_of(error.errno or 0))
-            return None
-
-    def _give_up(self, reason: str) -> None:
-        self._reason = reason
-        self.close()

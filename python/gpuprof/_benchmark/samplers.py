@@ -15,7 +15,7 @@ from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.gate import HeldStream
-from gpuprof._benchmark.readings import InstructionReadings, Noise
+from gpuprof._benchmark.readings import Noise
 from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._results.statistics import median
 from gpuprof._timing.calibration import Calibration
@@ -251,7 +251,6 @@ class CpuSampler(Sampler):
     def __init__(self, work: Work, calls: int) -> None:
         self._work = work
         self._noise = Noise()
-        self._instructions = InstructionReadings()
         self._empty_ns: deque[float] = deque(maxlen=_EMPTY_LOOPS)
         self.calls = calls
 
@@ -261,9 +260,7 @@ class CpuSampler(Sampler):
         with collector_off():
             self._timed(0)  # after a set-up even the loop's own code is out of the caches
             self._empty_ns.append(self._timed(0)[0])
-            self._instructions.begin()
             spent_ns, on_cpu_ns = self._timed(self.calls)
-            self._instructions.end(self.calls)
         self._noise.add_sample(spent_ns, on_cpu_ns)
         empty_ns = median(self._empty_ns)
         self.cpu_ms = max(on_cpu_ns - empty_ns, 0.0) * 1e-6 / self.calls
@@ -281,13 +278,6 @@ class CpuSampler(Sampler):
 
     def restart(self) -> None:
         self._noise.restart()
-        self._instructions.restart()
 
     def found(self) -> dict[str, Any]:
-        return {
-            "noise": self._noise.found(self.calls),
-            "instructions": self._instructions.found(),
-        }
-
-    def close(self) -> None:
-        self._instructions.close()
+        return {"noise": self._noise.found(self.calls)}

@@ -14,7 +14,7 @@ from gpuprof._common.records import Check
 STORAGE = ".gpuprof"
 GIT_STORE = "git:refs/gpuprof"
 NEVER = "never"
-MAY_FAIL = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
+MAY_FAIL = ("slow", "memory", "launches", "ambiguous", "nodata", "incomparable")
 FAIL_BY_DEFAULT = ("slow", "memory", "launches")
 FORMATS = ("text", "json", "csv", "markdown")
 

@@ -17,8 +17,6 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._cli.command import Answer, printed
 from gpuprof._common import nvml as common_nvml
-from gpuprof._common.instruction_counter import InstructionCounter
-from gpuprof._common.instructions import reason_of
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, installed
 from gpuprof._common.records import head
 from gpuprof._common.units import byte_size
@@ -62,7 +60,6 @@ def collect() -> dict[str, Any]:
             **head("gpuprof-info"),
             "gpuprof": _or_reason(lambda: dict(_core.build_info())),
             "python": _python(),
-            "instructions": _or_reason(_instructions),
             "driver": driver,
             "devices": devices,
             "nvml": _or_reason(lambda: _nvml_section(known)),
@@ -95,13 +92,6 @@ def _python() -> dict[str, Any]:
         "gil": True if gil is None else bool(gil()),
         "platform": platform.platform(),
     }
-
-
-def _instructions() -> dict[str, Any]:
-    counter = InstructionCounter()
-    counter.close()
-    reason = reason_of(counter.error) if counter.error else ""
-    return {"available": not reason, "reason": reason}
 
 
 def _nvml_section(devices: list[dict[str, Any]]) -> dict[str, Any]:

@@ -134,7 +134,6 @@ class Judge:
             new,
             memory_threshold=self.memory_threshold,
             repeated=True,
-            decides=self.settings.cpu_metric != "time",
         )
 
     def _base(self, new: BenchResult) -> list[BenchResult]:

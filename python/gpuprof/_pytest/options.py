@@ -18,7 +18,7 @@ import pytest
 
 from gpuprof._common import checks
 
-FAIL_ON = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
+FAIL_ON = ("slow", "memory", "launches", "ambiguous", "nodata", "incomparable")
 FAIL_ON_BY_DEFAULT = "slow,memory,launches"
 NEVER = "never"
 STORAGE = ".gpuprof"
@@ -190,13 +190,6 @@ DECLARED = (
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
         _growth,
         "memory_threshold",
-    ),
-    Declared(
-        "cpu-metric METRIC",
-        _small,
-        "what decides on the CPU's clock: time (the default), or instructions where they were "
-        "counted on both sides",
-        _one_of("time", "instructions"),
     ),
     Declared(
         "disable",

@@ -37,7 +37,7 @@ WORKER_COMPARE = "gpuprof_compare"
 # Of a process that measures one test for another pytest: the file for the result.
 RESULT_FILE = "GPUPROF_BENCHMARK_RESULT"
 # The options whose values become settings unchanged.
-_PLAIN = ("json", "cpu-metric", "reruns", "only", "columns", "sort", "group-by")
+_PLAIN = ("json", "reruns", "only", "columns", "sort", "group-by")
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
 
@@ -59,7 +59,6 @@ class Settings:
     json: Path | None = None
     disabled: bool = False
     fail_on: frozenset[str] = frozenset()
-    cpu_metric: str = "time"
     reruns: int = 2
     verbose: bool = False
     only: bool = False
@@ -97,8 +96,6 @@ def read_settings(config: pytest.Config) -> Settings:
 
         save = name_of_commit(config.rootpath)
     verdicts = frozenset(given["fail-on"] or FAIL_ON_BY_DEFAULT.split(",")) - {NEVER}
-    if given["cpu-metric"] not in {None, "time"} and "slow" in verdicts:
-        verdicts |= {"instructions"}
     compare = given["compare"]
     notes: tuple[str, ...] = ()
     if compare == LATEST and not disabled:

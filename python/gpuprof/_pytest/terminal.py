@@ -28,7 +28,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"
 _BINS = 10
 _LEFT = frozenset({"benchmark", "mode", "L2", "verdict", "distribution"})
-_WORSE = (Verdict.SLOW, Verdict.MEMORY, Verdict.LAUNCHES, Verdict.INSTRUCTIONS)
+_WORSE = (Verdict.SLOW, Verdict.MEMORY, Verdict.LAUNCHES)
 _UNDECIDED = {Verdict.AMBIGUOUS, Verdict.INCOMPARABLE}
 _MARKUP = {
     **{verdict: {"red": True, "bold": True} for verdict in _WORSE},

@@ -41,8 +41,8 @@ th[aria-sort=ascending] button::after{content:" \\2191"}
 .bar{display:block;height:.3rem;margin-top:.15rem;background:var(--bar);border-radius:2px;
 min-width:1px}
 /* The cells of verdicts, and no names. */
-.sorted td:not(:first-child):is([data-value$=SLOW],[data-value$=MEMORY],[data-value$=LAUNCHES],
-[data-value$=INSTRUCTIONS]){color:var(--slow);font-weight:600}
+.sorted td:not(:first-child):is([data-value$=SLOW],[data-value$=MEMORY],
+[data-value$=LAUNCHES]){color:var(--slow);font-weight:600}
 .sorted td:not(:first-child)[data-value=FAST]{color:var(--fast);font-weight:600}
 .sorted td:not(:first-child):is([data-value=AMBIGUOUS],[data-value=NODATA],
 [data-value=INCOMPARABLE]){color:var(--doubt);font-weight:600}

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from gpuprof._common.instructions import amount
 from gpuprof._common.text import in_html
 from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.table import Table, html_list, tree_lines
@@ -97,7 +96,6 @@ def _grid(lines: Sequence[_Line], **options: Any) -> str:
 def _line(result: BenchResult, added: _Line) -> _Line:
     low, high = result.interval_ms
     launches, shown = result.launches, cells(result)
-    count = result.instructions.median if result.instructions else None
     return {
         "name": (result.name, None),
         "median": (shown["median"], result.median_ms),
@@ -110,7 +108,6 @@ def _line(result: BenchResult, added: _Line) -> _Line:
         "samples": (shown["samples"], result.count),
         "memory": (shown["memory"], result.peak_bytes),
         "launches": (str(launches or ""), launches.total if launches else None),
-        "instructions": ("" if count is None else amount(count), count),
         **{name: (shown[name], None) for name in ("mode", "clock", "L2", "bytes", "flops")},
     }
 

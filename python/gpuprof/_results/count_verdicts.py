@@ -1,7 +1,7 @@
-"""Whether a call takes more than it did, besides time: of memory, of launches, of instructions.
+"""Whether a call takes more than it did, besides time: of memory, of launches.
 
-All of these hardly vary, so there are thresholds in place of tests of significance:
-docs/verdicts.md has the rule for memory, docs/launches.md those for launches and instructions.
+These hardly vary, so there are thresholds in place of tests of significance: docs/verdicts.md has
+the rule for memory, docs/launches.md that for launches.
 """
 
 from __future__ import annotations
@@ -11,21 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuprof._common.instructions import amount
-from gpuprof._common.units import byte_size, percent, percent_change
+from gpuprof._common.units import byte_size, percent
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
 
 MEMORY_THRESHOLD = 0.05
 LEAST_GROWTH = 1 << 20  # bytes; allocators round, and small arrays come and go
-# The seed of Python's hashes and the order of addresses move the count of unchanged Python code.
-THRESHOLD = 0.03
-SIGMAS = 3.0
-UNCHANGED = (
-    "the instructions are unchanged, so the machine is the likelier cause, or what takes none: "
-    "waiting, memory, I/O"
-)
 # What chooses kernels, by the name in `Launches.versions`, and its name for people.
 CHOOSERS = {
     "gpu": "GPU",
@@ -46,12 +38,11 @@ class _Kind:
 
     name: str
     subject: str
-    value: Callable[[BenchResult], float | None]
+    value: Callable[[BenchResult], int | None]
     same: Mapping[str, str]  # what must be the same on both sides, with its name for people
     judge: Callable[[_Runs, _Runs], Decision]
     facts: Callable[[BenchResult], Mapping[str, Any]] = lambda run: run.machine
     varies: Callable[[_Runs], str] = lambda _: ""  # how calls of the same program differ
-    reason: Callable[[BenchResult], str] = lambda _: ""  # why a run was not counted
     ignores_unknown: bool = False  # what one side does not know need not be the same
 
     def decide(self, base: _Runs, new: _Runs) -> Decision | None:
@@ -62,7 +53,7 @@ class _Kind:
             return None
         decision = Decision(Verdict.NODATA, kind=self.name)
         if not counted:
-            why = self.reason(new[-1]) or "the new run has none"
+            why = "the new run has none"
         elif not known:
             it = "it" if self.name == "memory" else "them"
             why = f"no baseline run has {it}; save new runs"
@@ -79,10 +70,8 @@ class _Kind:
         now = self.middle(counted) if counted else None
         return replace(decision, new=now, rule=f"{self.subject} not compared: {why}")
 
-    def middle(self, runs: _Runs) -> float:
-        values = [self.value(run) or 0 for run in runs]
-        found = statistics.median(values)
-        return round(found) if all(isinstance(value, int) for value in values) else found
+    def middle(self, runs: _Runs) -> int:
+        return round(statistics.median([self.value(run) or 0 for run in runs]))
 
     def _unlike(self, base: BenchResult, new: BenchResult) -> str:
         """Explain why two counts cannot be compared; empty if they can."""
@@ -103,7 +92,7 @@ def judge_memory(base: _Runs, new: _Runs, *, threshold: float | None = None) -> 
 
     def compare(base: _Runs, new: _Runs) -> Decision:
         most = max(run.peak_bytes or 0 for run in base)
-        before, now = round(kind.middle(base)), round(kind.middle(new))
+        before, now = kind.middle(base), kind.middle(new)
         growth = now - before
         share = growth / before if before else math.inf
         text = f"peak memory {byte_size(before, precise=True)} -> {byte_size(now, precise=True)}"
@@ -132,44 +121,20 @@ def beside_time(
     *,
     memory_threshold: float | None = None,
     repeated: bool = False,
-    decides: bool = False,
 ) -> Decision:
-    """Add the decisions on the memory, the launches and the instructions to one on the time.
+    """Add the decisions on the memory and the launches to one on the time.
 
-    Where the new runs are a measurement that was `repeated`, the smallest peak and the fewest
-    instructions count: what comes on top of that is chance. A SLOW with unchanged instructions gets
-    a note. Where the instructions decide on the CPU clock, it is SAME then, with the time's
-    sentence as the note; where they cannot, because they are missing, that is noted.
+    Where the new runs are a measurement that was `repeated`, the smallest peak counts: what comes
+    on top of that is chance.
     """
-    least = fewest = new
+    least = new
     if repeated:
         least = [min(reversed(new), key=lambda run: run.memory.get("peak_bytes", math.inf))]
-        fewest = [min(reversed(new), key=lambda run: _instructions(run) or math.inf)]
-    found = judge_instructions(base, fewest)
-    decision = replace(
+    return replace(
         decision,
         memory=judge_memory(base, least, threshold=memory_threshold),
         launches=judge_launches(base, new),
-        instructions=found,
     )
-    decides = decides and new[-1].clock == "cpu"
-    note = ""
-    if found is None or found.ratio is None or found.floor is None:
-        if decides and decision.base is not None:
-            why = (found and found.rule) or _missing(fewest[-1]) or "they were not counted"
-            note = f"the time decides, not the instructions: {why}"
-    elif decision.verdict is Verdict.SLOW and abs(found.ratio - 1.0) <= found.floor:
-        note = UNCHANGED
-        if decides:
-            note = f"by its time it is slow: {decision.rule}; {UNCHANGED}"
-            decision = replace(decision, verdict=Verdict.SAME, rule=found.rule)
-    return replace(decision, warnings=(*decision.warnings, note)) if note else decision
-
-
-def _missing(run: BenchResult) -> str:
-    """Say why a run has no instructions; empty if it has them, or is not on the CPU's clock."""
-    found = run.instructions
-    return "" if found is None or found.per_call else f"they were not counted: {found.reason}"
 
 
 def notes_of(decision: Decision) -> list[str]:
@@ -180,15 +145,6 @@ def notes_of(decision: Decision) -> list[str]:
     if launches and not launches.grew and decision.verdict is not Verdict.INCOMPARABLE:
         found += [launches.rule] if launches.changes or launches.base is None else []
     return found
-
-
-def _instructions(run: BenchResult) -> float | None:
-    return (run.instructions and run.instructions.median) or None
-
-
-def _spread(run: BenchResult) -> float:
-    spread = run.instructions and run.instructions.spread
-    return spread if spread and math.isfinite(spread) else 0.0
 
 
 def _more_launches(base: _Runs, new: _Runs) -> Decision:
@@ -222,26 +178,6 @@ def _varies(runs: _Runs) -> str:
     return f"calls differ in what they launch: {how}" if how else ""
 
 
-def _more_instructions(base: _Runs, new: _Runs) -> Decision:
-    """Decide by the medians of runs: more than the floor, and than each run of the baseline."""
-    medians = [_instructions(run) or 0.0 for run in base]
-    before, now = _INSTRUCTIONS.middle(base), _INSTRUCTIONS.middle(new)
-    ratio = now / before
-    floor = max(
-        THRESHOLD,
-        SIGMAS * statistics.stddev(medians) / before,
-        *(_spread(run) for run in (*base, *new)),
-    )
-    text = f"takes {percent_change(ratio)} instructions, {amount(before)} -> {amount(now)}"
-    if ratio - 1.0 > floor and now > max(medians):
-        verdict, rule = Verdict.INSTRUCTIONS, f"{text}: more than {percent(floor, 2)}"
-    elif ratio - 1.0 > floor:
-        verdict, rule = Verdict.SAME, f"{text}, but a baseline run took {amount(max(medians))}"
-    else:
-        verdict, rule = Verdict.SAME, f"{text}: not more than {percent(floor, 2)}"
-    return Decision(verdict, before, now, ratio, floor=floor, rule=rule)
-
-
 _LAUNCHES = _Kind(
     "launches",
     "launches were",
@@ -252,13 +188,4 @@ _LAUNCHES = _Kind(
     varies=_varies,
     ignores_unknown=True,
 )
-_INSTRUCTIONS = _Kind(
-    "instructions",
-    "instructions were",
-    _instructions,
-    {"cpu": "CPU", "python": "Python"},
-    _more_instructions,
-    facts=lambda run: run.machine,
-    reason=_missing,
-)
-judge_launches, judge_instructions = _LAUNCHES.decide, _INSTRUCTIONS.decide
+judge_launches = _LAUNCHES.decide

@@ -30,8 +30,6 @@ class Verdict(str, Enum):
         Of the memory, not of the time: its peak grew by more than the threshold.
     LAUNCHES
         Of what a call launches: more kernels, copies or memsets, or as many and other ones.
-    INSTRUCTIONS
-        Of the CPU's instructions, not of the time: a call takes more, by more than they vary.
     """
 
     __module__ = "gpuprof"
@@ -44,7 +42,6 @@ class Verdict(str, Enum):
     INCOMPARABLE = "incomparable"
     MEMORY = "memory"
     LAUNCHES = "launches"
-    INSTRUCTIONS = "instructions"
 
     def __str__(self) -> str:
         return self.value.upper()
@@ -65,13 +62,11 @@ _MEMBERS = {
         "warnings",
         "memory",
         "launches",
-        "instructions",
     ),
     "memory": ("verdict", "base_bytes", "new_bytes", "threshold", "runs", "rule"),
     "launches": ("verdict", "base_total", "new_total", "changes", "runs", "rule"),
-    "instructions": ("verdict", "base_count", "new_count", "ratio", "floor", "runs", "rule"),
 }
-_BESIDE = ("memory", "launches", "instructions")
+_BESIDE = ("memory", "launches")
 
 
 def _field(member: str) -> str:
@@ -103,8 +98,8 @@ class Decision(Record):
         What the comparison says.
     base, new : float or None
         What was compared, the medians over the runs, in the unit of the `kind`: milliseconds a
-        call, bytes of the peak above the level before the call, how many kernels, copies and
-        memsets, or instructions a call. Times are those of the runs' medians, or of their lower
+        call, bytes of the peak above the level before the call, or how many kernels, copies and
+        memsets. Times are those of the runs' medians, or of their lower
         deciles where `rule` says so.
     ratio : float or None
         New over base: 1.1 takes a tenth more.
@@ -122,10 +117,10 @@ class Decision(Record):
         The sentence that decided, with its figures.
     warnings : tuple of str
         What else to know.
-    memory, launches, instructions : Decision or None
+    memory, launches : Decision or None
         What is said besides the time; None where that was not compared or counted.
     kind : str
-        What was compared: ``"time"``, ``"memory"``, ``"launches"`` or ``"instructions"``.
+        What was compared: ``"time"``, ``"memory"`` or ``"launches"``.
     changes : str
         What differs in the launches, such as ``"+2 elementwise_kernel, 14 -> 16 kernels"``.
     """
@@ -142,7 +137,6 @@ class Decision(Record):
     warnings: tuple[str, ...] = ()
     memory: Decision | None = None
     launches: Decision | None = None
-    instructions: Decision | None = None
     kind: str = "time"
     changes: str = ""
 
@@ -152,8 +146,7 @@ class Decision(Record):
     @property
     def beside(self) -> list[Decision]:
         """The decisions that stand beside the one on the time."""
-        found = (self.memory, self.launches, self.instructions)
-        return [each for each in found if each is not None]
+        return [each for each in (self.memory, self.launches) if each is not None]
 
     @property
     def grown(self) -> list[Decision]:

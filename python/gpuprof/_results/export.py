@@ -69,7 +69,6 @@ def figures_of(result: Any) -> dict[str, Cell]:
         "kernels": launches and launches.num_kernels,
         "copies": launches and launches.copies,
         "memsets": launches and launches.memsets,
-        "instructions": result.instructions and result.instructions.median,
         "machine": machine.key(result.machine) if result.machine else None,
         "params": json.dumps(dict(params), ensure_ascii=False, default=str) if params else None,
         "warnings": "; ".join(result.warnings),

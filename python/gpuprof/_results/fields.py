@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.records import Check, by_name, check_of, each_of, or_none
 
@@ -87,7 +86,6 @@ CHECKS: dict[str, Check] = {
     "energy": _energy,
     "peaks": _peaks,
     "launches": or_none(check_of(Launches)),
-    "instructions": or_none(check_of(Instructions)),
     "warnings": each_of(checks.text),
     "params": checks.mapping,
     "extra_info": checks.mapping,

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 from gpuprof._common.checks import value_error, whole
-from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.records import Document, check_of, each_of, head
@@ -92,9 +91,6 @@ class BenchResult(Shown, Plotted, Exported, Document):
     launches : Launches or None
         What one call launches on the GPU: kernels by name, copies, memsets. None if that was not
         counted.
-    instructions : Instructions or None
-        The instructions that a call takes on the CPU, or why they were not counted; None on other
-        clocks than the CPU's.
     warnings : tuple of str
         What lessens the result's worth, and what was measured otherwise than asked for.
     params : mapping
@@ -133,7 +129,6 @@ class BenchResult(Shown, Plotted, Exported, Document):
     energy: Mapping[str, float] = field(default_factory=dict)
     peaks: Mapping[str, Any] = field(default_factory=dict)
     launches: Launches | None = None
-    instructions: Instructions | None = None
     warnings: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     extra_info: Mapping[str, Any] = field(default_factory=dict)
@@ -144,7 +139,7 @@ class BenchResult(Shown, Plotted, Exported, Document):
 
     _HEAD = head("gpuprof-result", unit="ms")
     _MEMBERS = (..., "summary")
-    _NEWER = frozenset({"noise", "memory", "energy", "peaks", "launches", "instructions", "ranks"})
+    _NEWER = frozenset({"noise", "memory", "energy", "peaks", "launches", "ranks"})
     _CHECKS = CHECKS
 
     def __post_init__(self) -> None:
@@ -370,7 +365,7 @@ def cells(result: BenchResult) -> dict[str, str]:
 
 def _facts(result: BenchResult) -> list[tuple[str, str]]:
     """Return what there is to say besides the median, by heading."""
-    shown, noise, launches, counted = cells(result), result.noise, result.launches, ""
+    shown, noise, launches = cells(result), result.noise, result.launches
     independent, tick_ms = result.independent_samples, result.tick_ms
     as_few = f" (as {independent:,.0f} independent ones)" if independent < result.count else ""
     tick = f", tick {duration(tick_ms)}" if tick_ms >= 5e-7 else ""
@@ -383,8 +378,6 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         f"max {duration(result.max_ms)}; IQR {shown['IQR']}, MAD {duration(result.mad_ms)}"
     )
     cpu = f"{duration(noise.get('cpu_ms'))} a call, which a tenth of the samples stay below"
-    if result.instructions is not None and result.instructions.per_call:
-        counted = f"{result.instructions} a call"
     medians = ", ".join(duration(each.median_ms) for each in result.ranks)
     facts = [
         ("measured", texts.how(result)),
@@ -398,7 +391,6 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         ("memory", texts.memory_text(result.memory) if result.memory else ""),
         ("energy", texts.energy_text(result.energy) if result.energy else ""),
         ("launches", "; ".join(filter(None, (str(launches), launches.varies))) if launches else ""),
-        ("instructions", counted),
         ("ranks", medians and f"the slowest of {len(result.ranks)} in each sample; {medians}"),
         ("SM clock", _clock_text(result.clock_mhz) if result.clock_mhz else ""),
         ("throttled", ", ".join(result.throttle_reasons)),
