@@ -228,31 +228,6 @@ def test_it_comes_back_from_a_pickle() -> None:
     assert (after.to_dict(), str(after)) == (before.to_dict(), str(before))
 
 
-def test_the_plot_has_a_line_for_each_combination_of_the_other_axes() -> None:
-    pytest.importorskip("matplotlib")
-    found = sweep(by_size, {"n": [1, 64, 1000], "dtype": ["f4", "f8"]})
-    figure = found.plot("n")
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    assert [line.get_label() for line in axes.lines] == ["dtype=f4", "dtype=f8"]
-    assert [[*line.get_xdata()] for line in axes.lines] == [[1, 64], [1, 64]]
-    assert (axes.get_xscale(), axes.get_xlabel()) == ("log", "n")
-    by_type = found.plot("dtype")
-    by_type.draw_without_rendering()
-    assert len(by_type.axes[0].lines) == 2
-
-
-def test_the_plot_of_a_sweep_without_results_is_empty() -> None:
-    pytest.importorskip("matplotlib")
-    found = sweep(by_size, {"n": [1000]})
-    assert not found.plot().axes[0].lines
-
-
-def test_an_axis_that_is_none_of_the_sweep_is_an_error_that_lists_those() -> None:
-    with pytest.raises(ValueError, match="x: expected one of 'n', 'dtype', got 'm'"):
-        sweep(by_size, {"n": [1], "dtype": ["f4"]}).plot("m")
-
-
 @pytest.mark.parametrize("option", ["mod", "params", "min_sample"])
 def test_an_option_that_benchmark_does_not_have_is_an_error_at_once(option: str) -> None:
     with pytest.raises(TypeError, match=option):

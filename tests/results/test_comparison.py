@@ -135,12 +135,3 @@ def test_markdown_and_html_show_the_same_and_no_markup_of_names() -> None:
 def test_it_comes_back_from_a_pickle() -> None:
     again = pickle.loads(pickle.dumps(COMPARED))
     assert (again.to_dict(), str(again)) == (COMPARED.to_dict(), str(COMPARED))
-
-
-def test_the_plot_has_a_bar_for_each_function() -> None:
-    pytest.importorskip("matplotlib")
-    figure = COMPARED.plot()
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["old", "new (x 1.050)"]
-    assert len(axes.patches) == 2

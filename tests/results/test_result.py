@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-import sys
-from dataclasses import fields, replace
+from dataclasses import fields
 from enum import Enum
 from itertools import pairwise
 from typing import Any
@@ -370,32 +369,3 @@ def test_the_histogram_as_text_has_a_line_for_each_bin() -> None:
 def test_a_number_of_bins_that_makes_no_sense_is_an_error(most: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="expected a whole number from 1 to 1000"):
         result().histogram(most)
-
-
-# Plot
-
-
-@pytest.mark.parametrize("found", [FULL, result(2.0, 2.0), result(0.0), result(1.0, name="$a")])
-def test_the_plot_draws_the_samples_and_is_not_known_to_pyplot(found: BenchResult) -> None:
-    pytest.importorskip("matplotlib")
-    figure = found.plot()
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    assert sum(bar.get_height() for bar in axes.containers[0]) == found.count
-    assert (
-        "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
-    )
-
-
-def test_the_plot_draws_into_axes_and_says_what_lies_further_out() -> None:
-    figure_type = pytest.importorskip("matplotlib.figure").Figure
-    axes = figure_type().subplots()
-    stray = replace(FULL, samples_ms=(*[0.02] * 6, 9.0), tick_ms=0.0)
-    assert stray.plot(axes) is axes.figure
-    assert axes.get_xlabel() == "time of a call (µs); 1 further out"
-
-
-def test_without_matplotlib_plot_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install matplotlib"):
-        result().plot()

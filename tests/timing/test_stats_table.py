@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import pickle
 import sys
 import unicodedata
 from html.parser import HTMLParser
@@ -303,29 +302,6 @@ def test_an_encoding_without_the_characters_gets_others() -> None:
     assert rb"\xfcber" in raw.getvalue()
 
 
-def test_a_plot_has_a_bar_of_the_median_for_each_row_with_samples() -> None:
-    figure = Stats([row("step", 4.0), row("a$b$/c", 1.0), Row("later", "cuda", None, None)]).plot()
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["step", "a$b$/c"]
-    assert [patch.get_width() for patch in axes.patches] == [4.0, 1.0]
-    assert "ms" in axes.get_xlabel()
-    figure.savefig(io.BytesIO(), format="png")
-
-
-def test_a_plot_of_many_rows_shows_the_largest_and_says_so() -> None:
-    figure = Stats([row(f"s{n}", 1.0 + n) for n in range(100)]).plot()
-    (axes,) = figure.axes
-    assert len(axes.patches) == 40
-    assert axes.get_yticklabels()[-1].get_text() == "s99"
-    assert "of 100 rows" in axes.get_title()
-
-
-def test_a_plot_is_a_picture_as_the_value_of_a_cell() -> None:
-    figure = NESTED.plot()
-    assert figure._repr_png_().startswith(b"\x89PNG")
-    assert pickle.loads(pickle.dumps(figure))._repr_png_().startswith(b"\x89PNG")
-
-
 def test_an_empty_table_says_that_timing_is_off() -> None:
     gpuprof.disable()
     try:
@@ -335,20 +311,3 @@ def test_an_empty_table_says_that_timing_is_off() -> None:
     assert "around some code adds one" in repr(Stats([]))
     out = check_python("import gpuprof; print(gpuprof.stats())", GPUPROF_DISABLE="1")
     assert out == "no samples: timing is switched off (GPUPROF_DISABLE is set)\n"
-
-
-def test_a_plot_of_nothing_says_so() -> None:
-    assert "no samples" in Stats([]).plot().axes[0].get_title()
-
-
-def test_a_plot_can_be_drawn_into_given_axes() -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure()
-    assert NESTED.plot(ax=figure.subplots()) is figure
-
-
-def test_a_plot_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install matplotlib"):
-        NESTED.plot()

@@ -110,42 +110,6 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
         """
         return "\n".join(self._table(pivot=pivot).plain())
 
-    def plot(self, x: str | None = None, ax: Any = None) -> Any:
-        """Draw the medians over the values of an axis, a line for each combination of the others.
-
-        Parameters
-        ----------
-        x : str, optional
-            The axis to draw along; None is the first.
-        ax : matplotlib.axes.Axes, optional
-            The axes to draw into; None makes a figure.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without matplotlib.
-        ValueError
-            If there is no axis of that name.
-        """
-        from gpuprof._display import plot as display_plot
-
-        along = next(iter(self.axes)) if x is None else x
-        if along not in self.axes:
-            raise checks.value_error(x, "x", f"one of {', '.join(map(repr, self.axes))}")
-        series: dict[str, list[tuple[Any, float, tuple[float, float]]]] = {}
-        for point in self:
-            if point.result is not None:
-                others = {axis: value for axis, value in point.params.items() if axis != along}
-                series.setdefault(_text(others) or self.name, []).append(
-                    (point.params[along], point.result.median_ms, point.result.interval_ms)
-                )
-        return display_plot.lines(along, series, ax)
-
     def _table(self, *, pivot: bool = False) -> Table:
         if pivot:
             return self._pivot()

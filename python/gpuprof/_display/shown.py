@@ -61,39 +61,6 @@ class Shown(ABC):
         write(self._table(**options), file, style)
 
 
-class Plotted(ABC):
-    """A picture by matplotlib, from `_plot`."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def _plot(self, ax: Any) -> Any:
-        """Draw into the axes, or into a new figure for None, and return the figure."""
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw a histogram of a result, or a bar for each function of a comparison or scope.
-
-        The histogram has a line at the median and a band for its 95 % interval. A bar is a median;
-        its whiskers are that interval, and of a scope reach up to the 90th percentile.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            The axes to draw into; None makes a figure.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without matplotlib.
-        """
-        return self._plot(ax)
-
-
 class ShownAsCode:
     """HTML that is the `repr`, for what has no table."""
 

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 from gpuprof._common.records import Document, Record, head, in_results, now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.records import Cell, Records
-from gpuprof._display.shown import Exported, Plotted, Shown
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
@@ -61,7 +60,7 @@ class CompareRow(Record):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class CompareResult(Shown, Plotted, Exported, Document, Mapping[str, CompareRow]):
+class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
     """What `compare` found: for each name its row, in the order given.
 
     The first function is what the others are compared with.
@@ -157,23 +156,6 @@ class CompareResult(Shown, Plotted, Exported, Document, Mapping[str, CompareRow]
 
     def _records(self, samples: bool = False) -> Records:
         return records_of(self.results, samples, [_judged(row) for row in self.rows])
-
-    def _plot(self, ax: Any) -> Any:
-        from gpuprof._display import plot as display_plot
-
-        base, *others = self.rows
-        return display_plot.bars(
-            [
-                base.result.name,
-                *(f"{row.result.name} (x {ratio_text(row.ratio)})" for row in others),
-            ],
-            [result.median_ms for result in self.results],
-            [result.interval_ms for result in self.results],
-            [display_plot.colour_of(result.clock) for result in self.results],
-            ax,
-            title="gpuprof: comparison",
-            x_label="time of a call ({unit}): median, whiskers for its 95 % interval",
-        )
 
     def _table(self) -> Table:
         lines = []

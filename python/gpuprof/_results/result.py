@@ -21,7 +21,7 @@ from gpuprof._common.units import duration, interval_text, joules
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
 from gpuprof._display.records import Records
-from gpuprof._display.shown import Exported, Plotted, Shown
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
 from gpuprof._results.export import RATES, SPREAD, records_of
@@ -31,7 +31,7 @@ LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
 
 @dataclass(frozen=True, repr=False)
-class BenchResult(Shown, Plotted, Exported, Document):
+class BenchResult(Shown, Exported, Document):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -293,15 +293,6 @@ class BenchResult(Shown, Plotted, Exported, Document):
             quartiles share a bin at the end.
         """
         return histogram.text(bins_of(self, whole("bins", bins, 1, 1000)))
-
-    def _plot(self, ax: Any) -> Any:
-        from gpuprof._display import plot as display_plot
-
-        found = bins_of(self, display_plot.MAX_BINS)
-        colour = display_plot.colour_of(self.clock)
-        return display_plot.histogram(
-            found, self.median_ms, self.interval_ms, colour, ax, title=self.name
-        )
 
     def __str__(self) -> str:
         warnings = [f"  warning: {shown_text(each)}" for each in self.warnings]

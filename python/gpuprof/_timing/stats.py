@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from gpuprof._common import checks
 from gpuprof._common.records import Document, each_of, head, now
-from gpuprof._display.shown import Exported, Plotted, Shown
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._timing.rows import EMPTY, Names, Row, Summary
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _check_memory(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Stats(Shown, Plotted, Exported, Document, Mapping[Key, Row]):
+class Stats(Shown, Exported, Document, Mapping[Key, Row]):
     """All rows at one moment, by path.
 
     ``stats["step/fwd"]`` is the row of that path; where several clocks measured it, the GPU's
@@ -247,11 +247,6 @@ class Stats(Shown, Plotted, Exported, Document, Mapping[Key, Row]):
             There is no such column; it names those there are.
         """
         return "\n".join(self._table(sort, columns).plain())
-
-    def _plot(self, ax: Any) -> Any:
-        from gpuprof._timing.stats_table import plot
-
-        return plot(list(self.values()), ax)
 
 
 def counted_rows(counted: list[dict[str, Any]]) -> list[Row]:

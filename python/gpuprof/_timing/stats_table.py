@@ -1,4 +1,4 @@
-"""The tree table, the plot and the records of rows."""
+"""The tree table and the records of rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from gpuprof._timing.rows import COUNTS, EMPTY, TIMES, Row, Summary
 if TYPE_CHECKING:
     from gpuprof._frameworks.torch import TorchMemory
     from gpuprof._timing.work import Work
-
-MAX_BARS = 40
 
 _WORK = ("flops", "nbytes", "flops_per_s", "bytes_per_s", "flops_share", "bytes_share")
 _MEMORY = ("peak", "absolute_peak", "change")
@@ -221,29 +219,6 @@ def footers(dropped: int, memory: Iterable[TorchMemory]) -> list[str]:
             f" {'+' if delta >= 0 else ''}{byte_size(delta)} since the last reset"
         )
     return found
-
-
-def plot(rows: Sequence[Row], ax: Any) -> Any:
-    """Draw the medians of the rows with the largest totals as bars, in their order."""
-    from gpuprof._display import plot as display_plot
-
-    measured = [row for row in rows if row.time.count]
-    largest = sorted(measured, key=lambda row: -row.time.total_ms)[:MAX_BARS]
-    kept = set(map(id, largest))
-    shown = [row for row in measured if id(row) in kept]
-    title = "gpuprof: time by scope" if shown else "gpuprof: no samples yet"
-    if len(shown) < len(measured):
-        title = f"gpuprof: the {len(shown)} largest totals of {len(measured)} rows"
-    with_clock = len({row.clock for row in shown}) > 1
-    return display_plot.bars(
-        [f"{row.path} ({row.clock})" if with_clock else row.path for row in shown],
-        [row.time.p50_ms for row in shown],
-        [(row.time.p50_ms, row.time.p90_ms) for row in shown],
-        [display_plot.colour_of(row.clock) for row in shown],
-        ax,
-        title=title,
-        x_label="time ({unit}): p50, whisker to p90",
-    )
 
 
 def records(stats: Rows) -> Records:
