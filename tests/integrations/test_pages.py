@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.docs.examples import Example, all_examples, run_example, without_figures
-from tests.support.processes import check_python
 
 MODULES = {"jax": "JAX", "ray": "Ray"}
 EXAMPLES = [
@@ -34,11 +33,3 @@ def test_scripts_run_and_print_what_the_page_shows(
 
 def test_each_page_has_a_script() -> None:
     assert [Path(each.page).stem for each in EXAMPLES] == sorted(MODULES)
-
-
-def test_importing_an_integration_imports_no_library() -> None:
-    check_python("""
-import sys
-import gpuprof.integrations.ray
-assert not {"cupy", "jax", "numba", "ray", "torch"} & {*sys.modules}
-""")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,14 +18,11 @@ from typing import Any
 
 from gpuprof._common.records import Document
 from gpuprof._common.units import duration
-from gpuprof._trace import path as trace_path
 from gpuprof._trace.writer import TraceWriter
-from gpuprof._trace_tools import clocks, tools
+from gpuprof._trace_tools import tools
 from gpuprof.errors import TraceError
 
 CHECKED_BYTES = 64 << 10
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_begun: dict[str, TraceWriter] = {}  # by path
 
 
 @dataclass(frozen=True)
@@ -61,31 +57,6 @@ class FileState(Document):
         """Whether a rank says that it has closed its file, or nothing that can be read."""
         state = cls.from_bytes(raw)
         return state.is_closed or state.error is not None
-
-
-def begin_file(path: str, rank: int, size: int) -> FileState:
-    """Begin the trace of a process that is one of `size`, outside of torch.distributed.
-
-    The file says of itself by which monotonic clock it is: all files of one boot share it.
-    """
-    before = trace_path.rank(), trace_path.world_size()
-    trace_path.tell_rank(rank, size)  # for the name of the file, and what it says of itself
-    try:
-        opened = _begun[path] = TraceWriter(path, collect=True).start()
-    finally:
-        trace_path.tell_rank(*before)
-    now = time.monotonic_ns()
-    args = clocks.anchor_args(now, 0, 0, _BOOT.read_text().strip() if _BOOT.exists() else "")
-    opened.instant(clocks.NAME, cat=clocks.CATEGORY, at_ns=now, args=args)
-    return FileState.of(opened, is_closed=False)
-
-
-def end_file(path: str) -> FileState | None:
-    """End what `begin_file` began; None in another process, as where the one that began it died."""
-    if (opened := _begun.pop(path, None)) is None:
-        return None
-    opened.close()
-    return FileState.of(opened, is_closed=True)
 
 
 def _mark(path: Path) -> tuple[int, int]:

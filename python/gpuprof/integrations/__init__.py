@@ -2,7 +2,6 @@
 
 - `dataloader`: waits for batches of torch's `DataLoader`, and what its workers do
 - `lightning`: a callback for PyTorch Lightning
-- `ray`: the statistics of actors as one table, and their traces as one file
 - `transformers`: a callback for the Trainer of Hugging Face
 
 Each is imported when it is first named, and only then the framework with it. See
