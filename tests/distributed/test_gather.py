@@ -154,8 +154,6 @@ def test_several_ranks_without_a_process_group_are_told_what_to_call(ranks: Rank
         distributed.gather_stats()
     with pytest.raises(InvalidStateError, match="no process group yet"):
         distributed.gather_stats(group=object())
-    with pytest.raises(InvalidStateError, match="collective=True needs a process group"):
-        distributed.gather_stats(store=MemoryStore(), collective=True)
 
 
 def test_a_store_that_is_slow_to_clone_holds_up_no_other_one(

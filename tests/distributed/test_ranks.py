@@ -24,9 +24,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
         yield ranks
 
 
-@pytest.mark.parametrize("collective", [False, True])
-def test_rank_0_has_the_table_and_the_others_none(pool: RankPool, collective: bool) -> None:
-    answers = pool.run("gather", 30.0, collective)
+def test_rank_0_has_the_table_and_the_others_none(pool: RankPool) -> None:
+    answers = pool.run("gather", 30.0)
     assert all(answers[rank]["table"] is None for rank in OTHERS)
     table = answers[0]["table"]
     assert (table["ranks"], table["missing"]) == ([*range(SIZE)], [])

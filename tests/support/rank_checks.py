@@ -50,13 +50,13 @@ def _report(found: Any) -> Any:
     return None if found is None else found.to_dict()
 
 
-def gather(timeout: float, collective: bool = False) -> Any:
+def gather(timeout: float) -> Any:
     """Measure a scope and gather."""
     gpuprof.reset()
     with gpuprof.timer("step", backend="cpu"):
         pass
     begun = time.monotonic()
-    found = distributed.gather_stats(timeout, collective=collective)
+    found = distributed.gather_stats(timeout)
     return {"table": _report(found), "seconds": time.monotonic() - begun}
 
 
@@ -107,7 +107,7 @@ def watched_collectives() -> dict[str, int]:
             dist.broadcast(tensor, src=0)
             dist.all_gather([torch.empty(4) for _ in range(dist.get_world_size())], tensor)
             dist.all_gather_object([None] * dist.get_world_size(), "x")
-        distributed.gather_stats(30.0, collective=True)  # measures nothing of itself
+        distributed.gather_stats(30.0)  # uses none
     assert all(getattr(dist, name) is function for name, function in before.items())
     assert (dist.Work.wait, DistributedDataParallel.forward) == (wait, forward)
     assert torch.autograd.backward is backward

@@ -9,12 +9,10 @@ from gpuprof._common.checks import MOST_S, number, type_error, warn_outside
 from gpuprof._distributed import wire
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.ranks import RankStats
-from gpuprof._distributed.watch import unwatched
-from gpuprof._distributed.world import StoreError, World, distributed, find
+from gpuprof._distributed.world import StoreError, World, find
 from gpuprof._kernels.api import Kernels
 from gpuprof._timing.scope import stats as own_stats
 from gpuprof._timing.stats import Stats
-from gpuprof.errors import InvalidStateError
 
 CALL = "gpuprof.distributed.gather_stats"
 
@@ -24,7 +22,6 @@ def gather_stats(
     *,
     store: Any = None,
     group: Any = None,
-    collective: bool = False,
     kernels: Kernels | None = None,
 ) -> RankStats | None:
     """Return the statistics of all ranks as one table on rank 0, and None on the others.
@@ -42,9 +39,6 @@ def gather_stats(
         Where to meet. None is the store of the default process group.
     group : torch.distributed.ProcessGroup, optional
         The ranks to gather from, on the first of which the table is. None is all of them.
-    collective : bool
-        Gather with ``torch.distributed.gather_object`` in place of the store. It must then be
-        called by all ranks of the group, and waits for all of them, whatever the timeout.
     kernels : gpuprof.Kernels, optional
         What a `gpuprof.kernels` block has collected on this rank. Rows get `communication_ms` and
         `exposed_ms` by it, for one entry of the scope in that block; ranks without are in neither.
@@ -82,15 +76,9 @@ def gather_stats(
     on_gpu = [] if kernels is None else kernels.rows
     begun = time.monotonic()
     world = find(CALL, store, group)
-    if collective and world.size > 1 and distributed() is None:
-        message = f"{CALL}: collective=True needs a process group; call init_process_group() first"
-        raise InvalidStateError(message)
     packed = wire.pack(_measured(begun + timeout_s / 2), on_gpu)
     if world.size == 1:
         return _table(world, {0: packed})
-    if collective:
-        found = _gathered(world, packed)
-        return None if found is None else _table(world, found)
     exchange = Exchange(world, "stats")
     if world.rank != 0:
         try:
@@ -126,14 +114,6 @@ def _measured(deadline: float) -> Stats:
             return found
         time.sleep(min(pause, left))
         pause = min(2.0 * pause, 0.05)
-
-
-def _gathered(world: World, packed: bytes) -> dict[int, bytes] | None:
-    """Gather with a collective; None on all ranks but the first."""
-    found: list[Any] | None = [None] * world.size if world.rank == 0 else None
-    with unwatched():
-        distributed().gather_object(packed, found, dst=world.members[0], group=world.group)
-    return None if found is None else {rank: bytes(raw) for rank, raw in enumerate(found)}
 
 
 def _table(world: World, values: dict[int, bytes]) -> RankStats:

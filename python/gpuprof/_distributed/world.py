@@ -79,7 +79,6 @@ class World:
     members: tuple[int, ...]  # the global ranks, by those of the group
     connection: Connection | None = None  # none for a rank alone
     name: str = "default"
-    group: Any = None
 
     @property
     def size(self) -> int:
@@ -126,7 +125,7 @@ def find(call: str, store: Any = None, group: Any = None) -> World:
         return World(0, members)
     found = torch_distributed.distributed_c10d._get_default_store() if store is None else store
     name = "default" if group is None else str(group.group_name)
-    return World(rank, members, connect(found), name, group)
+    return World(rank, members, connect(found), name)
 
 
 def _from_environment(call: str, store: Any, group: Any) -> World:
