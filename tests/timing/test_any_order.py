@@ -159,8 +159,13 @@ class AnyOrder(RuleBasedStateMachine):
     # Scopes
 
     @rule(
-        name=NAMES, stream=st.sampled_from([-1, 0, 1]), refused=st.sampled_from([0, 0, 0, 2, 400])
+        scopes=st.lists(st.tuples(NAMES, st.sampled_from([-1, 0, 1])), min_size=1, max_size=4),
+        refused=st.sampled_from([0, 0, 0, 2, 400]),
     )
+    def enter_some(self, scopes: list[tuple[str, int]], refused: int) -> None:
+        for name, stream in scopes:
+            self.enter(name, stream, refused)
+
     def enter(self, name: str, stream: int, refused: int) -> None:
         options = {"backend": "cpu"} if stream < 0 else {"stream": self.streams[stream]}
         scope = gpuprof.timer(name, **options)  # type: ignore[arg-type]
@@ -293,6 +298,20 @@ class AnyOrder(RuleBasedStateMachine):
             assert how == "end"
             assert not capture.broken
 
+    @rule(
+        stream=STREAMS,
+        timers=st.sampled_from(["last", "collect", "strip"]),
+        names=st.lists(NAMES, max_size=2),
+    )
+    def make_graph(self, stream: int, timers: str, names: list[str]) -> None:
+        if stream in self.captures:
+            return
+        self.begin_capture(stream, timers, "relaxed", False)
+        for name in names:
+            self.enter(name, stream, 0)
+            self.leave(0, False, 0)
+        self.end_capture([*self.captures].index(stream), "end")
+
     # Graphs
 
     @precondition(lambda self: self.graphs)
@@ -339,24 +358,26 @@ class AnyOrder(RuleBasedStateMachine):
                 self.count(row, epoch, what)
             self.queued[stream].clear()
 
-    @rule(on=st.booleans())
     def switch(self, on: bool) -> None:
         (gpuprof.enable if on else gpuprof.disable)()
         self.on = on
 
-    @rule()
-    def reset(self) -> None:
-        gpuprof.reset()
-        self.rows.clear()
-        self.epoch += 1
-
-    @rule(collect=st.booleans())
-    def let_go(self, collect: bool) -> None:
-        if collect:
+    # As one rule, so that most steps are calls of a program.
+    @rule(what=st.sampled_from(["on", "off", "reset", "collect", "let go", "fork"]))
+    def act_on_the_process(self, what: str) -> None:
+        if what == "reset":
+            gpuprof.reset()
+            self.rows.clear()
+            self.epoch += 1
+        elif what == "fork":
+            self.fork()
+        elif what == "collect":
             gc.collect()
-        release_idle()
+        elif what == "let go":
+            release_idle()
+        else:
+            self.switch(what == "on")
 
-    @rule()
     def fork(self) -> None:
         pid = os.fork()
         if pid == 0:
@@ -471,4 +492,4 @@ def test_any_order_of_calls_agrees_with_the_model(fake: FakeCuda) -> None:
     AnyOrder.fake = fake
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run_state_machine_as_test(AnyOrder, settings=bounded(60, steps=30))
+        run_state_machine_as_test(AnyOrder, settings=bounded(100, steps=40))
