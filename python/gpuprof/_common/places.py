@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import site
 import sys
@@ -56,8 +55,9 @@ def places_of(threads: Sequence[int]) -> list[Place]:
     Threads that Python does not know, as those of a backward pass, are nowhere: they count where
     all are such.
     """
-    frames = sys._current_frames()
-    del frames[_thread.get_ident()]  # which may be that of a thread that has ended
+    # By its frame: the own number may be that of a thread that has ended, or one of gevent's.
+    own = sys._getframe()
+    frames = {each: frame for each, frame in sys._current_frames().items() if frame is not own}
     # Under a name that `threading` has, which a program may not have imported.
     main = getattr(sys.modules.get("threading"), "main_thread", None)
     wanted = dict.fromkeys(threads or ([main().ident] if main is not None else frames))

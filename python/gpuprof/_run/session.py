@@ -56,7 +56,8 @@ class Wishes(NamedTuple):
         for option, path in (("-o", self.trace), ("--stats", self.stats), ("--html", self.html)):
             folder = Path(path).parent if path else None
             if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
-                return f"{option}: cannot write into {folder}: make that folder first"
+                advice = "" if folder.is_dir() else ": make that folder first"
+                return f"{option}: cannot write into {folder}{advice}"
         return None
 
 
