@@ -30,7 +30,7 @@ _FAKE_PATH = pytest.StashKey[Path]()
 # Every skip needs one of these reasons: a test that does not run must not be able to hide.
 _SKIP_REASONS = re.compile(
     r"GPU|Node|Chromium|viztracer|torch|CuPy|Numba|JAX|Ray|pandas|Python version|Python build|"
-    r"FastAPI|NVIDIA command-line tool|original package"
+    r"FastAPI|NVIDIA command-line tool|original package|neighbour"
 )
 
 
