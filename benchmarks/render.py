@@ -103,6 +103,8 @@ def measurements(results: Sequence[Result]) -> str:
     for script, (title, page) in SCRIPTS.items():
         for result in (each for each in results if each.script == script):
             rows = [row for row in result.rows if page is None or row.target is not None]
+            if not rows:
+                continue
             more = f" Only rows with a target: [{page}]({page}) has all of them." if page else ""
             lines += [f"## {title}", "", f"`benchmarks/{script}.py`. {_source(result)}{more}", ""]
             lines += [*_table(_HEAD, map(_cells, rows)), "", *_notes(result)]
@@ -224,6 +226,7 @@ PAGES = {
     "verdicts": Page("docs/verdicts.md", "verdicts", _sections(VERDICTS, _rows)),
     "power": Page("docs/verdicts.md", "power", _sections(["verdict_power"], _pivots)),
     "ab": Page("docs/ab.md", "ab", _sections(["verdict_ab"], _pivots)),
+    "promises": Page("docs/promises.md", "promises", _sections(["promises"], _pivots)),
     "history": Page("docs/history.md", "history-power", _sections(["history_power"], _rows)),
     "breaks": Page("docs/when_a_capture_breaks.md", "breaks", breaks),
 }

@@ -121,6 +121,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "benchmark_verdicts_busy": ("Verdicts on a busy machine", "verdicts.md"),
     "verdict_ab": ("Verdicts of commands that run in turns", "ab.md"),
     "history_power": ("What a history finds", "history.md"),
+    "promises": ("What tests of promises passed", "promises.md"),
 }
 
 
@@ -142,6 +143,13 @@ _CASE = r"(.+?): .+"
 # The rest of a name that has no further figure of the same case behind it.
 _WHOLE = r"(?!.*(?:, beside .*|, latency|, host time|, GPU time|, set-up|, loss .*)$).+)"
 PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
+    "promises": (
+        Pivot(
+            "Tests by promise and by what happens:",
+            r"(.+): passed",
+            {what: f"{{}}: {what}" for what in ("passed", "failed", "skipped")},
+        ),
+    ),
     "verdict_power": (
         Pivot(
             "Rules by the same samples; all but gpuprof's by one new run against the latest:",
