@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuprof import distributed
-from gpuprof._distributed.files import FileState
-from tests.support.fuzzing import VALUES, attempt, bounded, dumped, nearly, raw
+from tests.support.fuzzing import VALUES, attempt, bounded, dumped, nearly
 from tests.support.rank_store import MemoryStore, Ranks, gpu_row, row
 
 ROWS = [row("step", 3.0), gpu_row("step/fwd", 2.0, 1.0), row("step/collective/all_reduce", 1.0)]
@@ -52,12 +51,3 @@ def test_a_message_is_in_the_table_or_left_out(
     if 2 in found.ranks:
         stats, refusal = attempt(lambda: found.stats(2), ValueError)
         assert str(stats) if not refusal else "damaged" in refusal
-
-
-@bounded(100)
-@given(message=raw({"path": "x", "host": "y", "is_closed": True, "size": 3, "check": 0}))
-def test_what_a_rank_says_of_its_file_is_read_or_damaged(message: bytes) -> None:
-    state = FileState.from_bytes(message)
-    assert type(state.path) is str
-    assert state.error is None or isinstance(state.error, str)
-    assert isinstance(FileState.is_closed_in(message), bool)
