@@ -24,7 +24,8 @@ MOST = 60  # readings that are kept: they are memory too
 # process has its allocator's pages in it, and the samples those that the most threads at once took;
 # of the others a slope is a leak, however small.
 LIMITS = {
-    "rss KiB": 1024.0,
+    "rss KiB": 2048.0,
+    "malloc KiB": 1024.0,  # the first 10,000 threads are remembered, for traces
     "traced KiB": 48.0,
     "objects": 150.0,
     "samples": 100.0,
@@ -38,12 +39,26 @@ def resident_kib() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
+class Heap(ctypes.Structure):
+    """What `mallinfo2` returns: what C and C++ have allocated, of all arenas."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in "abcdefghij")  # as in <malloc.h>
+
+
+def allocated_kib() -> int:
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Heap
+    heap = mallinfo()
+    return int(heap.e + heap.h) // 1024  # hblkhd: by mmap; uordblks: in use
+
+
 def of_process() -> dict[str, int]:
     """Return what this process holds, after a collection."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what is free goes back to the system, where it can
     held = {
         "rss KiB": resident_kib(),
+        "malloc KiB": allocated_kib(),
         "objects": len(gc.get_objects()),
         "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
         "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),
