@@ -13,6 +13,7 @@ import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
+from tests.support.growth import Readings
 from tests.support.held import samples_in_memory
 from tests.support.processes import ROOT, environment
 from tests.support.scenarios import SCENARIOS, Stage
@@ -44,6 +45,13 @@ def test_a_scenario_repeated_holds_no_more_than_at_first(fake: FakeCuda, name: s
     assert samples_later <= samples + 2
     assert objects_later < objects + ROUNDS
     fake.stream_destroy(stage.stream)
+
+
+@pytest.mark.parametrize("step_at", range(0, 1_200, 60))
+def test_a_step_is_no_growth_and_a_slope_is(step_at: int) -> None:
+    rounds = list(range(20, 1_220, 20))
+    values = {"step": [1_000 * (each > step_at) for each in rounds], "leak": rounds}
+    assert Readings(rounds=rounds, values=values).grown() == ["leak"]
 
 
 def soaked(fake_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -96,10 +96,17 @@ class Readings:
         return bisect.bisect_left(self.rounds, WARM_UP * self.rounds[-1])
 
     def growth(self, kind: str) -> float:
-        """Return what a kind gained from the end of the warm-up to the last reading."""
+        """Return what a kind gained from the end of the warm-up to the last reading.
+
+        It is the lesser of the slopes of the first and the last two thirds: one step, as where a
+        table of Python's is made larger, is in the middle of one of them at most.
+        """
         first = self.warm()
-        rounds = self.rounds[first:]
-        return slope(rounds, self.values[kind][first:]) * (rounds[-1] - rounds[0])
+        rounds, values = self.rounds[first:], self.values[kind][first:]
+        third = len(rounds) // 3
+        parts = (slice(None, len(rounds) - third), slice(third, None))
+        slopes = [slope(rounds[part], values[part]) for part in parts]
+        return min(slopes) * (rounds[-1] - rounds[0])
 
     def grown(self) -> list[str]:
         """Return the kinds that gained more than they may."""
