@@ -1,0 +1,40 @@
+# gpuprof beside other versions than those of the other steps: drivers by the fake one, pytest, NumPy,
+# torch. Not among the steps that `.ci/run` takes by itself, for a torch is a wheel of 900 MB:
+# `.ci/run tests versions`.
+source .ci/common.sh
+need_debian g++
+
+venv_python "the versions are"
+newer=() # what older drivers have not: the names of kernels in graphs, a log of refused calls
+for test in test_capture.py::test_a_broken_capture_raises_at_the_end_and_says_what_was_refused \
+  test_capture.py::test_the_last_kernel_is_named_behind_nodes_of_other_kinds \
+  test_graph.py::test_handles_of_others_can_be_replayed_and_looked_into_and_stay_theirs; do
+  newer+=(--deselect "tests/graphs/$test")
+done
+for driver in 12000 12030 12090; do
+  echo "-- driver $driver"
+  FAKECUDA_CONFIG=driver_version=$driver "$python" -m pytest -q "${newer[@]}" tests/timing/test_cuda.py \
+    tests/graphs/test_{graph,capture,update}.py tests/callable/test_calls.py
+done
+
+folder=$CI_OUT/versions
+for package in pytest==8.4.2 numpy==1.26.4; do
+  echo "-- $package"
+  beside_venv "$folder" --no-deps "$package"
+  "$folder/bin/python" -m pytest -q tests/pytest_plugin/test_{fixture,options}.py \
+    tests/frameworks/test_arrays.py tests/graphs/test_scalar_arrays.py
+done
+
+export OMP_NUM_THREADS=1
+for torch in 2.8.0 2.10.0; do
+  echo "-- torch $torch"
+  beside_venv "$folder" --no-deps "torch==$torch" nvidia-cuda-runtime-cu12==12.8.90 \
+    nvidia-cuda-cupti-cu12==12.8.90
+  "$folder/bin/python" -m pip install -q filelock typing-extensions sympy networkx jinja2 fsspec
+  site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  cp "$site"/nvidia/cuda_{runtime,cupti}/lib/*.so* "$site/torch/lib/"
+  "$python" .ci/torch_on_cpu.py "$site/torch/lib"
+  "$folder/bin/python" -m pytest -q -m torch tests/frameworks tests/callable/test_guards_torch.py \
+    tests/kernels/test_{compiled,compiled_match,torch}.py tests/watch/test_compiled.py
+done
+rm -rf "$folder"
