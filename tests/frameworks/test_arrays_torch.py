@@ -388,9 +388,10 @@ def test_what_is_longer_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_dtype_without_numbers_is_compared_by_its_bits() -> None:
-    expected = torch.arange(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    number = torch.arange(4, dtype=torch.uint8)
+    expected = number.view(torch.float4_e2m1fn_x2)  # which torch 2.8 cannot clone
     found = torch.tensor([0, 1, 5, 3], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-    assert same(expected, expected.clone())
+    assert same(expected, number.clone().view(torch.float4_e2m1fn_x2))
     told = the_difference(expected, found)
     assert (told.index, told.count, told.max_error) == ((2,), 1, None)
 
