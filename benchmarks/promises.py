@@ -1,15 +1,13 @@
 """How many tests of each promise pass, and of what gpuprof must survive, on this machine.
 
 A row is what one run of pytest counted. With a GPU the tests of a GPU run, without one those on the
-fake driver; in a free-threaded Python those of threads. A test with random input is one test:
-docs/promises.md says how many examples it takes.
+fake driver. A test with random input counts once.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,8 +68,6 @@ def _rows() -> Iterator[Row]:
     options: list[str] = []
     if environment.machine()["gpu"] is not None:
         groups, options = dict(_GPU), ["-m", "gpu", "-p", "no:benchmark"]
-    elif sysconfig.get_config_var("Py_GIL_DISABLED"):
-        groups = {"P9": _promises()["P9"]}
     else:
         groups = {**_promises(), **_CPU}
     for name, paths in groups.items():
