@@ -150,7 +150,7 @@ def slower_by(change: dict[str, Any]) -> str:
         (damaged({"version": 9}), "'version': 9"),
         (damaged({"rows": [{}]}), "Stats.rows[0]: 'path' is missing"),
         (damaged({"rows": 3}), "Stats.rows: expected a list, got 3"),
-        (damaged({"memory": [{}]}), "it is damaged: KeyError: 'delta_bytes'"),
+        (damaged({"memory": [{}]}), "Stats.memory[0].device: expected a str, got None"),
         (json.dumps({**COMPARED.to_dict(), "rows": [{}]}), "rows[0]: 'result' is missing"),
         ('{"benchmarks": []}', "it holds no benchmark"),
         ('{"benchmarks": [3]}', "benchmarks[0] has no object 'gpuprof'"),

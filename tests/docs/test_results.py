@@ -23,6 +23,7 @@ PAGES = [
     "verdicts",
     "power",
     "ab",
+    "promises",
     "history",
     "breaks",
 ]
