@@ -1,6 +1,6 @@
 """How many tests of each promise pass, and of what gpuprof must survive, on this machine.
 
-A row is what one run of pytest counted. With a GPU the tests of a GPU run, without one those on the
+Rows are counts of one run of pytest. With a GPU the tests of a GPU run, without one those on the
 fake driver. A test with random input counts once.
 """
 
@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from support import environment, measure
@@ -51,28 +53,30 @@ def _promises() -> dict[str, list[str]]:
     return found
 
 
-def _count(paths: Sequence[str], *options: str) -> Mapping[str, int]:
-    """Run the tests; return how many passed, failed and were skipped."""
+def _outcomes(paths: Iterable[str], options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Run the tests; yield the module of each, as a path without its ending, and its outcome."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *paths]
-        subprocess.run(command, cwd=_ROOT, stdout=subprocess.DEVNULL, check=False)
-        suite = ET.parse(report).getroot()[0]
-    counts = {key: int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped")}
-    failed = counts["failures"] + counts["errors"]
-    passed = counts["tests"] - failed - counts["skipped"]
-    return {"passed": passed, "failed": failed, "skipped": counts["skipped"]}
+        subprocess.run(command, cwd=_ROOT, check=False)
+        for case in ET.parse(report).iter("testcase"):
+            outcomes = {"failure": "failed", "error": "failed", "skipped": "skipped"}
+            outcome = [outcomes[each.tag] for each in case if each.tag in outcomes]
+            yield case.attrib["classname"].replace(".", "/"), (outcome or ["passed"])[0]
 
 
 def _rows() -> Iterator[Row]:
-    options: list[str] = []
-    if environment.machine()["gpu"] is not None:
-        groups, options = dict(_GPU), ["-m", "gpu", "-p", "no:benchmark"]
-    else:
-        groups = {**_promises(), **_CPU}
-    for name, paths in groups.items():
-        for what, count in _count(paths, *options).items():
-            yield Row(f"{name}: {what}", count, "")
+    on_gpu = environment.machine()["gpu"] is not None
+    groups = dict(_GPU) if on_gpu else {**_promises(), **_CPU}
+    options = ["-m", "gpu", "-p", "no:benchmark"] if on_gpu else []
+    counts = {name: Counter[str]() for name in groups}
+    for module, outcome in _outcomes(chain.from_iterable(groups.values()), options):
+        for name, paths in groups.items():
+            if any(module.startswith(path.removesuffix(".py")) for path in paths):
+                counts[name][outcome] += 1
+    for name, count in counts.items():
+        for outcome in ("passed", "failed", "skipped"):
+            yield Row(f"{name}: {outcome}", count[outcome], "")
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ import sys
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded
@@ -45,11 +45,24 @@ _END = "cuStreamEndCapture"
 
 
 class _Sharing:
-    """Who shares the memory of one CapturePool."""
+    """Who shares the memory of one CapturePool, or of a graph that has none."""
+
+    # Memory of a pool whose last graph is gone serves no other use until torch's caches are
+    # emptied, and while a capture is open torch cannot do it, not even where it needs the memory.
+    has_left: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
         self.captured_by: object = None  # what stands for the one that is open
+
+    def add(self, graph: Any) -> None:
+        # Made before the set's own reference, and so called after that.
+        weakref.finalize(graph, self._note_end).atexit = False
+        self.graphs.add(graph)
+
+    def _note_end(self) -> None:
+        if not self.graphs:
+            _Sharing.has_left = True
 
 
 _shared: weakref.WeakKeyDictionary[Any, _Sharing] = weakref.WeakKeyDictionary()
@@ -227,7 +240,7 @@ class TorchCapture:
                 raise
         self._in_torch = False
         if self._sharing is not None:
-            self._sharing.graphs.add(self.graph)
+            self._sharing.add(self.graph)
 
     def abort(self) -> None:
         """End the capture and throw its graph away. Never raises; after `end` it does nothing."""
@@ -306,9 +319,9 @@ class TorchCapture:
 
     def _pick_pool(self) -> Any:
         pool = self._shared_pool
-        if pool is None:
-            return self._torch.cuda.graph_pool_handle()
-        self._sharing = sharing = _shared.setdefault(pool, _Sharing())
+        self._sharing = sharing = (
+            _Sharing() if pool is None else _shared.setdefault(pool, _Sharing())
+        )
         if sharing.captured_by is not None:
             message = (
                 "pool: another capture with it is open; torch captures with one pool one after the "
@@ -316,14 +329,17 @@ class TorchCapture:
             )
             raise InvalidStateError(message)
         sharing.captured_by = self._me
-        if not sharing.graphs:
-            # Torch has let go of what the last graph held, and takes no capture for it any more, at
-            # least until it is empty.
-            if pool._is_named:
-                with relaxed():
-                    _empty_caches(self._torch)
-            else:
-                pool._torch = None
+        # Torch has let go of what the last graph held, and takes no capture for it any more, at
+        # least until it is empty.
+        is_over = pool is not None and not sharing.graphs
+        if _Sharing.has_left or (is_over and pool._is_named):
+            _Sharing.has_left = False
+            with relaxed():
+                _empty_caches(self._torch)
+        if pool is None:
+            return self._torch.cuda.graph_pool_handle()
+        if is_over and not pool._is_named:
+            pool._torch = None
         return pool._torch_handle()
 
     def _join(self) -> None:

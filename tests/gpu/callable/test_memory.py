@@ -54,6 +54,49 @@ def test_a_thousand_changes_of_the_shape_leave_the_memory_flat(torch: Any) -> No
     assert seen.evictions == seen.captures - 4
 
 
+@needs_the_gpu_alone
+@pytest.mark.parametrize("max_graphs", [1, 2])
+def test_changes_of_the_shape_leave_the_memory_flat_in_training(
+    torch: Any, max_graphs: int
+) -> None:
+    model = torch.nn.Linear(64, 64, device="cuda")
+    fast = gpuprof.make_graphed_callable(model, warmup=1, max_graphs=max_graphs)
+
+    def change(step: int) -> None:
+        values = torch.ones(1 + step % 4, 64, device="cuda")
+        fast(values).sum().backward()
+        model.zero_grad()
+
+    with pytest.warns(RuntimeWarning, match="more kinds of calls than max_graphs="):
+        for step in range(20):
+            change(step)
+    reserved, used = taken(torch)
+    for step in range(20, 120):
+        change(step)
+    reserved_now, used_now = taken(torch)
+    assert fast.stats().evictions >= 100
+    assert reserved_now <= reserved + 2 * PIECE
+    assert used_now <= used + 4 * PIECE
+
+
+@needs_the_gpu_alone
+@pytest.mark.parametrize("shares", [False, True])
+def test_captures_of_blocks_leave_the_memory_flat(torch: Any, shares: bool) -> None:
+    values = torch.ones(64, 64, device="cuda")
+
+    def take_turns(count: int) -> tuple[int, int]:
+        for _ in range(count):
+            with gpuprof.capture(pool=gpuprof.CapturePool() if shares else None) as cap:
+                torch.cos(values)
+            cap.graph.launch()
+        return taken(torch)
+
+    reserved, used = take_turns(10)
+    reserved_now, used_now = take_turns(50)
+    assert reserved_now <= reserved + 2 * PIECE
+    assert used_now <= used + 4 * PIECE
+
+
 def test_results_outlive_the_graph_and_the_callable(torch: Any) -> None:
     fast = gpuprof.make_graphed_callable(
         lambda values: values * 2, (torch.ones(4, device="cuda"),), max_graphs=1
