@@ -109,6 +109,32 @@ def test_a_pool_that_torch_has_let_go_is_made_anew(any_world: World) -> None:
     assert capture_in(pool).pool() == (0, 4)
 
 
+@pytest.mark.parametrize("shares", [False, True])
+def test_pools_of_graphs_that_are_gone_are_given_back_at_the_next_capture(
+    any_world: World, shares: bool
+) -> None:
+    pool = gpuprof.CapturePool() if shares else None
+    kept = ended(pool=gpuprof.CapturePool())
+    for _ in range(5):
+        ended(pool=pool).graph.replay()
+    assert len(any_world.held) == 2, "that of the last graph, and of the one that is kept"
+    del kept
+    ended(pool=pool)
+    assert len(any_world.held) == 1
+
+
+def test_where_torch_cannot_give_back_a_capture_goes_on_and_the_next_one_tries_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended()
+    with monkeypatch.context() as refusing:
+        refusing.setattr(world.torch.cuda, "empty_cache", lambda: 1 / 0)
+        ended()
+    assert len(world.held) == 2
+    ended()
+    assert len(world.held) == 1
+
+
 def test_a_pool_with_an_open_capture_is_refused_and_the_capture_goes_on(world: World) -> None:
     pool = gpuprof.CapturePool()
     first = torch_capture.TorchCapture(world.torch.cuda.Stream(), "relaxed", pool)

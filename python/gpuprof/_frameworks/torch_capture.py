@@ -333,14 +333,20 @@ class TorchCapture:
         # least until it is empty.
         is_over = pool is not None and not sharing.graphs
         if _Sharing.has_left or (is_over and pool._is_named):
-            _Sharing.has_left = False
-            with relaxed():
-                _empty_caches(self._torch)
+            self._give_back()
         if pool is None:
             return self._torch.cuda.graph_pool_handle()
         if is_over and not pool._is_named:
             pool._torch = None
         return pool._torch_handle()
+
+    def _give_back(self) -> None:
+        _Sharing.has_left = False
+        try:
+            with relaxed():
+                _empty_caches(self._torch)
+        except Exception:  # as of a torch that refuses it beside a capture of another thread
+            _Sharing.has_left = True
 
     def _join(self) -> None:
         # On a stream that is still capturing the wait would draw the other one into the capture.
