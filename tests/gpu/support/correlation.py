@@ -223,3 +223,27 @@ def watch(seconds: float) -> list[tuple[int, int, float]]:
             time.sleep(_MEASURE_EVERY_S)
         _core._timeline_refresh()
         return [(*one.place(), one.error_ns) for one in measured]
+
+
+def placed_spans(count: int) -> list[tuple[int, tuple[int, int]]]:
+    """Return for so many spans the host's time before the launch, and the place with its error."""
+    stream = device().stream()
+    spin = Spin(device(), stream, 10_000)
+    with anchors():
+        launched = []
+        for _ in range(count):
+            span = _core._PlacedSpan(stream)
+            before = time.monotonic_ns()
+            span.start()
+            spin.launch()
+            span.stop()
+            launched.append((before, span))
+            span.elapsed_ms()
+            time.sleep(0.002)
+        _core._timeline_refresh()
+        placed = []
+        for before, span in launched:
+            place = span.place()
+            assert isinstance(place, tuple), f"not placed: {place}"
+            placed.append((before, place))
+        return placed

@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import statistics
 import threading
-import time
 
 import pytest
 
-from gpuprof import _core
 from tests.gpu.support.alone import needs_the_gpu_alone
-from tests.gpu.support.correlation import anchors, watch
+from tests.gpu.support.correlation import placed_spans, watch
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
 pytestmark = pytest.mark.gpu
@@ -80,21 +78,5 @@ def test_beside_other_work_the_stated_error_holds(capsys: pytest.CaptureFixture[
 
 
 def test_no_span_begins_before_its_launch() -> None:
-    stream = device().stream()
-    spin = Spin(device(), stream, 10_000)
-    with anchors():
-        launched = []
-        for _ in range(200):
-            span = _core._PlacedSpan(stream)
-            before = time.monotonic_ns()
-            span.start()
-            spin.launch()
-            span.stop()
-            launched.append((before, span))
-            span.elapsed_ms()
-            time.sleep(0.002)
-        _core._timeline_refresh()
-        for before, span in launched:
-            placed = span.place()
-            assert isinstance(placed, tuple)
-            assert placed[0] + placed[1] >= before
+    for before, (begin, error) in placed_spans(200):
+        assert begin + error >= before
