@@ -97,9 +97,11 @@ void Collection::add(const std::uint8_t* record, const std::uint8_t* end,
 
 bool Collection::is_possible(std::uint64_t begin, std::uint64_t end,
                              driver::HostNanoseconds now) const noexcept {
-  if (begin == 0 || end < begin || begin + kSlackBefore < start_.cupti) return false;
+  // Differences of one sign: times near the greatest number may come, too.
+  if (begin == 0 || end < begin) return false;
+  if (begin < start_.cupti && start_.cupti - begin > kSlackBefore) return false;
   const auto elapsed = static_cast<std::uint64_t>(std::max<std::int64_t>(now - start_.host, 0));
-  return end - start_.cupti + kSlackBefore < elapsed * kFastestClock + kSlackAfter;
+  return end < start_.cupti || end - start_.cupti < elapsed * kFastestClock + kSlackAfter;
 }
 
 void Collection::add_activity(const std::uint8_t* record, driver::HostNanoseconds now) {
