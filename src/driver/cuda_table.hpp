@@ -25,11 +25,13 @@ namespace gpuprof::driver {
 using PFN_cuGraphNodeGetToolsId_v13010 = CUresult(CUDAAPI*)(CUgraphNode, unsigned long long*);
 using PFN_cuGraphExecGetId_v13010 = CUresult(CUDAAPI*)(CUgraphExec, unsigned int*);
 
+// NOLINTBEGIN(bugprone-macro-parentheses): they are names of what is declared
 #define GPUPROF_X(name, version) Entry<PFN_##name##_v##version> name;
 #define GPUPROF_F(name, version, older) Entry<PFN_##name##_v##version> name;
 #define GPUPROF_S(name, version, older) \
   Entry<PFN_##name##_v##version> name;  \
   Entry<PFN_##name##_v##older> name##_v##older;
+// NOLINTEND(bugprone-macro-parentheses)
 
 struct EventEntries {
   GPUPROF_EVENT_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
