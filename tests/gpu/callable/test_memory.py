@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +27,16 @@ def taken(torch: Any) -> tuple[int, int]:
     return int(torch.cuda.memory_reserved()), int(total - free)
 
 
+@contextlib.contextmanager
+def flat_memory(torch: Any) -> Iterator[None]:
+    """Check that the block leaves no more memory taken than there was, but for some pieces."""
+    reserved, used = taken(torch)
+    yield
+    reserved_now, used_now = taken(torch)
+    assert reserved_now <= reserved + 2 * PIECE
+    assert used_now <= used + 4 * PIECE
+
+
 @needs_the_gpu_alone
 def test_a_thousand_changes_of_the_shape_leave_the_memory_flat(torch: Any) -> None:
     def work(values: Any) -> Any:
@@ -42,12 +54,9 @@ def test_a_thousand_changes_of_the_shape_leave_the_memory_flat(torch: Any) -> No
     with pytest.warns(RuntimeWarning, match="more kinds of calls than max_graphs=4"):
         for step in range(100):
             change(step)
-    reserved, used = taken(torch)
-    for step in range(100, 1000):
-        change(step)
-    reserved_now, used_now = taken(torch)
-    assert reserved_now <= reserved + 2 * PIECE
-    assert used_now <= used + 4 * PIECE
+    with flat_memory(torch):
+        for step in range(100, 1000):
+            change(step)
     seen = fast.stats()
     assert (seen.replays, seen.eager_calls, seen.failures) == (1000, 0, 0), seen
     assert seen.captures > 900
@@ -70,13 +79,10 @@ def test_changes_of_the_shape_leave_the_memory_flat_in_training(
     with pytest.warns(RuntimeWarning, match="more kinds of calls than max_graphs="):
         for step in range(20):
             change(step)
-    reserved, used = taken(torch)
-    for step in range(20, 120):
-        change(step)
-    reserved_now, used_now = taken(torch)
+    with flat_memory(torch):
+        for step in range(20, 120):
+            change(step)
     assert fast.stats().evictions >= 100
-    assert reserved_now <= reserved + 2 * PIECE
-    assert used_now <= used + 4 * PIECE
 
 
 @needs_the_gpu_alone
@@ -84,17 +90,15 @@ def test_changes_of_the_shape_leave_the_memory_flat_in_training(
 def test_captures_of_blocks_leave_the_memory_flat(torch: Any, shares: bool) -> None:
     values = torch.ones(64, 64, device="cuda")
 
-    def take_turns(count: int) -> tuple[int, int]:
+    def take_turns(count: int) -> None:
         for _ in range(count):
             with gpuprof.capture(pool=gpuprof.CapturePool() if shares else None) as cap:
                 torch.cos(values)
             cap.graph.launch()
-        return taken(torch)
 
-    reserved, used = take_turns(10)
-    reserved_now, used_now = take_turns(50)
-    assert reserved_now <= reserved + 2 * PIECE
-    assert used_now <= used + 4 * PIECE
+    take_turns(10)
+    with flat_memory(torch):
+        take_turns(50)
 
 
 def test_results_outlive_the_graph_and_the_callable(torch: Any) -> None:
