@@ -39,11 +39,11 @@ def test_each_rank_may_measure_alone(pool: RankPool) -> None:
 
 @pytest.mark.parametrize("comparing", [False, True], ids=["benchmark", "compare"])
 def test_a_missing_rank_is_named_and_is_told_when_it_comes(pool: RankPool, comparing: bool) -> None:
-    answers = pool.run("measure_with_a_rank_missing", 1.0, comparing, ranks=[0, 1, 3])
-    assert "rank 0 has waited 1 s for rank 2, which is not there" in answers[0]
+    answers = pool.run("measure_with_a_rank_missing", 2.0, comparing, ranks=[0, 1, 3])
+    late = pool.run("measure_with_a_rank_missing", 60.0, comparing, ranks=[2])
+    assert "rank 0 has waited 2 s for rank 2, which is not there" in answers[0]
     assert "rank 0" in answers[1]
     assert "rank 0" in answers[3]
-    late = pool.run("measure_with_a_rank_missing", 60.0, comparing, ranks=[2])
     assert "rank 0 has stopped" in late[2]
     assert set(pool.run("benchmark_each").values()) == {0}
     assert {each["ranks"] for each in pool.run("benchmark_a_collective").values()} == {SIZE}

@@ -120,24 +120,31 @@ class Lockstep(Alone):
         for rank, key in keys.items():
             try:
                 while not self._store.has([key]):
-                    if time.monotonic() >= until:
-                        raise self._missing([rank for rank in keys if rank not in found], keys)
+                    if time.monotonic() >= until and (missing := self._missing(keys)):
+                        raise self._late(missing)
                     pause(time.monotonic(), until)
-                found[rank], error = json.loads(self._store.get(key))
+                written = self._store.get(key)
             except StoreError as failure:
                 raise _gone(failure) from None
             self._store.unread.append(key)
+            try:
+                found[rank], error = json.loads(written)
+            except (ValueError, TypeError):
+                error = "what it wrote for the others is damaged"
             if error is not None:
                 message = f"rank {self._world.members[rank]} has stopped: {error}"
                 raise InvalidStateError(message)
         return found
 
-    def _missing(self, unread: list[int], keys: dict[int, str]) -> InvalidStateError:
-        ranks = [rank for rank in unread if not self._store.has([keys[rank]])]
-        names = ", ".join(str(self._world.members[rank]) for rank in ranks)
+    def _missing(self, keys: dict[int, str]) -> list[int]:
+        """Return the ranks without a value; none where the last one has come just now."""
+        return [rank for rank, key in keys.items() if not self._store.has([key])]
+
+    def _late(self, missing: list[int]) -> InvalidStateError:
+        names = ", ".join(str(self._world.members[rank]) for rank in missing)
         message = (
             f"rank {self._world.own} has waited {self._limit_s:g} s for rank {names}, which "
-            f"{'is' if len(ranks) == 1 else 'are'} not there; {_INSTEAD}"
+            f"{'is' if len(missing) == 1 else 'are'} not there; {_INSTEAD}"
         )
         return InvalidStateError(message)
 
