@@ -4,7 +4,9 @@ source .ci/common.sh
 
 venv_python "JAX, Ray and FastAPI are"
 folder=$CI_OUT/libraries
-beside_venv "$folder" jax==0.10.2 jaxlib==0.10.2 ray==2.60.0 fastapi==0.165.0 httpx==0.28.1 \
+need_uv
+beside_venv "$folder"
+install "$folder/bin/python" jax==0.10.2 jaxlib==0.10.2 ray==2.60.0 fastapi==0.165.0 httpx==0.28.1 \
   gevent==26.9.0 coverage==7.17.5 debugpy==1.8.22 "dask[distributed]==2026.8.0"
 export RAY_AUTH_MODE=disabled # else Ray writes a token into the home folder
 "$folder/bin/python" -m pytest -rs tests/integrations/test_{jax,server,pages}.py \

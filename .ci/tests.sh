@@ -9,5 +9,10 @@ if [ "$(wc -l <<<"$command")" != 1 ] || [ -z "$command" ]; then
   exit 1
 fi
 echo "$command"
+# What the command installs is there already, for pip takes a minute; it still looks through it all.
+need_uv
+requirements test >"$CI_OUT/test-requirements.txt"
+python3 -m venv .venv
+install .venv/bin/python -r "$CI_OUT/test-requirements.txt"
 bash -euo pipefail -c "$command" 2>&1 | tee "$CI_OUT/pytest.log"
 tail -n 1 "$CI_OUT/pytest.log" >"$CI_OUT/pytest-summary"

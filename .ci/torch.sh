@@ -3,7 +3,7 @@ source .ci/common.sh
 
 venv_python "torch is"
 torch=torch==2.13.0
-.venv/bin/pip install -q "$torch"
+.venv/bin/pip install -q --no-compile "$torch"
 status=0
 # A thread for each of torch's pools would be two more than there are cores.
 export OMP_NUM_THREADS=1
@@ -12,10 +12,13 @@ export OMP_NUM_THREADS=1
 [ "$status" = 0 ] || exit "$status"
 
 # The frameworks that train torch models, in an environment of their own beside .venv's packages:
-# one of theirs is a plugin of pytest's. With torch named, no other build of it can be fetched.
+# one of theirs is a plugin of pytest's. Torch is .venv's; no other build of it is fetched.
 trainers=$CI_OUT/trainers
-beside_venv "$trainers" "$torch" accelerate==1.15.0 lightning==2.6.6 pytorch-lightning==2.6.6 \
-  transformers==5.17.0
+need_uv
+beside_venv "$trainers"
+echo "torch; sys_platform == 'never'" >"$trainers/overrides.txt"
+UV_OVERRIDE=$trainers/overrides.txt install "$trainers/bin/python" accelerate==1.15.0 \
+  lightning==2.6.6 pytorch-lightning==2.6.6 transformers==5.17.0
 export HF_HUB_OFFLINE=1
 "$trainers/bin/python" -m pytest -m torch -p no:anyio tests/integrations 2>&1 |
   tee "$CI_OUT/integrations.log"

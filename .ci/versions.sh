@@ -5,6 +5,7 @@ source .ci/common.sh
 need_debian g++
 
 venv_python "the versions are"
+need_uv
 newer=() # what older drivers have not: the names of kernels in graphs, a log of refused calls
 for test in test_capture.py::test_a_broken_capture_raises_at_the_end_and_says_what_was_refused \
   test_capture.py::test_the_last_kernel_is_named_behind_nodes_of_other_kinds \
@@ -20,7 +21,8 @@ done
 folder=$CI_OUT/versions
 for package in pytest==8.4.2 numpy==1.26.4; do
   echo "-- $package"
-  beside_venv "$folder" --no-deps "$package"
+  beside_venv "$folder"
+  install "$folder/bin/python" --no-deps "$package"
   "$folder/bin/python" -m pytest -q tests/pytest_plugin/test_{fixture,options}.py \
     tests/frameworks/test_arrays.py tests/graphs/test_scalar_arrays.py
 done
@@ -28,9 +30,10 @@ done
 export OMP_NUM_THREADS=1
 for torch in 2.8.0 2.10.0; do
   echo "-- torch $torch"
-  beside_venv "$folder" --no-deps "torch==$torch" nvidia-cuda-runtime-cu12==12.8.90 \
+  beside_venv "$folder"
+  install "$folder/bin/python" --no-deps "torch==$torch" nvidia-cuda-runtime-cu12==12.8.90 \
     nvidia-cuda-cupti-cu12==12.8.90
-  "$folder/bin/python" -m pip install -q filelock typing-extensions sympy networkx jinja2 fsspec
+  install "$folder/bin/python" filelock typing-extensions sympy networkx jinja2 fsspec
   site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   cp "$site"/nvidia/cuda_{runtime,cupti}/lib/*.so* "$site/torch/lib/"
   "$python" .ci/torch_on_cpu.py "$site/torch/lib"

@@ -32,7 +32,7 @@ tar xzf "$sdist" --strip-components 1 -C "$out/source"
 
 echo "-- what cibuildwheel would build"
 "$tools/bin/python" -m venv --clear "$out/cibuildwheel"
-"$out/cibuildwheel/bin/pip" install -q -c .ci/constraints.txt cibuildwheel
+install "$out/cibuildwheel/bin/python" -c .ci/constraints.txt cibuildwheel
 for machine in x86_64 aarch64; do
   "$out/cibuildwheel/bin/cibuildwheel" --platform linux --archs "$machine" --print-build-identifiers .
 done >"$out/identifiers"
@@ -79,10 +79,10 @@ for version in $(printf '%s\n' "${here[@]}" | sort -uV); do
   # The tests of the source distribution, where no other gpuprof is.
   if [ "$version" = 3.12 ] && [ "${WHEEL_SUITE:-}" = whole ]; then
     requirements test >"$CI_OUT/wheel-requirements.txt"
-    "$venv/bin/pip" install -q -r "$CI_OUT/wheel-requirements.txt"
+    install "$venv/bin/python" -r "$CI_OUT/wheel-requirements.txt"
     (cd "$out/source" && "$venv/bin/python" -m pytest -q -n auto -p no:cacheprovider "${apart[@]}")
   else
-    "$venv/bin/pip" install -q 'pytest>=8.0' 'pytest-timeout>=2.3' 'pytest-xdist>=3.5' \
+    install "$venv/bin/python" 'pytest>=8.0' 'pytest-timeout>=2.3' 'pytest-xdist>=3.5' \
       'pybind11-stubgen>=2.5'
     (cd "$out/source" && "$venv/bin/python" -m pytest -q -n auto -p no:cacheprovider "${few[@]}" \
       tests/package/test_installed.py)
