@@ -8,7 +8,7 @@ using namespace fakecuda;
 
 namespace {
 
-Result create(State& s, Handle* out, unsigned flags, const char* function) {
+Result create_event(State& s, Handle* out, unsigned flags, const char* function) {
   Context* context = nullptr;
   if (out == nullptr || (flags & ~kEventFlagsMask) != 0) return kInvalidValue;
   if ((flags & kEventInterprocess) != 0 && (flags & kEventDisableTiming) == 0) return kInvalidValue;
@@ -92,7 +92,7 @@ Result refuse_touching(State& s, const char* function, Handle handle,
 // When a query sees that recorded work is over.
 Ns seen_at(const State& s, const Done& done) { return done ? done->end + s.config.seen_ns : 0; }
 
-Result query(State& s, const char* function, Handle handle) {
+Result query_event(State& s, const char* function, Handle handle) {
   std::shared_ptr<Event> event;
   const Result refused = refuse_touching(s, function, handle, event);
   if (refused != kSuccess) return refused;
@@ -135,7 +135,7 @@ Result elapsed(State& s, const char* function, float* milliseconds, Handle begin
 
 FAKECUDA_EXPORT Result cuEventCreate(Handle* out, unsigned flags) {
   return call({__func__},
-              [&](const char* function) { return create(state(), out, flags, function); });
+              [&](const char* function) { return create_event(state(), out, flags, function); });
 }
 
 FAKECUDA_EXPORT Result cuEventDestroy_v2(Handle handle) {
@@ -161,7 +161,7 @@ FAKECUDA_EXPORT Result cuEventRecordWithFlags(Handle event, Handle stream, unsig
 
 FAKECUDA_EXPORT Result cuEventQuery(Handle event) {
   return call({__func__, InChild::kAnswersSuccess, false},
-              [&](const char* function) { return query(state(), function, event); });
+              [&](const char* function) { return query_event(state(), function, event); });
 }
 
 FAKECUDA_EXPORT Result cuEventSynchronize(Handle handle) {

@@ -10,7 +10,7 @@ using namespace fakecuda;
 
 namespace {
 
-Result create(State& s, Handle* out, unsigned flags, const char* function) {
+Result create_stream(State& s, Handle* out, unsigned flags, const char* function) {
   Context* context = nullptr;
   if (out == nullptr || flags > kStreamNonBlocking) return kInvalidValue;
   if (const Result answer = current_context(s, context); answer != kSuccess) return answer;
@@ -61,7 +61,7 @@ std::vector<std::shared_ptr<Stream>> waited_for(const State& s,
   return all;
 }
 
-Result query(State& s, const char* function, Handle handle) {
+Result query_stream(State& s, const char* function, Handle handle) {
   std::shared_ptr<Stream> stream;
   const Result refused = refuse_touching(s, function, handle, stream);
   if (refused != kSuccess) return refused;
@@ -153,7 +153,7 @@ Result full_capture_info(State& s, const char* function, Handle handle, CaptureS
 
 FAKECUDA_EXPORT Result cuStreamCreate(Handle* out, unsigned flags) {
   return call({__func__},
-              [&](const char* function) { return create(state(), out, flags, function); });
+              [&](const char* function) { return create_stream(state(), out, flags, function); });
 }
 
 FAKECUDA_EXPORT Result cuStreamDestroy_v2(Handle stream) {
@@ -165,7 +165,7 @@ FAKECUDA_EXPORT Result cuStreamQuery(Handle stream) {
   // When gpuprof asks depends on real time, so what it asks of an idle stream takes no virtual
   // time.
   return call({__func__, InChild::kAnswersSuccess, true, false},
-              [&](const char* function) { return query(state(), function, stream); });
+              [&](const char* function) { return query_stream(state(), function, stream); });
 }
 
 FAKECUDA_EXPORT Result cuStreamSynchronize(Handle handle) {
