@@ -60,6 +60,15 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"CUDA driver: {'real' if config.stash[_REAL_DRIVER] else config.stash[_FAKE_PATH]}"
 
 
+def pytest_collection_finish() -> None:
+    """Leave out of all later collections of garbage what the tests' modules hold.
+
+    Many tests collect garbage, and torch and the tests themselves are a million objects.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome = yield
