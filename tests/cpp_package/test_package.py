@@ -19,7 +19,7 @@ from tests.fake_driver.build import compiler, cuda_include_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "cpp"
-TIMEOUT = 800  # each builds the whole library
+TIMEOUT = 800  # the first builds the whole library
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -78,31 +78,40 @@ def configure(source: Path, build: Path, *options: str) -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the library is installed; workers of pytest-xdist share it."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cpp_package"
-    folder.mkdir(exist_ok=True)
-    prefix, build, done = folder / "prefix", folder / "build", folder / "done"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            configure(ROOT, build, "-DGPUPROF_PYTHON=OFF")
-            cmake("--build", build, "--parallel", "2")
-            cmake("--install", build, "--prefix", prefix)
-            done.touch()
-    return prefix
-
-
 def project(way: str, folder: Path) -> Path:
     """Copy the example to `folder`; it takes gpuprof in this way."""
-    shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+    shutil.copytree(EXAMPLE, folder)
     lists = folder / "CMakeLists.txt"
     text = lists.read_text(encoding="utf-8")
     assert FIND_PACKAGE in text
     lists.write_text(text.replace(FIND_PACKAGE, WAYS[way]), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the build of a project that takes gpuprof as a folder, and installs it in `prefix`.
+
+    Workers of pytest-xdist share it: the library is built once for all tests.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cpp_package"
+    folder.mkdir(exist_ok=True)
+    build, done = folder / "build", folder / "done"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            configure(project("FetchContent", folder / "project"), build, "-DGPUPROF_INSTALL=ON")
+            cmake("--build", build, "--parallel", "2")
+            cmake("--install", build, "--prefix", build / "prefix")
+            done.touch()
+    return build
+
+
+@pytest.fixture(scope="module")
+def prefix(fetched: Path) -> Path:
+    """Return where the library is installed."""
+    return fetched / "prefix"
 
 
 def run(program: Path, *arguments: Path) -> str:
@@ -196,12 +205,15 @@ def test_python_judges_what_the_example_of_benchmarks_writes(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_project_outside_the_checkout_builds_and_runs(
-    way: str, prefix: Path, tmp_path: Path
+    way: str, fetched: Path, prefix: Path, tmp_path: Path
 ) -> None:
-    source = project(way, tmp_path / "project")
-    configure(source, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    cmake("--build", tmp_path / "build", "--parallel", "2")
-    program, trace = tmp_path / "build" / "example", tmp_path / "run.json"
+    if way == "FetchContent":
+        build = fetched
+    else:
+        build = tmp_path / "build"
+        configure(project(way, tmp_path / "project"), build, f"-DCMAKE_PREFIX_PATH={prefix}")
+        cmake("--build", build)
+    program, trace = build / "example", tmp_path / "run.json"
     lines = run(program, trace).splitlines()
     assert lines[0] == "clock: cuda (GPU time, from events in the stream)"
     assert lines[1].split("  ")[0] == "scope"
@@ -210,6 +222,11 @@ def test_a_project_outside_the_checkout_builds_and_runs(
     assert all(" 100 " in line for line in lines[3:]), "each scope was entered 100 times"
     events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     assert sum(event.get("cat") == "gpu" for event in events) == 300
+
+
+def test_a_build_of_the_checkout_without_python_installs_the_library(tmp_path: Path) -> None:
+    configure(ROOT, tmp_path, "-DGPUPROF_PYTHON=OFF")
+    assert "libgpuprof.a" in (tmp_path / "cmake_install.cmake").read_text(encoding="utf-8")
 
 
 TWO_LIBRARIES = """cmake_minimum_required(VERSION 3.25)
