@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
+from gpuprof.__main__ import main
 from tests.support.processes import SETUP_CUDA, environment
 from tests.support.programs import Ended, both, counts, measured, plain, rows, script
 
@@ -183,13 +184,21 @@ def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_ends_before_the_program_begins(
-    tmp_path: Path, arguments: list[str], said: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
 ) -> None:
-    script(tmp_path, "print('it ran')\n")
-    done = measured(tmp_path, *arguments, program="nobody")
-    assert done.status == 2
-    assert done.out == ""
-    assert said in " ".join(done.err.split())
+    script(tmp_path, "raise AssertionError('it ran')\n")
+    monkeypatch.chdir(tmp_path)
+    try:
+        status: object = main(["run", *arguments])
+    except SystemExit as ended:
+        status = ended.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert said in " ".join(err.split())
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs another Python version")

@@ -27,6 +27,8 @@ for number in range(int(sys.argv[2])):
     if child == 0:
         out = os.open(f"{number}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 2)
+        if str(number) in sys.argv[3:]:  # they have a rank beside them
+            os.environ["WORLD_SIZE"] = "2"
         sys.argv = ["gpuprof", "run", sys.argv[1], str(number)]
         runpy.run_module("gpuprof", run_name="__main__", alter_sys=True)
     if os.waitpid(child, 0)[1]:
@@ -97,16 +99,18 @@ def train():
 """
 
 
-def runs(folder: Path, code: str, count: int, driver: Path | None = None, **more: str) -> list[str]:
+def runs(
+    folder: Path, code: str, count: int, *, driver: Path | None = None, ranked: tuple[int, ...] = ()
+) -> list[str]:
     """Run a program so often, with the number of the run as its argument; return the reports."""
     name = script(folder, code)
     script(folder, RUNNER, "runner.py")
     subprocess.run(
-        [sys.executable, "runner.py", name, str(count)],
+        [sys.executable, "runner.py", name, str(count), *map(str, ranked)],
         cwd=folder,
-        env=environment(driver, CUDA_VISIBLE_DEVICES="", **more),
+        env=environment(driver, CUDA_VISIBLE_DEVICES=""),
         stdout=subprocess.DEVNULL,
-        timeout=110,
+        timeout=250,
         check=True,
     )
     return [(folder / f"{number}.txt").read_text(encoding="utf-8") for number in range(count)]
@@ -135,35 +139,27 @@ def tree(report: str) -> dict[str, list[float]]:
     raise AssertionError(report)
 
 
-def test_planted_causes_on_a_gpu_are_found(tmp_path: Path, fake_path: Path) -> None:
+def test_planted_causes_on_a_gpu_are_found_and_nothing_is_said_without_evidence(
+    tmp_path: Path, fake_path: Path
+) -> None:
+    by_launches = {"host": 9, "gpu": 0.2}
     plans = [
         ("input", {"host": 0.3, "gpu": 0.3, "data": 25}),
-        ("the host's launches", {"host": 9, "gpu": 0.2}),
+        ("the host's launches", by_launches),
         ("waiting for the GPU", {"host": 0.1, "gpu": 0.2, "reads": 9}),
         ("computation", {"host": 0.5, "gpu": 6}),
         # The host waits for the GPU, which has work: this is what bounds it, not the waiting.
         ("computation", {"host": 0.5, "gpu": 10, "read_loss": True}),
         # Batches that come while the GPU has work.
         ("computation", {"host": 0.5, "gpu": 10, "data": 3}),
+        ("", {**by_launches, "few": True}),
+        ("", {**by_launches, "mixed": True}),
     ]
-    code = f"{ON_GPU}\nplan = {[plan for _, plan in plans]}[int(sys.argv[1])]\ntrain()\n"
-    reports = runs(tmp_path, code, len(plans), fake_path)
-    assert [causes(report) for report in reports] == [[cause] for cause, _ in plans], reports
-    for report in reports:
-        shares = tree(report)
-        assert set(shares) >= {"dataloader", "Net", "backward", "optimizer.step"}
-        assert sum(host for host, *_ in shares.values()) == pytest.approx(100, abs=0.5)
-        assert sum(gpu for _, *gpus in shares.values() for gpu in gpus) == pytest.approx(
-            100, abs=0.5
-        )
-
-
-def test_few_steps_and_mixed_causes_are_no_evidence(tmp_path: Path, fake_path: Path) -> None:
     code = f"""{ON_GPU}
-plan = {{"host": 9, "gpu": 0.2}}
-if sys.argv[1] == "0":
+plan = {[plan for _, plan in plans]}[int(sys.argv[1])]
+if plan.get("few"):
     Data.__len__ = lambda self: 9
-else:  # the second half of the steps is bound by something else
+if plan.get("mixed"):  # the second half of the steps is bound by something else
     fetch = Data.__getitem__
     def mixed(self, index):
         if index == 24:
@@ -172,9 +168,16 @@ else:  # the second half of the steps is bound by something else
     Data.__getitem__ = mixed
 train()
 """
-    for report in runs(tmp_path, code, 2, fake_path):
-        assert causes(report) == []
-        assert "dataloader" in tree(report)
+    reports = runs(tmp_path, code, len(plans), driver=fake_path)
+    expected = [[cause] if cause else [] for cause, _ in plans]
+    assert [causes(report) for report in reports] == expected, reports
+    for report in reports:
+        shares = tree(report)
+        assert set(shares) >= {"dataloader", "Net", "backward", "optimizer.step"}
+        assert sum(host for host, *_ in shares.values()) == pytest.approx(100, abs=0.5)
+        assert sum(gpu for _, *gpus in shares.values() for gpu in gpus) == pytest.approx(
+            100, abs=0.5
+        )
 
 
 ON_CPU = """
@@ -202,81 +205,94 @@ def mlp(width):
 """
 
 
-def test_planted_causes_without_a_gpu_are_found(tmp_path: Path) -> None:
-    code = f"""{ON_CPU}
-if run == 0:
-    fetch = TensorDataset.__getitem__
-    TensorDataset.__getitem__ = lambda self, i: (time.sleep(0.001), fetch(self, i))[1]
-    train(mlp(8), data(8))
-elif run == 1:
-    train(mlp(8), data(8, 60), kept=[])
-else:
-    import torch.distributed as dist
-    rank = 0 if (child := os.fork()) else 1
-    dist.init_process_group("gloo", init_method=f"file://{{os.getcwd()}}/store", rank=rank,
-                            world_size=2)
-    model = mlp(8)
+PROGRAMS = {
+    "slow items": """
+fetch = TensorDataset.__getitem__
+TensorDataset.__getitem__ = lambda self, i: (time.sleep(0.001), fetch(self, i))[1]
+train(mlp(8), data(8))
+""",
+    "kept tensors": "train(mlp(8), data(8, 60), kept=[])",
+    "two ranks": """
+import torch.distributed as dist
+rank = 0 if (child := os.fork()) else 1
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=2)
+model = mlp(8)
+for _ in range(40):
+    time.sleep(0.04 * rank)
+    model(torch.ones(2, 8)).sum().backward()
+    dist.all_reduce(model[0].weight.grad)
+dist.barrier()
+os._exit(0) if rank else os.waitpid(child, 0)
+""",
+    "small": "train(mlp(8), data(8))",
+    "middle": "train(mlp(32), data(32))",
+    "large": "train(mlp(80), data(80))",
+    "inference": """
+with torch.no_grad():
+    model = nn.LSTM(16, 64, batch_first=True)
     for _ in range(40):
-        time.sleep(0.04 * rank)
-        model(torch.ones(2, 8)).sum().backward()
-        dist.all_reduce(model[0].weight.grad)
-    dist.barrier()
-    os._exit(0) if rank else os.waitpid(child, 0)
-"""
-    reports = runs(tmp_path, code, 3, WORLD_SIZE="2")
-    expected = [["input"], ["memory grows"], ["communication"]]
-    assert [causes(report) for report in reports] == expected, reports
-    assert set(tree(reports[2])) >= {"Sequential", "backward", "collective/all_reduce", "(rest)"}
-
-
-def test_healthy_programs_get_no_diagnosis(tmp_path: Path) -> None:
-    code = f"""{ON_CPU}
-if run < 10:
-    train(mlp(8 * (run + 1)), data(8 * (run + 1)))
-elif run < 14:
+        model(torch.ones(4, 10, 16))
+""",
+    "convolution": """
+train(nn.Sequential(nn.Unflatten(1, (1, 16, 16)), nn.Conv2d(1, 8, 3), nn.Flatten(),
+                    nn.Linear(8 * 14 * 14, 1)), data(256))
+""",
+    "closure": """
+model = mlp(16)
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.ones(4, 16)).sum() ** 2
+    loss.backward()
+    return loss
+for _ in range(30):
+    optimizer.step(closure)
+""",
+    "two optimizers in turns": """
+models = mlp(16), mlp(32)
+optimizers = [torch.optim.Adam(each.parameters()) for each in models]
+for _ in range(40):
+    for model, optimizer in zip(models, optimizers):
+        model(torch.ones(8, model[0].in_features)).sum().backward()
+        optimizer.step()
+""",
+    "epochs with a validation between": """
+model = mlp(64)
+for _ in range(4):
+    train(model, data(64, 12))
     with torch.no_grad():
-        model = nn.LSTM(16, 32 * (run - 9), batch_first=True)
-        for _ in range(40):
-            model(torch.ones(4, 10, 16))
-elif run == 14:
-    train(nn.Sequential(nn.Unflatten(1, (1, 16, 16)), nn.Conv2d(1, 8, 3), nn.Flatten(),
-                        nn.Linear(8 * 14 * 14, 1)), data(256))
-elif run == 15:
-    model = mlp(16)
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
-    def closure():
-        optimizer.zero_grad()
-        loss = model(torch.ones(4, 16)).sum() ** 2
-        loss.backward()
-        return loss
-    for _ in range(30):
-        optimizer.step(closure)
-elif run == 16:  # two optimizers in turns
-    models = mlp(16), mlp(32)
-    optimizers = [torch.optim.Adam(each.parameters()) for each in models]
-    for _ in range(40):
-        for model, optimizer in zip(models, optimizers):
-            model(torch.ones(8, model[0].in_features)).sum().backward()
-            optimizer.step()
-elif run == 17:  # epochs with a validation between
-    model = mlp(64)
-    for _ in range(4):
-        train(model, data(64, 12))
-        with torch.no_grad():
-            [model(x) for x, _ in data(64, 20)]
-elif run == 18:  # gradients of several batches
-    model = mlp(64)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for number, (x, y) in enumerate(data(64, 90)):
-        nn.functional.mse_loss(model(x), y).backward()
-        if number % 3 == 2:
-            optimizer.step()
-else:  # memory that grows in the warm-up only
-    kept = []
-    model = mlp(64)
-    for number in range(30):
-        train(model, data(64, 3), kept if number < 5 else [])
-"""
-    for number, report in enumerate(runs(tmp_path, code, 20)):
-        assert causes(report) == [], (number, report)
-        assert "(rest)" in tree(report), (number, report)
+        [model(x) for x, _ in data(64, 20)]
+""",
+    "gradients of several batches": """
+model = mlp(64)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for number, (x, y) in enumerate(data(64, 90)):
+    nn.functional.mse_loss(model(x), y).backward()
+    if number % 3 == 2:
+        optimizer.step()
+""",
+    "memory that grows in the warm-up only": """
+kept = []
+model = mlp(64)
+for number in range(30):
+    train(model, data(64, 3), kept if number < 5 else [])
+""",
+}
+PLANTED = {
+    "slow items": "input",
+    "kept tensors": "memory grows",
+    "two ranks": "communication",
+}
+
+
+def test_planted_causes_without_a_gpu_are_found_and_healthy_programs_get_no_diagnosis(
+    tmp_path: Path,
+) -> None:
+    code = f"{ON_CPU}\nexec({[*PROGRAMS.values()]}[run])\n"
+    ranked = ([*PROGRAMS].index("two ranks"),)
+    reports = dict(zip(PROGRAMS, runs(tmp_path, code, len(PROGRAMS), ranked=ranked), strict=True))
+    said = {name: causes(report) for name, report in reports.items()}
+    expected = {name: [PLANTED[name]] if name in PLANTED else [] for name in PROGRAMS}
+    assert said == expected, reports
+    assert all("(rest)" in tree(report) for report in reports.values())
+    assert set(tree(reports["two ranks"])) >= {"Sequential", "backward", "collective/all_reduce"}
