@@ -154,6 +154,7 @@ def cupy(fake: FakeCuda) -> Iterator[Any]:
     """A CuPy whose arrays and streams are the fake driver's, with a stream as the current one."""
     from tests.support.stand_in_cupy import installed
 
+    gc.freeze()  # what is there already, to collect only what comes
     with installed(fake) as module:
         module.world.context_goes_too = True
         yield module

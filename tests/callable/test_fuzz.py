@@ -13,7 +13,7 @@ import pytest
 from tests.support.fuzz_copies import Copies, Source, check_copies
 from tests.support.threads import in_threads
 
-FUNCTIONS = 300
+FUNCTIONS = 200
 AT_ONCE = 50
 
 
@@ -116,7 +116,9 @@ def test_a_defect_is_found_and_told_with_its_function(cupy: Any, defect: Any) ->
         except AssertionError as error:
             assert f"copies {seed}\n" in str(error)  # noqa: PT017
             found += 1
-    assert found >= 5
+        if found == 5:
+            return
+    pytest.fail(f"found {found} times")
 
 
 def test_two_eager_worlds_are_equal(cupy: Any) -> None:

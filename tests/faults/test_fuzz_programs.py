@@ -179,7 +179,9 @@ def test_a_defect_is_found_and_told_with_its_program(
             assert str(one) in str(error)  # noqa: PT017
             assert f"program {seed}\n" in str(error)  # noqa: PT017
             found += 1
-    assert found >= 5
+        if found == 5:
+            return
+    pytest.fail(f"found {found} times")
 
 
 def test_an_error_of_a_world_is_told_with_its_program() -> None:
