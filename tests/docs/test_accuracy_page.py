@@ -11,11 +11,6 @@ import pytest
 
 
 @pytest.fixture
-def page(benchmark_scripts: Path) -> Any:
-    return importlib.import_module("render").PAGES["accuracy"]
-
-
-@pytest.fixture
 def profiler(benchmark_scripts: Path) -> Any:
     return importlib.import_module("support.profiler")
 
@@ -73,29 +68,6 @@ def test_what_the_profiler_disturbs_is_held_to_batched_readings(script: Any, rea
     assert [row.name for row in targets] == ["torch.mm 32: from graph to batched"]
     assert targets[0].value == pytest.approx(1.5)
     assert not targets[0].met
-
-
-def test_the_tables_have_a_line_for_a_case_and_mark_what_is_too_far(
-    page: Any, results: Any, result: Any, tmp_path: Path
-) -> None:
-    far = [
-        replace(row, value=0.5) if row.name == "torch.mm 32: gpuprof graph" else row
-        for row in result.rows
-    ]
-    path = tmp_path / "result.json"
-    replace(result, rows=far).write(path)
-    shown = page.render([results.load(path)])
-    assert "Some GPU, driver 580.1" in shown
-    assert "|  | in a graph | in a stream | flushed |" in shown
-    assert "| torch.mm 32 | 4.00 µs | 5.00 µs | 6.00 µs |" in shown
-    assert "| torch.mm 32 | 0.50 µs **(!)** | 0.75 µs | 1.00 µs | 4.00 µs | 0.10 µs |" in shown
-
-
-def test_the_measurements_show_the_rows_with_a_target_and_name_the_page(result: Any) -> None:
-    table = importlib.import_module("render").measurements([result])
-    assert "[accuracy.md](accuracy.md)" in table
-    assert "| torch.mm 32: gpuprof graph |" in table
-    assert "| torch.mm 32: torch events |" not in table
 
 
 def test_a_calls_time_is_from_its_first_kernel_to_its_last(profiler: Any) -> None:

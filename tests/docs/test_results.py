@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -146,80 +145,6 @@ def test_a_file_with_what_json_has_not_is_refused_by_name(
     path.write_text(json.dumps(result.to_dict()).replace("1500.0", "NaN"), encoding="utf-8")
     with pytest.raises(results.ResultError, match=r"bad\.json.*NaN"):
         results.load(path)
-
-
-def test_the_table_names_the_machine_and_says_what_was_not_met(result: Any, render: Any) -> None:
-    table = render.measurements([result])
-    assert "Some GPU, driver 580.1" in table
-    assert "| scope | 1.80 µs | 1.20x | raw pair | 1.4x | yes |" in table
-    assert "| disabled \\| off | 90.0 ns | 17x less | raw pair | 20x less | **no** |" in table
-    assert "| import | 31.5 ms |  |  | at most 40.0 ms | yes |" in table
-
-
-def test_what_was_missed_comes_first(result: Any, render: Any) -> None:
-    missed, _, _ = render.measurements([result]).partition("## What a scope costs")
-    assert "1 of 3 targets were missed." in missed
-    assert "| timing_scope_overhead | disabled \\| off | 90.0 ns | 17x less |" in missed
-    assert "| timing_scope_overhead | import |" not in missed
-
-
-def test_a_training_step_is_one_line_with_its_loss(result: Any, render: Any, results: Any) -> None:
-    way = "MLP: gpuprof"
-    rows = [
-        results.Row(f"forward, {way}", 9000.0, "ns"),
-        results.Row(way, 300.0, "us"),
-        results.Row(f"{way}, latency", 320.0, "us"),
-        results.Row(f"{way}, beside eager", 300.0, "us", None, way, 1.0, 1.0, target=0.5),
-        results.Row(f"{way}, loss after 200 steps", 0.380054, ""),
-        results.Row(f"{way}, loss apart from eager's", 0.2, "%", target=0.1),
-    ]
-    shown = render.PAGES["training"].render(
-        [dataclasses.replace(result, script="graphs_training", rows=rows)]
-    )
-    lines = [line for line in shown.splitlines() if line.startswith("| MLP")]
-    assert lines == [
-        "| MLP: gpuprof | 9.00 µs |",
-        "| MLP: gpuprof | 320 µs | 300 µs | 0.380054 | 0.20 % **(!)** |",
-    ]
-
-
-def test_a_callable_is_one_line_with_the_three_times_of_a_call(
-    result: Any, render: Any, results: Any
-) -> None:
-    rows = [
-        results.Row("host, a model: gpuprof", 3000.0, "ns"),
-        results.Row("a model: gpuprof", 9.5, "us"),
-        results.Row("a model: gpuprof, beside torch's", 9.5, "us"),
-        results.Row("a model: gpuprof, host time", 3.25, "us"),
-    ]
-    measured = dataclasses.replace(result, script="graphs_callable", rows=rows)
-    results.validate(measured.to_dict())
-    shown = render.PAGES["callable"].render([measured]).splitlines()
-    assert shown[0].startswith("Measured on 2026-01-31 on an Some GPU, driver 580.1 (python")
-    assert "|  | a call, in a loop | host time |" in shown
-    assert [line for line in shown if line.startswith("| a model")] == [
-        "| a model: gpuprof | 9.50 µs | 3.25 µs |"
-    ]
-    assert not any("beside" in line or line.startswith("| host") for line in shown)
-    assert "- A note." in shown
-
-
-def test_a_share_stands_beside_what_was_asked_for(result: Any, render: Any, results: Any) -> None:
-    rows = [
-        results.Row("false SLOW", 0.25, "%", target=1.0),
-        results.Row("missed", 7.5, "%", target=5.0),
-        results.Row("drift", 1.25, "%"),
-    ]
-    measured = dataclasses.replace(result, script="benchmark_verdicts", rows=rows)
-    shown = render.PAGES["verdicts"].render([measured]).splitlines()
-    assert "| what | measured | target | met |" in shown  # no column of ratios: there is none
-    assert "| false SLOW | 0.25 % | at most 1.00 % | yes |" in shown
-    assert "| missed | 7.50 % | at most 5.00 % | **no** |" in shown
-    assert "| drift | 1.25 % |  |  |" in shown
-    # Sections come in the order of their scripts.
-    busy = dataclasses.replace(measured, script="benchmark_verdicts_busy", date="2026-02-01")
-    shown = render.PAGES["verdicts"].render([busy, measured])
-    assert shown.index("2026-01-31") < shown.index("2026-02-01")
 
 
 def test_every_script_with_results_has_a_section(render: Any, results: Any) -> None:

@@ -92,28 +92,10 @@ COMPARED = CompareResult.of(
 )
 
 
-def test_the_text_has_a_line_a_function_the_rule_and_each_warning_once() -> None:
-    lines = str(COMPARED).splitlines()
-    assert lines[0].split() == [
-        "name",
-        "median",
-        "95",
-        "%",
-        "interval",
-        "min",
-        "ratio",
-        "to",
-        "old",
-        "verdict",
-    ]
-    assert lines[2].startswith("old   1.05 ms")
-    assert lines[3].endswith("1.050 (1.050 to 1.050)  SLOW")
-    text = "\n".join(lines[4:])
-    assert "graph mode, CUDA event times, L2 hot; 40 rounds in turns, 1.00 s in all" in text
-    assert "new: takes 5.0 % more time" in text
+def test_a_warning_of_several_is_said_once_and_that_of_one_with_its_name() -> None:
+    text = str(COMPARED)
     assert text.count("clocks are not locked") == 1
     assert "warning: old: only old" in text
-    assert "warning: measured in batched mode" in text
 
 
 def test_a_warning_that_many_have_names_the_first_of_them() -> None:
@@ -122,10 +104,7 @@ def test_a_warning_that_many_have_names_the_first_of_them() -> None:
     assert "f18, f19, and 4 more: odd" in str(CompareResult.of(results))
 
 
-def test_markdown_and_html_show_the_same_and_no_markup_of_names() -> None:
-    assert COMPARED.to_markdown().splitlines()[3].endswith("| 1.050 (1.050 to 1.050) | SLOW |")
-    assert "<td" in COMPARED._repr_html_()
-    assert "SLOW" in COMPARED._repr_html_()
+def test_no_form_has_control_characters_or_markup_of_names() -> None:
     hostile = CompareResult.of([bench(HOSTILE, wavering(1.0)), bench("b", wavering(1.0))])
     for text in (str(hostile), hostile.to_markdown(), hostile._repr_html_()):
         assert not {"\x1b", "\u202e"} & set(text)

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,14 +56,6 @@ def test_all_samples_are_lines_on_request() -> None:
     both = lines_of(COMPARED.to_csv(samples=True))
     assert [line["name"] for line in both] == ["a"] * 40 + ["b"] * 40
     assert both[0]["clock_mhz"] == ""
-
-
-def test_a_file_is_written_in_place_of_text(tmp_path: Path) -> None:
-    path = tmp_path / "compared.csv"
-    assert COMPARED.to_csv(path) is None
-    assert path.read_bytes().decode() == COMPARED.to_csv()
-    with pytest.raises(IsADirectoryError):
-        RESULT.to_csv(tmp_path)
 
 
 def test_data_frames_have_the_columns_of_the_csv() -> None:

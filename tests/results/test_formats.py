@@ -213,7 +213,7 @@ def test_what_is_read_back_is_written_alike(name: str) -> None:
 def test_what_is_printed_is_the_text(name: str) -> None:
     out = io.StringIO()
     FOUND[name].print(out)
-    assert out.getvalue() == f"{FOUND[name]}\n"
+    assert out.getvalue() == f"{FOUND[name]}\n" == f"{FOUND[name]!r}\n"
 
 
 def changed(data: Any, place: str, value: object) -> Any:

@@ -9,7 +9,6 @@ from dataclasses import fields
 from enum import Enum
 from itertools import pairwise
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -105,14 +104,6 @@ def test_shares_are_of_the_peaks_that_are_known() -> None:
 
 
 # Plain data
-
-
-@pytest.mark.parametrize("found", [result(), FULL, result(1.0, name=HOSTILE)])
-def test_a_result_comes_back_from_its_json(found: BenchResult) -> None:
-    data = json.loads(found.to_json(), parse_constant=pytest.fail)
-    again = BenchResult.from_dict(data)
-    assert again.to_dict() == found.to_dict() == data
-    assert found.to_json().isascii()
 
 
 @pytest.mark.parametrize("found", [result(), FULL])
@@ -237,24 +228,6 @@ def test_another_format_is_an_error_that_says_what_was_expected(changes: dict[st
 # Shown
 
 
-def test_the_text_says_the_median_first_and_then_how_it_was_measured() -> None:
-    lines = str(FULL).splitlines()
-    assert lines[0] == "add: 21.0 µs a call, 95 % interval 20.0 to 23.0 µs"
-    text = "\n".join(lines[1:])
-    assert "graph mode, CUDA event times, L2 hot, gated" in text
-    assert "7 samples of 20 calls in 250 ms, tick 32 ns" in text
-    assert "3.00 µs to queue a call" in text
-    assert "476 GB/s (11.9 % of peak), 4.76 TFLOP/s (59.5 % of peak)" in text
-    assert "4.00 TB/s, 8.00 TFLOP/s for tf32\n" in text
-    assert "peak 3.00 MiB above the level before a call; 4.00 KiB stay allocated after it" in text
-    assert "1,980 MHz (1,965 to 1,980)" in text
-    assert "power cap" in text
-    assert "n=1024" in text
-    assert "first" in text
-    assert "warning: the clocks are not locked" in text
-    assert repr(FULL) == str(FULL)
-
-
 def test_without_peaks_and_memory_nothing_is_said_of_them() -> None:
     text = str(result(nbytes=10))
     assert "peak" not in text
@@ -297,24 +270,6 @@ def test_no_form_repeats_control_characters_or_markup() -> None:
     assert len(hostile.to_markdown().splitlines()[0].split("|")) == len(
         hostile.to_markdown().splitlines()[2].split("|")
     )
-
-
-def test_markdown_is_a_table_of_one_line_with_the_warnings_below() -> None:
-    head, rule, line, blank, warning = FULL.to_markdown().splitlines()
-    assert head.startswith("| name | median | 95 % interval | min |")
-    assert rule.count("|") == head.count("|") == line.count("|")
-    assert line.startswith("| add | 21.0 µs | 20.0 to 23.0 µs |")
-    assert (blank, warning) == ("", "- warning: the clocks are not locked")
-    assert "flops" not in result().to_markdown()
-
-
-def test_html_is_well_formed_and_has_a_bar_for_each_filled_bin() -> None:
-    fragment = ElementTree.fromstring(FULL._repr_html_().replace("&nbsp;", " "))
-    svg = "{http://www.w3.org/2000/svg}"
-    bars = [rect for rect in fragment.iter(f"{svg}rect") if rect.find(f"{svg}title") is not None]
-    assert len(bars) == sum(each.count > 0 for each in bins_of(FULL, 30))
-    assert sum(int((bar[0].text or "").rpartition(": ")[2]) for bar in bars) == FULL.count
-    assert "script" not in FULL._repr_html_()
 
 
 # Histogram
