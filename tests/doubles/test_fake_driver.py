@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-import threading
 
 import pytest
 
@@ -65,45 +63,6 @@ def test_drift_stretches_what_events_show(driver: FakeCuda) -> None:
     assert timed_ms(driver, stream, 100 * MS) == pytest.approx(101.0, rel=1e-5)
 
 
-def test_polling_ends_by_itself(driver: FakeCuda) -> None:
-    stream, event = driver.stream_create(), driver.event_create()
-    driver.work(stream, MS)
-    driver.event_record(event, stream)
-    polls = 0
-    while driver.event_query(event) == control.NOT_READY:
-        polls += 1
-        assert polls < 1000
-    assert polls > 10
-
-
-def test_in_manual_mode_only_the_test_moves_time(driver: FakeCuda) -> None:
-    driver.configure(mode="manual")
-    stream, event = driver.stream_create(), driver.event_create()
-    before = driver.now()
-    driver.work(stream, 100)
-    driver.event_record(event, stream)
-    assert [driver.event_query(event) for _ in range(5)] == [control.NOT_READY] * 5
-    assert driver.now() == before
-    driver.advance(99)
-    assert driver.event_query(event) == control.NOT_READY
-    driver.advance(1)
-    assert driver.event_query(event) == 0
-
-
-def test_streams_run_side_by_side_and_wait_for_events(driver: FakeCuda) -> None:
-    driver.configure(mode="manual")
-    one, other, third = (driver.stream_create() for _ in range(3))
-    event = driver.event_create()
-    start = driver.now()
-    driver.work(one, 10 * MS)
-    driver.event_record(event, one)
-    driver.work(other, 3 * MS)
-    driver.call("cuStreamWaitEvent", third, event, 0)
-    driver.work(third, MS)
-    assert driver.stream_tail(other) - start == 3 * MS
-    assert driver.stream_tail(third) - start == 11 * MS
-
-
 def test_the_legacy_stream_and_blocking_streams_wait_for_each_other(driver: FakeCuda) -> None:
     driver.configure(mode="manual")
     blocking, free = driver.stream_create(0), driver.stream_create()
@@ -114,46 +73,6 @@ def test_the_legacy_stream_and_blocking_streams_wait_for_each_other(driver: Fake
     driver.work(blocking, 4 * MS)
     assert driver.stream_tail(control.LEGACY_STREAM) - start == 5 * MS
     assert driver.stream_tail(blocking) - start == 9 * MS
-
-
-def closed_gate(driver: FakeCuda, stream: int) -> ctypes.c_uint32:
-    address = driver.host_allocate(4)
-    driver.call("cuStreamWaitValue32_v2", stream, address, 1, 1)
-    return ctypes.c_uint32.from_address(address)
-
-
-def test_work_behind_a_closed_gate_does_not_start(driver: FakeCuda) -> None:
-    stream, event = driver.stream_create(), driver.event_create()
-    word = closed_gate(driver, stream)
-    driver.work(stream, MS)
-    driver.event_record(event, stream)
-    driver.advance(100 * MS)
-    assert driver.complete(stream) == control.NOT_READY
-    assert driver.event_query(event) == control.NOT_READY
-    word.value = 1
-    assert driver.complete(stream) == 0
-    assert driver.event_query(event) == 0
-
-
-def test_a_wait_at_a_gate_lets_another_thread_open_it(driver: FakeCuda) -> None:
-    stream = driver.stream_create()
-    word = closed_gate(driver, stream)
-    opener = threading.Timer(0.02, lambda: setattr(word, "value", 1))
-    opener.start()
-    driver.stream_synchronize(stream)
-    opener.join()
-    assert driver.stream_query(stream) == 0
-
-
-def test_a_stream_opens_the_gate_of_another_when_it_gets_there(driver: FakeCuda) -> None:
-    driver.configure(mode="manual")
-    gated, opening = driver.stream_create(), driver.stream_create()
-    word = closed_gate(driver, gated)
-    driver.work(opening, 3 * MS)
-    driver.call("cuStreamWriteValue32_v2", opening, ctypes.addressof(word), 1, 0)
-    start = driver.now()
-    assert driver.complete(gated) == 0
-    assert driver.now() - start == 3 * MS
 
 
 def test_branches_of_a_graph_run_side_by_side(driver: FakeCuda) -> None:
@@ -190,16 +109,6 @@ def test_replays_of_one_graph_follow_each_other_on_any_streams(driver: FakeCuda)
 # Faults
 
 
-def test_a_fault_hits_the_call_it_names_and_no_other(driver: FakeCuda) -> None:
-    stream, event = driver.stream_create(), driver.event_create()
-    driver.script("cuEventRecord@2=700")
-    driver.event_record(event, stream)
-    with pytest.raises(DriverCallError) as caught:
-        driver.event_record(event, stream)
-    assert caught.value.code == 700
-    driver.event_record(event, stream)
-
-
 @pytest.mark.parametrize(
     ("calls", "answers"),
     [("2-3", [0, 2, 2, 0, 0]), ("3*", [0, 0, 2, 2, 2]), ("1", [2, 0, 0, 0, 0])],
@@ -210,30 +119,12 @@ def test_a_fault_hits_a_range_of_calls(driver: FakeCuda, calls: str, answers: li
     assert [driver.event_query(event) for _ in range(5)] == answers
 
 
-@pytest.mark.parametrize("name", ["cuEventDestroy", "cuEventDestroy_v2", "any"])
-def test_a_fault_names_a_symbol_a_base_name_or_any_call(driver: FakeCuda, name: str) -> None:
-    event = driver.event_create()
-    driver.script(f"{name}@1=999")
-    with pytest.raises(DriverCallError, match="999"):
-        driver.event_destroy(event)
-    driver.event_destroy(event)
-
-
 def test_any_counts_all_calls_together(driver: FakeCuda) -> None:
     stream, event = driver.stream_create(), driver.event_create()
     driver.script("any@3=1")
     driver.event_record(event, stream)
     driver.event_query(event)
     assert driver.stream_query(stream) == 1
-
-
-def test_a_fault_comes_before_the_effect_or_after_it(driver: FakeCuda) -> None:
-    with driver.faults("cuStreamCreate@1=2"), pytest.raises(DriverCallError):
-        driver.stream_create()
-    assert driver.live("stream") == 0
-    with driver.faults("cuStreamCreate@1=2:after"), pytest.raises(DriverCallError):
-        driver.stream_create()
-    assert driver.live("stream") == 1
 
 
 def test_a_sticky_fault_is_answered_by_every_later_call_on_the_device(driver: FakeCuda) -> None:
@@ -245,21 +136,6 @@ def test_a_sticky_fault_is_answered_by_every_later_call_on_the_device(driver: Fa
     assert driver.current_context() != 0
     with pytest.raises(DriverCallError, match="719"):
         driver.primary_retain()
-
-
-def test_a_blocked_call_waits_for_its_release(driver: FakeCuda) -> None:
-    event = driver.event_create()
-    driver.script("cuEventQuery@1=0:block")
-    answers: list[int] = []
-    caller = threading.Thread(target=lambda: answers.append(driver.event_query(event)))
-    caller.start()
-    while driver.report()["blocked_calls"] == 0:
-        caller.join(0.001)
-    assert answers == []
-    assert driver.event_query(event) == 0, "other calls go on meanwhile"
-    driver.release()
-    caller.join()
-    assert answers == [0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
-from tests.fake_driver.own import captured, kernel_graph, replay
+from tests.fake_driver.own import captured, kernel_graph
 
 MS = 1_000_000
 HOST, CHILD, WAIT = 3, 4, 6
@@ -21,12 +21,6 @@ class UpdateInfo(ctypes.Structure):
         ("error_node", ctypes.c_uint64),
         ("error_from_node", ctypes.c_uint64),
     )
-
-
-def test_a_node_of_any_type_can_be_had(driver: FakeCuda, stream: int) -> None:
-    graph = captured(driver, stream, lambda: [driver.node(stream, kind) for kind in (HOST, 5, 13)])
-    assert driver.node_types(graph) == [HOST, 5, 13]
-    replay(driver, graph, stream)
 
 
 def test_a_child_graph_runs_as_its_node_and_is_a_copy(driver: FakeCuda, stream: int) -> None:
