@@ -183,17 +183,6 @@ def test_a_driver_can_be_without_device_or_fail_to_start(driver: FakeCuda) -> No
     assert driver.primary_retain(1) != driver.primary_retain(0)
 
 
-def test_lookups_can_find_nothing_or_be_missing_altogether(
-    driver: FakeCuda, fake_path: Path
-) -> None:
-    driver.configure(no_gpa=True)
-    assert looked_up(driver, "cuInit", 2000) == (0, 1, False)
-    path = fake_build.build(fake_path.parent, get_proc_address=False)
-    old = ctypes.CDLL(str(path))
-    assert not hasattr(old, "cuGetProcAddress_v2")
-    assert hasattr(old, "cuInit")
-
-
 def test_every_exported_entry_point_can_be_looked_up(driver: FakeCuda, library: Path) -> None:
     done = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True

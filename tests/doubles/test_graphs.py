@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 
 from tests.fake_driver import control
-from tests.fake_driver.control import DriverCallError, FakeCuda
+from tests.fake_driver.control import FakeCuda
 from tests.fake_driver.own import captured, kernel_graph
 
 MS = 1_000_000
 HOST, CHILD, WAIT = 3, 4, 6
 BYTES_PER_NODE = 2304
-
-
-class UpdateInfo(ctypes.Structure):
-    _fields_ = (
-        ("result", ctypes.c_int),
-        ("error_node", ctypes.c_uint64),
-        ("error_from_node", ctypes.c_uint64),
-    )
 
 
 def test_a_child_graph_runs_as_its_node_and_is_a_copy(driver: FakeCuda, stream: int) -> None:
@@ -61,37 +51,6 @@ def test_an_executable_copy_takes_device_memory_until_its_last_launch_is_over(
     assert free_memory(driver) == before - 10 * BYTES_PER_NODE
     driver.advance(10 * MS)
     assert free_memory(driver) == before
-
-
-def test_instantiation_fails_where_the_device_is_full(driver: FakeCuda, stream: int) -> None:
-    graph = kernel_graph(driver, stream)
-    driver.configure(total_memory=BYTES_PER_NODE - 1)
-    with pytest.raises(DriverCallError) as caught:
-        driver.instantiate(graph)
-    assert caught.value.code == 2
-    assert driver.live("exec") == 0
-
-
-# Updates
-
-Refusal = tuple[int, int, int | None]
-
-
-def update(driver: FakeCuda, graph_exec: int, graph: int) -> Refusal:
-    """Return the answer, the result and the place of the node that it names."""
-    info = UpdateInfo(-1, 0, 0)
-    code = driver.call("cuGraphExecUpdate_v2", graph_exec, graph, ctypes.byref(info), expect=None)
-    nodes = driver.nodes(graph)
-    return code, info.result, nodes.index(info.error_node) if info.error_node else None
-
-
-def test_an_update_can_be_made_to_fail_with_any_result(driver: FakeCuda, stream: int) -> None:
-    graph = kernel_graph(driver, stream)
-    graph_exec = driver.instantiate(graph)
-    driver.configure(update_refusal=8)
-    assert update(driver, graph_exec, graph) == (910, 8, 0)
-    driver.configure(update_refusal=0)
-    assert update(driver, graph_exec, graph) == (0, 0, None)
 
 
 # Events of executable copies

@@ -145,7 +145,6 @@ struct Lookup {
 Lookup look_up(const Config& config, const char* name, int version) {
   const Entry* best = nullptr;
   bool known = false;
-  if (config.no_gpa) return {kSymbolNotFound, nullptr};
   for (const Entry& entry : kEntries) {
     if (std::strcmp(entry.name, name) != 0 || entry.version > config.driver_version) continue;
     known = true;

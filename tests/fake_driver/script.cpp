@@ -43,8 +43,6 @@ void set_key(Config& config, std::string_view key, std::string_view value) {
   } else if (key == "missing") {
     config.missing.clear();
     for (const auto name : split(value, ',')) config.missing.emplace(name);
-  } else if (key == "no_gpa") {
-    config.no_gpa = number<int>(value) != 0;
   } else if (key == "init") {
     config.init = static_cast<Result>(number<int>(value));
   } else if (key == "record_ns") {
@@ -66,12 +64,8 @@ void set_key(Config& config, std::string_view key, std::string_view value) {
     config.spared = number<int>(value) != 0;
   } else if (key == "drift_ppb") {
     config.drift_ppb = number<std::int64_t>(value);
-  } else if (key == "total_memory") {
-    config.total_memory = number<std::size_t>(value);
   } else if (key == "queue_entries") {
     config.queue_entries = number<std::size_t>(value);
-  } else if (key == "update_refusal") {
-    config.update_refusal = static_cast<UpdateResult>(number<int>(value));
   } else {
     refuse("unknown configuration key", key);
   }

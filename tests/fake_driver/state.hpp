@@ -217,7 +217,6 @@ struct Config {
   int driver_version = 13000;
   int device_count = 1;
   std::unordered_set<std::string> missing;
-  bool no_gpa = false;
   Result init = kSuccess;
   Ns record_ns = 1280;
   Ns call_ns = 1000;
@@ -228,8 +227,7 @@ struct Config {
   bool reuse = false;
   bool spared = false;  // calls are neither counted nor made to fail: they are the test's own
   std::int64_t drift_ppb = 0;
-  std::size_t total_memory = std::size_t{16} << 30;
-  UpdateResult update_refusal = kUpdateSuccess;  // what every graph update is refused with
+  static constexpr std::size_t total_memory = std::size_t{16} << 30;
   std::size_t queue_entries = 0;  // a call that queues more on a stream waits; 0: there is no limit
 };
 
