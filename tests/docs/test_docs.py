@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof import errors
-from tests.docs.examples import FENCE, PAGES, ROOT, blocks, examples, name_of, run
+from tests.docs.examples import FENCE, PAGES, ROOT, blocks, examples, name_of, run_example
 
 README = ROOT / "README.md"
 
@@ -60,15 +60,15 @@ def columns(table: str) -> tuple[list[str], list[int]]:
 
 
 @pytest.mark.torch
-def test_the_table_in_the_readme_is_like_the_one_that_is_printed() -> None:
+def test_the_example_of_the_readme_runs_and_prints_a_table_like_that(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     text = README.read_text(encoding="utf-8")
-    (script,) = [
-        each.script for each in examples(text, "README.md") if each.way == "run with torch"
-    ]
+    (example,) = [each for each in examples(text, "README.md") if each.way == "run with torch"]
+    done = run_example(example, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
     shown = blocks(text, "text")[0]
     heading, figures = columns(shown)
-    printed = columns(run("-c", script).stdout)
+    printed = columns(done.stdout)
     assert heading[1:3] == ["GPU", "p50"]
     if "GPU" not in printed[0]:  # a machine without one, whose table has no such column
         del heading[1:3]

@@ -95,8 +95,12 @@ def test_examples_run_and_print_what_the_page_shows(example: Example, tmp_path: 
     check(example, tmp_path)
 
 
+# That of the README is in tests/docs/test_docs.py.
+WITH_TORCH = [each for each in ways(" with torch") if each.page != "README.md"]
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize("example", ways(" with torch"), ids=place)
+@pytest.mark.parametrize("example", WITH_TORCH, ids=place)
 def test_examples_with_torch_run_and_print_what_the_page_shows(
     example: Example, tmp_path: Path
 ) -> None:
