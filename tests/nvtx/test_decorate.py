@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import weakref
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -131,27 +130,6 @@ asyncio.run(main())
 
 
 # Decorators
-
-
-def plain(x: int, *, y: int = 1) -> int:
-    """Docstring."""
-    return x + y
-
-
-@pytest.mark.parametrize(
-    "decorator",
-    [
-        gpuprof.annotate,
-        gpuprof.annotate(),
-        gpuprof.annotate("named", color="red"),
-        gpuprof.annotate(color="red"),
-    ],
-)
-def test_a_decorated_function_keeps_its_signature_and_answers(decorator: Any) -> None:
-    decorated = decorator(plain)
-    assert decorated(2, y=3) == 5
-    assert inspect.signature(decorated) == inspect.signature(plain)
-    assert (decorated.__name__, decorated.__doc__) == ("plain", "Docstring.")
 
 
 def test_decorated_kinds_keep_their_kind_and_open_what_fits_them(tool: Path) -> None:
