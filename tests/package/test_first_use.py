@@ -72,14 +72,17 @@ def failures(script: str) -> str:
     return failed.strip()
 
 
-@pytest.mark.parametrize("use", ["scope('body')", "gpuprof.stats()", "gpuprof.annotate('a')"])
-def test_a_signal_handler_may_use_scopes_during_the_first_use(use: str) -> None:
+@pytest.mark.parametrize(
+    ("use", "moments"),
+    [("scope('body')", 25), ("gpuprof.stats()", 10), ("gpuprof.annotate('a')", 10)],
+)
+def test_a_signal_handler_may_use_scopes_during_the_first_use(use: str, moments: int) -> None:
     script = f"""
 def after():
     scope("after")
     assert count("handler") == count("after") == 1
 
-children(25, lambda: {use}, lambda: scope("handler"), after)
+children({moments}, lambda: {use}, lambda: scope("handler"), after)
 """
     assert failures(script) == "[]"
 
@@ -91,7 +94,7 @@ def annotated():
     with gpuprof.annotate("handler"):
         pass
 
-children(25, lambda: scope("body"), annotated, lambda: scope("after"))
+children(10, lambda: scope("body"), annotated, lambda: scope("after"))
 """
     assert failures(script) == "[]"
 
@@ -119,8 +122,10 @@ children(25, interrupted, interrupt, after)
     assert failures(script) == "[]"
 
 
-@pytest.mark.parametrize("use", ["scope('body')", "gpuprof.stats()"])
-def test_a_fork_during_another_threads_first_use_leaves_the_child_usable(use: str) -> None:
+@pytest.mark.parametrize(("use", "moments"), [("scope('body')", 15), ("gpuprof.stats()", 5)])
+def test_a_fork_during_another_threads_first_use_leaves_the_child_usable(
+    use: str, moments: int
+) -> None:
     # The thread stops at the moment, until the fork has begun.
     script = f"""
 forking, stopped = threading.Event(), threading.Event()
@@ -141,7 +146,7 @@ def around(go):
     assert run(child)
     thread.join()
 
-children(15, lambda: {use}, stop, lambda: scope("after"), around)
+children({moments}, lambda: {use}, stop, lambda: scope("after"), around)
 """
     assert failures(script) == "[]"
 

@@ -13,7 +13,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import BaselineError
-from tests.support.benchmark_results import answer, bench, saved_in
+from tests.support.benchmark_results import answer, bench, saved
 
 STORE = "git:refs/gpuprof"
 MACHINE = {"gpu": "NVIDIA H200", "sms": 132}
@@ -65,7 +65,7 @@ def here(remote: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def save(day: int, ms: float = 1.0, name: str = "main") -> None:
     created = f"2026-{1 + day // 28:02d}-{1 + day % 28:02d}T08:00:00+00:00"
     result = bench("test_step", [ms] * 30, machine=MACHINE, created=created)
-    saved_in(STORE, name, created, result, commit=f"{day:040x}")
+    saved(name, created, result, commit=f"{day:040x}", folder=STORE)
 
 
 def days() -> list[int]:

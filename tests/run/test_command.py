@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof.__main__ import main
+from tests.support.benchmark_results import answer
 from tests.support.processes import SETUP_CUDA, environment
 from tests.support.programs import Ended, both, counts, measured, plain, rows, script
 
@@ -192,11 +192,7 @@ def test_wrong_usage_ends_before_the_program_begins(
 ) -> None:
     script(tmp_path, "raise AssertionError('it ran')\n")
     monkeypatch.chdir(tmp_path)
-    try:
-        status: object = main(["run", *arguments])
-    except SystemExit as ended:
-        status = ended.code
-    out, err = capsys.readouterr()
+    status, out, err = answer(capsys, "run", *arguments)
     assert (status, out) == (2, "")
     assert said in " ".join(err.split())
 

@@ -63,20 +63,12 @@ def saved(
     created: str,
     *results: BenchResult,
     commit: str | None = None,
-    folder: Path = Path(".gpuprof"),
+    folder: str | Path = Path(".gpuprof"),
 ) -> None:
-    """Append a run to a baseline, by default of the working folder, as the plugin saves it."""
-    opened(folder).append(name, _run(created, results, commit))
-
-
-def saved_in(storage: str, name: str, created: str, *results: BenchResult, commit: str) -> None:
-    """Append a run to a baseline in a folder or a git ref."""
-    opened(storage).append(name, _run(created, results, commit))
-
-
-def _run(created: str, results: Sequence[BenchResult], commit: str | None) -> Run:
+    """Append a run to a baseline in a folder, by default the plugin's, or in a git ref."""
     by_name = {result.name: result for result in results}
-    return Run(created, dict(results[0].machine), by_name, commit)
+    run = Run(created, dict(results[0].machine), by_name, commit)
+    opened(folder).append(name, run)
 
 
 def command(*arguments: object) -> int:
