@@ -11,8 +11,6 @@ import os
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Generator
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import strategies as st
@@ -31,10 +29,14 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
 from tests.support.fuzzing import bounded
 from tests.support.held import release_idle, scopes
+from tests.support.model_objects import Capture, Entry, Graph, Marks, capturing, holding
 from tests.support.scopes import path_here
 
 US = 1_000
 STREAMS = st.sampled_from([0, 1])
+FREE = 2  # a stream that no step leaves in a capture: the others often are in one
+ANY_STREAM = st.sampled_from([0, 1, FREE])
+REFUSES = st.sampled_from([False, False, False, True])
 NAMES = st.sampled_from("abc")
 PICK = st.integers(0, 7)
 Row = tuple[tuple[str, ...], str]  # names and clock
@@ -45,72 +47,19 @@ class LeaveError(Exception):
     """What leaves a scope or a capture other than by its end."""
 
 
-@dataclass(eq=False)
-class Entry:
-    """A visit of a scope: a generator holds it open."""
-
-    scope: tuple[str, int]  # name and stream, -1 for the CPU's clock
-    sample: gpuprof.Sample
-    holder: Generator[gpuprof.Sample, None, None]
-    names: tuple[str, ...]  # what scopes inside it are below
-    placed: bool
-    epoch: int
-    fate: str  # "open", or its final state where that is known at the entry
-    capture: Capture | None = None
-
-    @property
-    def clock(self) -> str:
-        return "cpu" if self.scope[1] < 0 else "cuda"
-
-
-@dataclass(eq=False)
-class Capture:
-    """An open capture; without a holder it is not gpuprof's."""
-
-    stream: int
-    timers: str = "last"
-    holder: Generator[gpuprof.GraphCaptureGuard, None, None] | None = None
-    guard: gpuprof.GraphCaptureGuard | None = None
-    broken: bool = False
-    scopes: list[tuple[str, ...]] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class Graph:
-    graph: gpuprof.CapturedGraph
-    timers: str
-    scopes: list[tuple[str, ...]]
-    replays: int = 0
-
-
-@dataclass(eq=False)
-class Marks:
-    """A `Timer`: for each mark the stream and the capture in which it was set."""
-
-    timer: gpuprof.Timer
-    stream: int
-    started: bool = False
-    ended: bool = False
-
-
-def holding(scope: gpuprof.Scope) -> Generator[gpuprof.Sample, None, None]:
-    with scope as sample:
-        yield sample
-
-
-def capturing(block: gpuprof.capture) -> Generator[gpuprof.GraphCaptureGuard, None, None]:
-    with block as guard:
-        yield guard
-
-
 class AnyOrder(RuleBasedStateMachine):
     fake: FakeCuda
 
-    @initialize(eager=st.booleans())
-    def begin(self, eager: bool) -> None:
-        """Without `eager` the statistics are read only now and then, so that samples pile up."""
+    @initialize(eager=st.booleans(), shared=st.booleans())
+    def begin(self, eager: bool, shared: bool) -> None:
+        """Without `eager` the statistics are read only now and then, so that samples pile up.
+
+        With `shared` all visits of a name and stream are of one scope, else each is of its own.
+        """
         self.eager = eager
-        self.streams = [self.fake.stream_create() for _ in range(2)]
+        self.shared = shared
+        self.scopes: dict[tuple[str, int], gpuprof.Scope] = {}
+        self.streams = [self.fake.stream_create() for _ in range(3)]
         with gpuprof.timer("first", stream=self.streams[0]):
             pass  # a child of a process that never used the driver may use it itself
         gpuprof.flush()
@@ -124,7 +73,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.timers: list[Marks] = []
         self.rows: Counter[tuple[Row, str]] = Counter()
         # By stream what the GPU has not reached: the row, the epoch, and what it is going to be.
-        self.queued: list[list[tuple[Row, int, str]]] = [[], []]
+        self.queued: list[list[tuple[Row, int, str]]] = [[], [], []]
 
     # What the model says
 
@@ -166,16 +115,19 @@ class AnyOrder(RuleBasedStateMachine):
         for name, stream in scopes:
             self.enter(name, stream, refused)
 
-    def enter(self, name: str, stream: int, refused: int) -> None:
+    def scope(self, name: str, stream: int) -> gpuprof.Scope:
         options = {"backend": "cpu"} if stream < 0 else {"stream": self.streams[stream]}
-        scope = gpuprof.timer(name, **options)  # type: ignore[arg-type]
-        holder = holding(scope)
+        made = gpuprof.timer(name, **options)  # type: ignore[arg-type]
+        return self.scopes.setdefault((name, stream), made) if self.shared else made
+
+    def enter(self, name: str, stream: int, refused: int) -> None:
+        holder = holding(self.scope(name, stream))
         with self.fake.faults(REFUSED.format(refused) if refused else ""):
             sample = next(holder)
         key = name, stream
         capture = self.captures.get(stream)
         if not self.on:
-            again = any(each.placed and each.scope == key for each in self.entries)
+            again = self.shared and any(e.placed and e.scope == key for e in self.entries)
             entry = Entry(key, sample, holder, self.names(), again, self.epoch, "disabled")
         else:
             fate = "open" if stream < 0 else self.opening(stream, refused != 0)
@@ -242,7 +194,7 @@ class AnyOrder(RuleBasedStateMachine):
         stream=STREAMS,
         timers=st.sampled_from(["last", "collect", "strip", "foreign"]),
         mode=st.sampled_from(["global", "thread_local", "relaxed"]),
-        refused=st.sampled_from([False, False, False, True]),
+        refused=REFUSES,
     )
     def begin_capture(self, stream: int, timers: str, mode: str, refused: bool) -> None:
         handle = self.streams[stream]
@@ -298,24 +250,24 @@ class AnyOrder(RuleBasedStateMachine):
             assert how == "end"
             assert not capture.broken
 
-    @rule(
-        stream=STREAMS,
-        timers=st.sampled_from(["last", "collect", "strip"]),
-        names=st.lists(NAMES, max_size=2),
-    )
-    def make_graph(self, stream: int, timers: str, names: list[str]) -> None:
-        if stream in self.captures:
-            return
-        self.begin_capture(stream, timers, "relaxed", False)
-        for name in names:
-            self.enter(name, stream, 0)
-            self.leave(0, False, 0)
-        self.end_capture([*self.captures].index(stream), "end")
-
     # Graphs
 
+    @rule(
+        timers=st.sampled_from(["last", "collect", "collect", "strip"]),
+        names=st.lists(NAMES, max_size=2),
+        launches=st.lists(st.tuples(ANY_STREAM, REFUSES), max_size=3),
+    )
+    def make_graph(self, timers: str, names: list[str], launches: list[tuple[int, bool]]) -> None:
+        self.begin_capture(FREE, timers, "relaxed", False)
+        for name in names:
+            self.enter(name, FREE, 0)
+            self.leave(0, False, 0)
+        self.end_capture([*self.captures].index(FREE), "end")
+        for stream, refused in launches:
+            self.launch(-1, stream, refused)
+
     @precondition(lambda self: self.graphs)
-    @rule(pick=PICK, stream=STREAMS, refused=st.sampled_from([False, False, False, True]))
+    @rule(pick=PICK, stream=ANY_STREAM, refused=REFUSES)
     def launch(self, pick: int, stream: int, refused: bool) -> None:
         each = self.graphs[pick % len(self.graphs)]
         try:
@@ -422,9 +374,11 @@ class AnyOrder(RuleBasedStateMachine):
         for row in gpuprof.stats(wait=False).values():
             key = row.names, row.clock
             found[key, "count"] = row.time.count
+            assert row.host.count == row.time.count
             for what in ("failed", "skipped", "dropped", "pending"):
                 found[key, what] = getattr(row, what)
         assert +found == expected
+        assert {key for key, _ in found} == {key for key, _ in expected}
 
     @invariant()
     def agrees(self) -> None:
@@ -482,7 +436,7 @@ class AnyOrder(RuleBasedStateMachine):
         gpuprof.flush()
         gpuprof.reset()
         scopes.clear()  # a named scope holds its last sample
-        for what in (self.entries, self.timers, self.graphs):
+        for what in (self.entries, self.timers, self.graphs, self.scopes):
             what.clear()
         gc.collect()
         for handle in self.streams:
