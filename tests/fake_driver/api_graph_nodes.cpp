@@ -161,6 +161,14 @@ FAKECUDA_EXPORT Result cuGraphNodeGetType(Handle handle, int* type) {
   });
 }
 
+FAKECUDA_EXPORT Result cuGraphNodeGetToolsId(Handle node, unsigned long long* id) {
+  return call({__func__}, [&] { return number_of_node(state(), node, id); });
+}
+
+FAKECUDA_EXPORT Result cuGraphExecGetId(Handle exec, unsigned* id) {
+  return call({__func__}, [&] { return number_of_exec(state(), exec, id); });
+}
+
 FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams_v2(Handle node, KernelParams* out) {
   return call({__func__, InChild::kAnswersSuccess},
               [&] { return tell(node, kNodeKernel, out, kernel_params); });

@@ -100,22 +100,13 @@ FAKECUDA_EXPORT int fakecuda_write(DevicePtr address, const void* source, std::s
   return kSuccess;
 }
 
-// The numbers by which tools name nodes and executable graphs: what CUPTI's functions return.
+// What CUPTI's functions return, as the driver's do from CUDA 13.1 on.
 FAKECUDA_EXPORT Result fakecuda_node_id(Handle node, unsigned long long* id) {
   const Locked locked;
-  const State& s = state();
-  const auto found = s.nodes.find(node);
-  const auto graph = found == s.nodes.end() ? nullptr : find_graph(s, found->second.first);
-  if (!graph || id == nullptr) return kInvalidValue;
-  *id = (static_cast<unsigned long long>(graph->id) << 32U) |
-        static_cast<unsigned long long>(found->second.second);
-  return kSuccess;
+  return number_of_node(state(), node, id);
 }
 
 FAKECUDA_EXPORT Result fakecuda_exec_id(Handle handle, unsigned* id) {
   const Locked locked;
-  const auto exec = find_exec(state(), handle);
-  if (!exec || id == nullptr) return kInvalidValue;
-  *id = exec->id;
-  return kSuccess;
+  return number_of_exec(state(), handle, id);
 }

@@ -108,6 +108,22 @@ std::shared_ptr<GraphExec> find_exec(const State& s, Handle handle) {
   return found == s.execs.end() ? nullptr : found->second;
 }
 
+Result number_of_node(const State& s, Handle node, unsigned long long* number) {
+  const auto found = s.nodes.find(node);
+  const auto graph = found == s.nodes.end() ? nullptr : find_graph(s, found->second.first);
+  if (!graph || number == nullptr) return kInvalidValue;
+  *number = (static_cast<unsigned long long>(graph->id) << 32U) |
+            static_cast<unsigned long long>(found->second.second);
+  return kSuccess;
+}
+
+Result number_of_exec(const State& s, Handle handle, unsigned* number) {
+  const auto exec = find_exec(s, handle);
+  if (!exec || number == nullptr) return kInvalidValue;
+  *number = exec->id;
+  return kSuccess;
+}
+
 Result meet_fault(State& s, Context& context) {
   if (context.sticky == kSuccess && context.unseen_fault != kSuccess) {
     context.sticky = context.unseen_fault;

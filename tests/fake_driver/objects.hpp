@@ -23,6 +23,10 @@ Result find_event(State& s, const char* function, Handle handle, std::shared_ptr
 std::shared_ptr<Graph> find_graph(const State& s, Handle handle);     // null if there is none
 std::shared_ptr<GraphExec> find_exec(const State& s, Handle handle);  // null if there is none
 
+// The numbers by which tools name nodes and executable graphs.
+Result number_of_node(const State& s, Handle node, unsigned long long* number);
+Result number_of_exec(const State& s, Handle handle, unsigned* number);
+
 // After time has passed: a kernel's failure that this query or wait is the first to meet.
 Result meet_fault(State& s, Context& context);
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.hanging_calls import NEWEST
 from tests.support.processes import ROOT, environment
 
 
@@ -16,7 +17,7 @@ def test_no_failing_driver_call_does_more_harm_than_an_exception(fake_path: Path
         cwd=ROOT,
         # When a stream is asked for its progress depends on the time, so which calls are chosen
         # differs a little from run to run.
-        env=environment(fake_path),
+        env=environment(fake_path, FAKECUDA_CONFIG=NEWEST),
         capture_output=True,
         text=True,
         timeout=280,
