@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuprof
@@ -18,6 +18,7 @@ from gpuprof._cli.main import main
 from gpuprof._trace_tools import batch, files, tools
 from gpuprof._trace_tools.tools import summary, validate
 from gpuprof.errors import TraceError
+from tests.support.fuzzing import bounded
 from tests.support.trace_files import Event, array_form, named, object_form, slice_event, written
 
 GPU_TID = (1 << 28) + 1
@@ -214,7 +215,7 @@ def test_times_that_a_double_does_not_hold_to_the_nanosecond_are_told(tmp_path: 
         r"(0|[1-9][0-9]{0,20})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?", fullmatch=True
     )
 )
-@settings(max_examples=150, deadline=None)
+@bounded(150)
 def test_any_decimal_time_is_rounded_as_the_double_that_readers_see(
     tmp_path_factory: pytest.TempPathFactory, digits: str
 ) -> None:

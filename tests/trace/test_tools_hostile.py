@@ -19,6 +19,7 @@ from gpuprof._trace_tools import validate as trace_validate
 from gpuprof._trace_tools.summary import Summary
 from gpuprof._trace_tools.tools import summary, validate
 from gpuprof.errors import TraceError
+from tests.support.fuzzing import TIMES
 from tests.support.processes import check_python
 from tests.support.trace_events import OLD
 from tests.support.trace_files import array_form, load, named, object_form, slice_event, strict
@@ -374,7 +375,7 @@ def mutated(random_: random.Random, data: bytes) -> bytes:
     return bytes(result)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(4 * max(TIMES, 1)))
 def test_mutations_are_refused_or_read_the_same_in_any_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

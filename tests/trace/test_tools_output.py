@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuprof._trace_tools import files
 from gpuprof._trace_tools.tools import merge, repair, repaired_path, validate
 from gpuprof.errors import TraceError
+from tests.support.fuzzing import bounded
 from tests.support.trace_events import OLD
 from tests.support.trace_files import (
     Event,
@@ -293,7 +294,7 @@ def test_a_cut_object_is_not_merged_before_it_is_repaired(tmp_path: Path) -> Non
     st.booleans(),
     st.integers(1, 50),
 )
-@settings(max_examples=100, deadline=None)
+@bounded(100)
 def test_repair_and_merge_change_nothing_of_a_sound_trace(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event], ascii_only: bool, step: int
 ) -> None:
