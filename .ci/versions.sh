@@ -1,21 +1,24 @@
 # gpuprof beside other versions than those of the other steps: drivers by the fake one, pytest, NumPy,
-# torch. Not among the steps that `.ci/run` takes by itself, for a torch is a wheel of 900 MB:
+# CuPy, torch. Not among the steps that `.ci/run` takes by itself, for a torch is a wheel of 900 MB:
 # `.ci/run tests versions`.
 source .ci/common.sh
 need_debian g++
 
 venv_python "the versions are"
 need_uv
-newer=() # what older drivers have not: the names of kernels in graphs, a log of refused calls
-for test in test_capture.py::test_a_broken_capture_raises_at_the_end_and_says_what_was_refused \
-  test_capture.py::test_the_last_kernel_is_named_behind_nodes_of_other_kinds \
-  test_graph.py::test_handles_of_others_can_be_replayed_and_looked_into_and_stay_theirs; do
-  newer+=(--deselect "tests/graphs/$test")
-done
+# What older drivers have not: the names of kernels in graphs, and a log of refused calls.
+names=(graphs/test_capture.py::test_the_last_kernel_is_named_behind_nodes_of_other_kinds
+  graphs/test_graph.py::test_handles_of_others_can_be_replayed_and_looked_into_and_stay_theirs
+  callable/test_calls.py::test_a_call_in_a_capture_becomes_part_of_it
+  callable/test_calls.py::test_a_callable_inside_of_another_becomes_part_of_its_graph)
+log=graphs/test_capture.py::test_a_broken_capture_raises_at_the_end_and_says_what_was_refused
 for driver in 12000 12030 12090; do
   echo "-- driver $driver"
-  FAKECUDA_CONFIG=driver_version=$driver "$python" -m pytest -q "${newer[@]}" tests/timing/test_cuda.py \
-    tests/graphs/test_{graph,capture,update}.py tests/callable/test_calls.py
+  absent=()
+  [ $driver -ge 12030 ] || absent+=("${names[@]}")
+  [ $driver -ge 12090 ] || absent+=("$log")
+  FAKECUDA_CONFIG=driver_version=$driver "$python" -m pytest -q "${absent[@]/#/--deselect=tests/}" \
+    tests/timing/test_cuda.py tests/graphs/test_{graph,capture,update}.py tests/callable/test_calls.py
 done
 
 folder=$CI_OUT/versions
@@ -25,6 +28,13 @@ for package in pytest==8.4.2 numpy==1.26.4; do
   install "$folder/bin/python" --no-deps "$package"
   "$folder/bin/python" -m pytest -q tests/pytest_plugin/test_{fixture,options}.py \
     tests/frameworks/test_arrays.py tests/graphs/test_scalar_arrays.py
+done
+
+for cupy in 13.6.0 14.2.0; do # 12 does not load without a driver
+  echo "-- CuPy $cupy"
+  beside_venv "$folder"
+  install "$folder/bin/python" --no-deps "cupy-cuda12x==$cupy" fastrlock==0.8.4 cuda-pathfinder==1.9.1
+  "$folder/bin/python" -m pytest -q tests/doubles/test_cupy_names.py
 done
 
 export OMP_NUM_THREADS=1
