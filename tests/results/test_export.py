@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import sys
 from typing import Any
 
 import pytest
@@ -67,16 +66,6 @@ def test_data_frames_have_the_columns_of_the_csv() -> None:
     samples = RESULT.to_frame(samples=True)
     assert samples["ms"].tolist() == [1.0, 2.0, 1 / 3]
     assert samples["sample"].dtype == "int64"
-
-
-@pytest.mark.parametrize(("found", "name"), [(RESULT, "BenchResult"), (COMPARED, "CompareResult")])
-def test_without_pandas_the_error_says_what_to_install(
-    found: BenchResult | CompareResult, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    expected = rf"{name}.to_frame\(\) needs pandas.*pip install pandas"
-    with pytest.raises(ModuleNotFoundError, match=expected):
-        found.to_frame()
 
 
 def test_a_comparison_comes_back_with_the_verdicts_that_it_held() -> None:

@@ -10,6 +10,7 @@ import copy
 import io
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,19 @@ def test_a_data_frame_has_the_columns_of_the_csv(name: str) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     head = FOUND[name].to_csv().partition("\r\n")[0]
     assert ",".join(FOUND[name].to_frame().columns) == head
+
+
+@pytest.mark.parametrize("name", ["stats", "result", "comparison", "sweep", "history", *TABLES])
+def test_a_data_frame_needs_pandas_and_csv_may_go_to_a_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, path = FOUND[name], tmp_path / "found.csv"
+    assert found.to_csv(path) is None
+    assert path.read_bytes().decode() == found.to_csv()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    needs = rf"{type(found).__name__}.to_frame\(\) needs pandas.*pip install pandas"
+    with pytest.raises(ModuleNotFoundError, match=needs):
+        found.to_frame()
 
 
 @pytest.mark.parametrize("name", FOUND)
