@@ -255,6 +255,7 @@ WRONG = {
         ("memory.0.peak_bytes", 0.5, r"^Stats\.memory\[0\]\.peak_bytes: expected"),
         ("rows.1.work.flops", "x", r"^Stats\.rows\[1\]\.work\.flops: expected a finite number"),
     ],
+    "comparison": [("rows", [], r"^CompareResult\.rows: expected one for each function")],
     "sweep": [
         ("format", "other", r"^SweepResult: expected .*gpuprof-sweep.*, got .*'other'"),
         ("version", True, r"^SweepResult: expected .*; another gpuprof"),
