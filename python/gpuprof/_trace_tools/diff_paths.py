@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuprof._trace_tools.nesting import TOP, enclosing
 
+MOST_NAMES = 50_000
 NONE = TOP  # in the place of a number
 
 
@@ -43,14 +44,10 @@ class Spans:
 
 
 class Numbers(dict[Any, int]):
-    """A number for each thing met, at most so many; `NONE` past that."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
+    """A number for each thing met, at most `MOST_NAMES`; `NONE` past that."""
 
     def __missing__(self, key: Any) -> int:
-        if len(self) >= self._most:
+        if len(self) >= MOST_NAMES:
             return NONE
         return self.setdefault(key, len(self))
 

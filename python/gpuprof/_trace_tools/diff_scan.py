@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gpuprof._trace_tools import idle
-from gpuprof._trace_tools.diff_paths import NONE, Nested, Numbers, Spans
+from gpuprof._trace_tools.diff_paths import MOST_NAMES, NONE, Nested, Numbers, Spans
 from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
@@ -29,7 +29,6 @@ from gpuprof._trace_tools.values import (
 
 MOST_WORK = 1_000_000
 MOST_SCOPES = 1_000_000
-MOST_NAMES = 50_000
 MOST_NAME = 4096
 OTHER = "(other)"
 HOST_SCOPES = frozenset(("scope", "annotation", "user_annotation"))
@@ -92,9 +91,9 @@ class DiffScan(Scan):
         super().__init__()
         self._which = which
         self._base: int | None = None
-        self._names = Numbers(MOST_NAMES)
-        self._tracks = Numbers(MOST_NAMES)
-        self._devices = Numbers(MOST_NAMES)
+        self._names = Numbers()
+        self._tracks = Numbers()
+        self._devices = Numbers()
         self._kernels: dict[int, Figures] = defaultdict(Figures)
         self._gpu: dict[int, Figures] = defaultdict(Figures)
         self._host = Spans()
@@ -169,11 +168,11 @@ class DiffScan(Scan):
         number = self._devices[
             _rank_of(event), device if type(device) is int else str(event.get("pid"))
         ]
-        self._work.add(begin, size, name, number, _number_of(event, "correlation"))
+        self._work.add(begin, size, name, number, _correlation_of(event))
 
     def _take_call(self, event: Event, begin: float, size: float) -> None:
         name = str(event.get("name"))
-        correlation = _number_of(event, "correlation")
+        correlation = _correlation_of(event)
         if correlation == NONE or not _LAUNCHES.search(name):
             return
         before = self._launches.get(correlation)
@@ -266,9 +265,9 @@ def _rank_of(event: Event) -> int:
     return pid // PID_STEP if type(pid) is int and 0 <= pid < 1 << 62 else 0
 
 
-def _number_of(event: Event, member: str) -> int:
-    """Return a number of the event's args, which is another one in each rank; `NONE` without."""
-    number = args_of(event).get(member)
+def _correlation_of(event: Event) -> int:
+    """Return what joins work and its launch, another number in each rank; `NONE` without."""
+    number = args_of(event).get("correlation")
     if type(number) is not int or not 0 < number < 1 << 32:
         return NONE
     rank = _rank_of(event)
