@@ -226,7 +226,8 @@ def refused(code: int, call: str, detail: str | None = None) -> CaptureError:
 
 
 _CLASSES = [each for each in globals().values() if isinstance(each, type)]
-__all__ = [each.__name__ for each in (*_CLASSES, cuda_error)]
+__all__ = [each.__name__ for each in _CLASSES]
+__all__ += ["cuda_error"]
 
 # In tracebacks and pickles they have the name by which users import them.
 for _class in _CLASSES:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common.wrapping import around_runs, as_awaitable_as, check_function
 from gpuprof._frameworks.torch_compile import in_graph
 
 if TYPE_CHECKING:
@@ -36,22 +36,39 @@ def decorate(scope: Any, function: Any) -> Any:
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(scope, function.__func__))
     is_range = isinstance(scope, _core.Annotation)
-    check_function("an annotation" if is_range else "a timer scope", function)
+    _check_function("an annotation" if is_range else "a timer scope", function)
     if scope.name is None:
         given = {key: value for key, value in scope._options.items() if value is not None}
         make = _core.annotate if is_range else _core.timer
         scope = make(name_of(function), **given)
     if inspect.iscoroutinefunction(function):
-        return _core._shorten(_coroutine(scope, function))
-    is_async = inspect.isasyncgenfunction(function)
-    if not is_async and not inspect.isgeneratorfunction(function):
-        return _core._shorten(_function(scope, function))
-    if is_range:
-        return around_runs(lambda: nullcontext() if in_graph() else _one_range(scope), function)
-    return _core._shorten((_async_generator if is_async else _generator)(scope, function))
+        wrap = _coroutine
+    elif inspect.isasyncgenfunction(function):
+        wrap = _async_generator
+    else:
+        wrap = _generator if inspect.isgeneratorfunction(function) else _function
+    return _core._shorten(wrap(scope, function))
 
 
-# Where `_core._shorten` gets a wrapper, its closure is `function` and `scope`.
+def _check_function(what: str, function: Any) -> None:
+    if isinstance(function, type):
+        method = next(
+            (name for name in ("forward", "__call__") if name in vars(function)), "__init__"
+        )
+        message = (
+            f"{what} decorates a function, got the class {function.__qualname__}; decorate a "
+            f"method of it, such as {function.__qualname__}.{method}"
+        )
+        raise TypeError(message)
+    if not callable(function):
+        message = (
+            f"{what} decorates a function, got {type(function).__name__}; "
+            "use it in a with statement instead"
+        )
+        raise TypeError(message)
+
+
+# The closure of each wrapper is `function` and `scope`, as `_core._shorten` expects it.
 
 
 def _function(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,12 +91,15 @@ def _coroutine(scope: Scope | Annotation, function: Callable[..., Any]) -> Calla
     return timed
 
 
-def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+def _generator(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
         if in_graph():
             return (yield from generator)
+        if isinstance(scope, _core.Annotation):
+            with _one_range(scope):
+                return (yield from generator)
         resume: Callable[[], Any] = functools.partial(next, generator)
         closed: GeneratorExit | None = None
         try:
@@ -103,33 +123,42 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
         finally:
             del resume, closed  # what they hold of an exception would hold this frame
 
-    return as_awaitable_as(function, timed)
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
+        awaitable: Callable[..., Any] = types.coroutine(timed)
+        return awaitable
+    return timed
 
 
-def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+def _async_generator(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        generator = function(*args, **kwargs)
-        resume: Callable[[], Any] = functools.partial(generator.__anext__)
-        try:
-            while True:
-                with scope:
+        run: Any = nullcontext()
+        each: Any = scope
+        if isinstance(scope, _core.Annotation):
+            run, each = _one_range(scope), run
+        with run:
+            generator = function(*args, **kwargs)
+            resume: Callable[[], Any] = functools.partial(generator.__anext__)
+            try:
+                while True:
+                    with each:
+                        try:
+                            item = await resume()
+                        except StopAsyncIteration:  # the end of the work, no failure of it
+                            return
                     try:
-                        item = await resume()
-                    except StopAsyncIteration:  # the end of the work, no failure of it
-                        return
-                try:
-                    sent = yield item
-                except GeneratorExit:
-                    with scope:
-                        await generator.aclose()
-                    raise
-                except BaseException as error:
-                    resume = functools.partial(generator.athrow, error)
-                else:
-                    resume = functools.partial(generator.asend, sent)
-        finally:
-            del resume
+                        sent = yield item
+                    except GeneratorExit:
+                        with each:
+                            await generator.aclose()
+                        raise
+                    except BaseException as error:
+                        resume = functools.partial(generator.athrow, error)
+                    else:
+                        resume = functools.partial(generator.asend, sent)
+            finally:
+                del resume  # what it holds of an exception would hold this frame
 
     return timed
 
