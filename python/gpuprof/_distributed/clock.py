@@ -11,23 +11,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gpuprof._distributed.exchange import Exchange, pause
 from gpuprof._distributed.world import StoreError
+from gpuprof._trace_tools.clocks import Anchor
 
 TRIES, MANY_RANKS, TRIES_OF_MANY = 32, 64, 12
 ANSWER_S = 5.0  # how long one message may take before the other side counts as gone
-
-
-@dataclass(frozen=True)
-class Offset:
-    """In ns: at `clock` of this rank, rank 0's was `offset` ahead, give or take `error`."""
-
-    clock: int
-    offset: int
-    error: int
-    reference: str  # what rank 0 calls its clock
 
 
 def _tries(exchange: Exchange) -> int:
@@ -37,7 +27,7 @@ def _tries(exchange: Exchange) -> int:
 
 def measure(
     exchange: Exchange, when: str, deadline: float, is_over: Callable[[], bool]
-) -> Offset | None:
+) -> Anchor | None:
     """Ask rank 0 for its clock once it is there; None where it never comes, or `is_over`."""
     connection = exchange.connection
     hello, turn = _keys(exchange, when, exchange.world.rank)
@@ -50,7 +40,7 @@ def measure(
         pause(begun, deadline)
         begun = time.monotonic()
     reference = connection.get(turn).decode("ascii", "replace")
-    best: Offset | None = None
+    best: Anchor | None = None
     for number in range(_tries(exchange)):
         ask, answer = f"{hello}/{number}", f"{turn}/{number}"
         try:
@@ -67,7 +57,7 @@ def measure(
                 connection.delete(answer)
         middle, error = (before + after) // 2, (after - before + 1) // 2
         if best is None or error < best.error:
-            best = Offset(middle, there - middle, error, reference)
+            best = Anchor(middle, there - middle, error, reference)
     with contextlib.suppress(StoreError):
         connection.delete(turn)
     return best

@@ -18,7 +18,7 @@ from gpuprof._distributed.files import FileState, RankMerge, merge_files
 from gpuprof._distributed.world import StoreError, distributed, find
 from gpuprof._trace import path as trace_path
 from gpuprof._trace.writer import TraceWriter
-from gpuprof._trace_tools.clocks import CATEGORY, NAME, anchor_args
+from gpuprof._trace_tools.clocks import CATEGORY, NAME, Anchor
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class RankTrace:
 
     def _measure_clock(self, exchange: Exchange, when: str, deadline: float) -> None:
         if exchange.world.rank == 0:
-            found: clock.Offset | None = clock.Offset(time.monotonic_ns(), 0, 0, self._reference)
+            found: Anchor | None = Anchor(time.monotonic_ns(), 0, 0, self._reference)
             has_left = partial(_has_closed, exchange) if when == "end" else lambda _: False
             clock.serve(exchange, when, deadline, self._reference, has_left)
         else:
@@ -228,8 +228,7 @@ class RankTrace:
                 exchange, when, deadline, lambda: _has_closed(exchange, 0) or exchange.is_closed()
             )
         if found is not None:
-            args = anchor_args(found.clock, found.offset, found.error, found.reference)
-            self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=args)
+            self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=found.args())
 
     def _collect(self, exchange: Exchange, deadline: float) -> None:
         states = {}

@@ -25,38 +25,40 @@ MOST_REFERENCE = 64
 class Anchor:
     """What was known at one moment, in nanoseconds.
 
-    `at` is the moment in the file's time, `clock` on its rank's clock. Rank 0's clock was `offset`
-    ahead, give or take `error`. `reference` tells one run from another.
+    `clock` is the moment on its rank's clock, `at` in the file's time. Rank 0's clock was `offset`
+    ahead, give or take `error`. `reference` is what rank 0 calls its clock, another in each run.
     """
 
-    at: int
     clock: int
     offset: int
     error: int
     reference: str
+    at: int = 0  # where it has been read
+
+    def args(self) -> dict[str, Any]:
+        """Return the args of an instant at `clock`."""
+        return {
+            "clock_ns": self.clock,
+            "offset_ns": self.offset,
+            "error_ns": self.error,
+            "reference": self.reference[:MOST_REFERENCE],
+        }
 
 
-def anchor_args(clock: int, offset: int, error: int, reference: str) -> dict[str, Any]:
-    """Return the args of an instant for a moment at `clock`."""
-    return {
-        "clock_ns": clock,
-        "offset_ns": offset,
-        "error_ns": error,
-        "reference": reference[:MOST_REFERENCE],
-    }
-
-
-def anchor_of(event: Event, at: int) -> Anchor | None:
-    """Return what an instant at the file's time `at` says, or None if it is no such instant."""
+def anchors_in(event: Event, at: int) -> list[Anchor]:
+    """Return what an instant at the file's time `at` says; nothing if it is no such instant."""
     args = args_of(event)
-    numbers: list[Any] = [args.get(key) for key in ("clock_ns", "offset_ns", "error_ns")]
-    if not all(type(each) is int and abs(each) <= MOST_NS for each in numbers):
-        return None
-    clock, offset, error = numbers
-    reference = args.get("reference")
-    if error < 0 or not isinstance(reference, str) or len(reference) > MOST_REFERENCE:
-        return None
-    return Anchor(at, clock, offset, error, reference)
+    keys = ("clock_ns", "offset_ns", "error_ns", "reference")
+    found: list[Any] = [args.get(key) for key in keys]
+    clock, offset, error, reference = found
+    if (
+        not all(type(each) is int and abs(each) <= MOST_NS for each in (clock, offset, error))
+        or error < 0
+        or not isinstance(reference, str)
+        or len(reference) > MOST_REFERENCE
+    ):
+        return []
+    return [Anchor(clock, offset, error, reference, at)]
 
 
 class FileClock:

@@ -43,7 +43,6 @@ class Damage:
 
 
 def shown(path: Path) -> str:
-    """Return how messages call a file."""
     return STANDARD_INPUT if str(path) == STANDARD else str(path)
 
 

@@ -21,7 +21,7 @@ from gpuprof._trace_tools.clocks import (
     MOST_ANCHORS,
     Anchor,
     FileClock,
-    anchor_of,
+    anchors_in,
     on_one_clock,
 )
 from gpuprof._trace_tools.lexer import ReadError
@@ -72,14 +72,31 @@ class FileScan(Scan):
 
     def read(self, pieces: Iterator[bytes]) -> None:
         super().read(pieces)
-        self._take_headers(self.reader.headers)
+        for header in self.reader.headers:
+            if header.key == BASE:
+                self.base = _whole(header.decoded())
+            elif header.key == "mergedFrom":
+                self.anchors.clear()  # its times are on one clock already
+            elif header.key == "viztracer_metadata":
+                self.base = header.number(BASE, self.base)
+            elif header.key == "distributedInfo":
+                self.rank = header.number("rank", self.rank)
+        known = (BASE, "displayTimeUnit")
+        self.headers = [
+            header
+            for header in self.reader.headers
+            if header.key not in known and header.value and len(header.value) <= MOST_MEMBER
+        ]
+        if self.rank is not None and not 0 <= self.rank <= MOST_RANK:
+            self.rank = None
+        if self.base is not None and not 0 <= self.base <= MOST_NS:
+            raise ReadError(0, f'"{BASE}" is {self.base}; expected nanoseconds since 1970')
 
     def leave_out(self, error: OddError) -> None:
         """Refuse the file: all of its events are to be merged."""
         raise self.located(error)
 
     def visit(self, event: Event) -> None:
-        """Check one event, and take what it says of the file."""
         phase = phase_of(event)
         check_labels(event)
         if "pid" in event and (pid := event["pid"]) not in self.pids:
@@ -94,35 +111,9 @@ class FileScan(Scan):
             args = own_args(event)
             self.base = _whole(args.get(BASE)) if self.base is None else self.base
             self.rank = _whole(args.get("rank")) if self.rank is None else self.rank
-        elif event.get("cat") == CATEGORY:
-            self._take_anchor(event)
-
-    def _take_anchor(self, event: Event) -> None:
-        with contextlib.suppress(OddError):
-            anchor = anchor_of(event, self.time(event)[0])
-            if anchor is not None and len(self.anchors) < MOST_ANCHORS:
-                self.anchors.append(anchor)
-
-    def _take_headers(self, headers: list[Header]) -> None:
-        for header in headers:
-            if header.key == BASE:
-                self.base = _whole(header.decoded())
-            elif header.key == "mergedFrom":
-                self.anchors.clear()  # its times are on one clock already
-            elif header.key == "viztracer_metadata":
-                self.base = header.number(BASE, self.base)
-            elif header.key == "distributedInfo":
-                self.rank = header.number("rank", self.rank)
-        known = (BASE, "displayTimeUnit")
-        self.headers = [
-            header
-            for header in headers
-            if header.key not in known and header.value and len(header.value) <= MOST_MEMBER
-        ]
-        if self.rank is not None and not 0 <= self.rank <= MOST_RANK:
-            self.rank = None
-        if self.base is not None and not 0 <= self.base <= MOST_NS:
-            raise ReadError(0, f'"{BASE}" is {self.base}; expected nanoseconds since 1970')
+        elif event.get("cat") == CATEGORY and len(self.anchors) < MOST_ANCHORS:
+            with contextlib.suppress(OddError):
+                self.anchors += anchors_in(event, self.time(event)[0])
 
 
 def _other_pid(pid: str | float, steps: int) -> int | str:

@@ -81,7 +81,6 @@ class Track:
         self.last: float = NEVER  # the latest begin that was placed
 
     def widen(self) -> None:
-        """Extend the track's own span by that of the new slices."""
         self.begin = min(self.begin, min(self.new)[0])
         self.end = max(self.end, *(begin - negative for begin, negative, _ in self.new))
 

@@ -144,11 +144,8 @@ class TraceSummary(ShownTables, Plain):
 
     def _all_notes(self) -> list[str]:
         ended = "the trace has no end: it is being written, or its program was killed"
-        return [
-            *([self.cut] if self.cut else []),
-            *([ended] if self.open_ended else []),
-            *self.notes,
-        ]
+        notes = [self.cut, ended if self.open_ended else None, *self.notes]
+        return [note for note in notes if note]
 
 
 @dataclass(frozen=True)

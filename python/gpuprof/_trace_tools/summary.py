@@ -104,21 +104,17 @@ class Ranges:
         return self._sink(self._nowhere, "async", labels, labels[2:])
 
     def sink(self, labels: Labels) -> Sink:
-        if labels not in self.sinks:
-            if len(self.sinks) >= MOST_TRACKS:
-                self.sinks.clear()
-            self.sinks[labels] = self._make_sink(labels)
-        return self.sinks[labels]
-
-    def _make_sink(self, labels: Labels) -> Sink:
-        _, category, pid, tid = labels
-        kind = "gpu" if category in GPU_CATEGORIES else "host"
-        track = self.nesting.track((pid, tid))
-        if track is None:
-            return self._sink(self._nowhere, kind, labels, None)
-        if kind == "gpu" and (pid, tid) not in self._gpu:
-            self._gpu[pid, tid] = Coverage()
-        return self._sink(track, kind, labels, (pid, tid))
+        if labels in self.sinks:
+            return self.sinks[labels]
+        if len(self.sinks) >= MOST_TRACKS:
+            self.sinks.clear()
+        kind, place = "gpu" if labels[1] in GPU_CATEGORIES else "host", labels[2:]
+        track = self.nesting.track(place)
+        if track is not None and kind == "gpu":
+            self._gpu.setdefault(place, Coverage())
+        made = self._sink(track or self._nowhere, kind, labels, place if track else None)
+        self.sinks[labels] = made
+        return made
 
     def _sink(self, track: Track, kind: str, labels: Labels, place: Any) -> Sink:
         key = {"cat": labels[1], "tid": place}.get(self._by, labels[0])
@@ -198,13 +194,11 @@ class Ranges:
     def _name_of(self, key: Any) -> str:
         if key is None:
             return OTHER
-        name = key if isinstance(key, str) else self._track_name(key)
-        return _SURROGATE.sub("\ufffd", name) or UNNAMED
-
-    def _track_name(self, place: tuple[Any, Any]) -> str:
-        process, thread = self.names.get(place[:1], ""), self.names.get(place, "")
-        pid, tid = map(_shown, place)
-        return f"{process}{' ' if process else ''}{pid} / {thread}{' ' if thread else ''}{tid}"
+        if not isinstance(key, str):  # a track
+            process, thread = self.names.get(key[:1], ""), self.names.get(key, "")
+            pid, tid = map(_shown, key)
+            key = f"{process}{' ' if process else ''}{pid} / {thread}{' ' if thread else ''}{tid}"
+        return _SURROGATE.sub("\ufffd", key) or UNNAMED
 
     def gpu_tracks(self) -> list[GpuTrack]:
         """Return the GPU tracks in the order of their first range."""

@@ -136,7 +136,10 @@ class Validation(Scan):
         phase = phase_of(event)
         self._check_identity(event, phase)
         if phase == "M":
-            self._take_name(event)
+            named = names_of(event)
+            if named and named[1] and len(self._names) < 2 * MOST_TRACKS:
+                with contextlib.suppress(TypeError):
+                    self._names.add(named[0])
             return
         time, _ = self.time(event)
         if time < 0:
@@ -255,7 +258,6 @@ class Validation(Scan):
         self._flows[key] = flow | _ENDS.get(phase, 0)
 
     def _check_inner(self, event: Event) -> None:
-        """Look at the strings and numbers at any depth."""
         values: list[Any] = [event]
         while values:
             value = values.pop()
@@ -271,12 +273,6 @@ class Validation(Scan):
             elif type(value) is int and abs(value) > EXACT_IN_DOUBLES and event.get("ph") != "M":
                 what = "a whole number beyond 2^53, which readers round; write it as a string"
                 self._fault("number", what)
-
-    def _take_name(self, event: Event) -> None:
-        named = names_of(event)
-        if named and named[1] and len(self._names) < 2 * MOST_TRACKS:
-            with contextlib.suppress(TypeError):
-                self._names.add(named[0])
 
     def _crossing(self, first: Slice, second: Slice) -> None:
         overlap = round(first[0] - first[1] - second[0])

@@ -32,14 +32,12 @@ class OddError(Exception):
 
 
 def kind_of(value: object) -> str:
-    """Say what a value of a member is."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return _KINDS.get(type(value), "missing")
 
 
 def odd(event: Event, member: str, expected: str) -> OddError:
-    """Say what a member is, and what it should be."""
     what = kind_of(value := event.get(member, _MISSING))
     if what == "a number" and len(repr(value)) <= MAX_SHOWN:
         what = repr(value)
@@ -47,7 +45,6 @@ def odd(event: Event, member: str, expected: str) -> OddError:
 
 
 def phase_of(event: Event) -> str:
-    """Return the phase, a letter."""
     phase = event.get("ph")
     if type(phase) is not str or len(phase) != 1:
         raise odd(event, "ph", "a letter in quotes")
@@ -66,7 +63,6 @@ def check_labels(event: Event) -> None:
 
 
 def place_of(event: Event) -> tuple[Any, Any]:
-    """Return pid and tid, empty texts for those that are missing."""
     return event.get("pid", ""), event.get("tid", "")
 
 
@@ -79,7 +75,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def microseconds(time: int) -> str:
-    """Write nanoseconds as microseconds with three decimals."""
     return f"{'-' if time < 0 else ''}{abs(time) // 1000}.{abs(time) % 1000:03}"
 
 
@@ -91,7 +86,6 @@ def async_key(event: Event) -> int:
 
 
 def args_of(event: Event) -> Event:
-    """Return the args of an event; empty if it has none."""
     args = event.get("args")
     return args if isinstance(args, dict) else {}
 
