@@ -85,8 +85,8 @@ def test_dot_is_written_whole_and_replaces_what_was_there(
         ("/", IsADirectoryError, "is a directory; "),
         ("", ValueError, "path: expected the name of a file to write, got ''"),
         ("a\0b", ValueError, "path: expected the name of a file to write, got 'a\\x00b'"),
-        (b"graph.dot", TypeError, "path: expected a str or os.PathLike of str, got b'graph.dot'"),
-        (3, TypeError, "path: expected a str or os.PathLike of str, got 3"),
+        (b"graph.dot", TypeError, "path: expected a str or os.PathLike of text"),
+        (3, TypeError, "path: expected a str or os.PathLike, got 3"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_an_error_that_names_it(

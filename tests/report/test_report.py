@@ -219,14 +219,14 @@ def test_statistics_without_rows_and_merged_ones_are_shown(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"stats": STATS["step"]}, "stats: expected Stats, or a list or dict of them, got Row"),
-        ({"stats": "stats.json"}, "stats: expected Stats, .* got str"),
-        ({"results": [STATS]}, "results: expected a BenchResult, .* got Stats"),
-        ({"results": (1, 2, 3)}, "results: expected a BenchResult, .* got int"),
+        ({"stats": STATS["step"]}, "stats: expected Stats, or a list or dict of them, got a .*Row"),
+        ({"stats": "stats.json"}, "stats: expected Stats, .* got 'stats.json'"),
+        ({"results": [STATS]}, "results: expected a BenchResult, .* got a gpuprof.Stats"),
+        ({"results": (1, 2, 3)}, "results: expected a BenchResult, .* got 1"),
         ({"results": [(1, 2)]}, "results: expected a BenchResult, .* got a tuple of 2"),
-        ({"graphs": [3]}, "graphs: expected a CapturedGraph, .* got int"),
-        ({"history": 3}, "history: expected a History, or a list or dict of them, got int"),
-        ({"history": HISTORY.series}, "history: expected a History, .* got HistorySeries"),
+        ({"graphs": [3]}, "graphs: expected a CapturedGraph, .* got 3"),
+        ({"history": 3}, "history: expected a History, or a list or dict of them, got 3"),
+        ({"history": HISTORY.series}, "history: expected a History, .* got a .*HistorySeries"),
     ],
 )
 def test_other_arguments_are_refused_and_nothing_is_written(

@@ -56,10 +56,8 @@ def key(machine: Mapping[str, Any]) -> str:
 def installed(names: Iterable[str]) -> str | None:
     """Return the version of the first of these distributions that is installed."""
     for name in names:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 # The bits of NVML's clocks event reasons, which older headers call throttle reasons.
@@ -56,20 +56,16 @@ def handle_of(nvml: Any, uuid: str) -> Any:
     """Return NVML's handle of the device with CUDA's `uuid`; None if NVML does not know it."""
     uuid = uuid.removeprefix("GPU-").removeprefix("MIG-")
     for prefix in ("GPU-", "MIG-"):
-        try:
+        with suppress(nvml.NVMLError):
             return nvml.nvmlDeviceGetHandleByUUID(f"{prefix}{uuid}")
-        except nvml.NVMLError:
-            continue
     return None
 
 
 def ask(nvml: Any, handle: Any, *names: str, arguments: tuple[Any, ...] = ()) -> Any:
     """Call functions until one works, for modules and devices lack some; None if none does."""
     for name in names:
-        try:
+        with suppress(AttributeError, nvml.NVMLError):
             return getattr(nvml, name)(handle, *arguments)
-        except (AttributeError, nvml.NVMLError):
-            continue
     return None
 
 

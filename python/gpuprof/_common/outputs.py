@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO, cast
 
+from gpuprof._common import checks
 from gpuprof._common.files import open_regular, replacing
 
 STANDARD = "-"
@@ -146,13 +147,9 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write `text` as UTF-8 to `path`, whole or not at all; an OSError names `path`."""
-    name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(name, str):
-        message = f"path: expected a str or os.PathLike of str, got {name!r}"
-        raise TypeError(message)
+    name = checks.path("path", path)
     if not name or "\0" in name:
-        message = f"path: expected the name of a file to write, got {name!r}"
-        raise ValueError(message)
+        raise checks.value_error(name, "path", "the name of a file to write")
     target = Path(name)
     if target.is_dir():
         reason = "is a directory; expected the name of a file to write"
@@ -163,14 +160,6 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     except OSError as error:
         # The original one may name the temporary file, or nothing.
         raise OSError(error.errno, error.strerror or str(error), name) from error
-
-
-def text_or_file(text: str, path: str | os.PathLike[str] | None) -> str | None:
-    """Return `text`, or None after it was written to `path` as by `write_whole`."""
-    if path is None:
-        return text
-    write_whole(path, text)
-    return None
 
 
 def _opened(path: Path) -> AbstractContextManager[BinaryIO]:

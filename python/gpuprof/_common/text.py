@@ -92,7 +92,6 @@ def _columns(character: str) -> int:
 
 
 def in_html(text: str) -> str:
-    """Return `text` as HTML or SVG that shows it."""
     return html.escape(shown_text(text))
 
 

@@ -93,9 +93,13 @@ class Exported(Json, ABC):
         options
             ``samples=True``, for measurements: a line for each sample.
         """
-        from gpuprof._common.outputs import text_or_file
+        text = self._records(**options).csv()
+        if path is None:
+            return text
+        from gpuprof._common.outputs import write_whole
 
-        return text_or_file(self._records(**options).csv(), path)
+        write_whole(path, text)
+        return None
 
     def to_frame(self, **options: Any) -> Any:
         """Return the columns of `to_csv` as a pandas DataFrame; `options` are the same.

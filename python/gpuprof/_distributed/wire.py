@@ -12,7 +12,7 @@ import json
 import math
 import socket
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
@@ -67,7 +67,8 @@ def pack(stats: Stats, on_gpu: Sequence[KernelRow] = ()) -> bytes:
     }
     rows = [
         [
-            *(row["names"], row["clock"], *(own[name] for name in TIMES), *_totals(row)),
+            *(row["names"], row["clock"], *(own[name] for name in TIMES)),
+            *(0.0 if row[each] is None else row[each]["total_ms"] for each in ("gpu", "host")),
             *nccl.get(tuple(row["names"]), ()),
         ]
         for row in data["rows"]
@@ -109,10 +110,6 @@ def _damage() -> Iterator[None]:
     except _DAMAGE as error:
         message = f"its statistics are damaged: {type(error).__name__}: {error}"
         raise WireError(message) from None
-
-
-def _totals(row: Mapping[str, Any]) -> list[float]:
-    return [0.0 if each is None else each["total_ms"] for each in (row["gpu"], row["host"])]
 
 
 def _dumped(data: object) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import text as check_text
+from gpuprof._common.checks import type_error
 from gpuprof._common.outputs import write_whole
 from gpuprof._report import sections
 from gpuprof._report.page import document
@@ -107,10 +108,7 @@ def _named(what: str, given: Any, kinds: tuple[type, ...], expected: str) -> lis
         pairs = [("", each) for each in given]
     for _, each in pairs:
         if not isinstance(each, kinds):
-            message = (
-                f"{what}: expected {expected}, or a list or dict of them, got {type(each).__name__}"
-            )
-            raise TypeError(message)
+            raise type_error(each, what, f"{expected}, or a list or dict of them")
     return pairs
 
 

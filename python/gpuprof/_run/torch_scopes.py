@@ -97,17 +97,15 @@ class TorchScopes:
             else:
                 when_imported("torch.utils.data.dataloader", self._hook_loader)
             if self._is_noting:
-                self._note_steps(torch)
+                self._undo.callback(waits.replace(torch, self._begin_wait))
+                # Where there is no other rank nobody waits, and torch.distributed stays as it is.
+                if trace_path.world_size() > 1 and torch.distributed.is_available():
+                    watch = CollectiveWatch(torch.distributed, gives_way=True)
+                    self._undo.enter_context(watch)
+                self.steps.start()
             _attached.append(self)
         except Exception as error:  # torch's own import must not fail for it
             self._fail(error)
-
-    def _note_steps(self, torch: Any) -> None:
-        self._undo.callback(waits.replace(torch, self._begin_wait))
-        # Where there is no other rank nobody waits, and torch.distributed stays as it is.
-        if trace_path.world_size() > 1 and torch.distributed.is_available():
-            self._undo.enter_context(CollectiveWatch(torch.distributed, gives_way=True))
-        self.steps.start()
 
     def detach(self) -> None:
         """Take everything out of torch again. Idempotent."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def name_of(function: Any) -> str:
-    """Return the name under which a decorated function is known."""
     if isinstance(function, (staticmethod, classmethod)):
         return name_of(function.__func__)
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import gpuprof._core as _core
-from gpuprof._common.checks import not_pickled
+from gpuprof._common import checks
 from gpuprof._common.text import clean_text
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ class Listener:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    __reduce__ = not_pickled("a Listener cannot be pickled or copied: it listens in this process")
+    __reduce__ = checks.not_pickled(
+        "a Listener cannot be pickled or copied: it listens in this process"
+    )
 
     def __repr__(self) -> str:
         state = "failed" if self.error else "closed" if self._closed else "listening"
@@ -88,18 +90,12 @@ class Listener:
         except KeyboardInterrupt:  # the user's, not the function's
             raise
         except BaseException as error:  # also `sys.exit`, which is not the program's here
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        self.error = error.with_traceback(None)  # which would keep the function's variables alive
-        self._closed = True
-        self._queue.close()
-        _forget(self)
-        text = (
-            f"gpuprof: the listener {self._name} raised {type(error).__name__}: {error}; it gets "
-            "no more samples"
-        )
-        _core._warn(text)
+            self.error = error.with_traceback(None)  # which would keep the function's variables
+            self._closed = True
+            self._queue.close()
+            _forget(self)
+            text = f"the listener {self._name} raised {type(error).__name__}: {error}"
+            _core._warn(f"gpuprof: {text}; it gets no more samples")
 
 
 def on_sample(f: Callable[[Samples], object], paths: str | Iterable[str] | None = None) -> Listener:
@@ -139,10 +135,7 @@ def on_sample(f: Callable[[Samples], object], paths: str | Iterable[str] | None 
     ...         pass
     ['load']
     """
-    given: object = f
-    if not callable(given):
-        message = f"f: expected a function that takes a list of samples, got {type(given).__name__}"
-        raise TypeError(message)
+    checks.function("f", f, "a function that takes a list of samples")
     checked = _checked(paths)
     _close_at_exit()
     return add(f, checked)
@@ -173,23 +166,12 @@ def _checked(paths: object) -> list[str]:
     if isinstance(paths, str):
         paths = [paths]
     if not isinstance(paths, Iterable):
-        message = f"paths: expected a str, an iterable of str or None, got {type(paths).__name__}"
-        raise TypeError(message)
-    texts: list[object] = list(paths)
-    for text in texts:
-        if not isinstance(text, str):
-            message = (
-                "paths: expected texts such as 'step/fwd' or 'step/*', got "
-                f"{type(text).__name__} {text!r}"
-            )
-            raise TypeError(message)
-        if not text or text == "/*":
-            message = f"paths: {text!r} is no path; leave paths out for all of them"
-            raise ValueError(message)
-    if not texts:
-        message = "paths: none is given, so nothing would ever be heard; None is every path"
-        raise ValueError(message)
-    return [] if "*" in texts else [clean_text(str(text)) for text in texts]
+        raise checks.type_error(paths, "paths", "a str, an iterable of str or None")
+    texts = [clean_text(checks.text("paths", each)) for each in paths]
+    if not texts or not {"", "/*"}.isdisjoint(texts):
+        expected = "paths such as 'step/fwd' or 'step/*', or None for every path"
+        raise checks.value_error(texts, "paths", expected)
+    return [] if "*" in texts else texts
 
 
 def _name_of(function: object) -> str:

@@ -54,7 +54,6 @@ class MemoryUse(Record):
 
     @classmethod
     def from_sums(cls, sums: Mapping[str, Any]) -> MemoryUse:
-        """Build a row's from what the core summed up."""
         count, note = int(sums["count"]), _NOTES[sums["note"]]
         if not count:
             return cls(0, math.nan, math.nan, math.nan, note)
@@ -63,7 +62,6 @@ class MemoryUse(Record):
 
 
 def use_of_sample(peak: float, absolute: float, change: float, note: int) -> MemoryUse:
-    """Return what a sample shows."""
     read = 0 if math.isnan(change) else 1
     return MemoryUse(read, _whole(peak), _whole(absolute), _whole(change), _NOTES[note])
 

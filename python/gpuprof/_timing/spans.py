@@ -101,7 +101,9 @@ def enter(sample: _core.Sample) -> bool:
     for maker in [*_makers]:
         listener = maker.listener
         if listener is None or listener.closed:
-            _forget(maker)
+            if maker in _makers:
+                _makers.remove(maker)
+            _core._set_spans(bool(_makers))
         elif listener._queue.wants(sample):
             try:
                 maker.enter(sample)
@@ -127,20 +129,12 @@ def _undo(change: _Change) -> None:
     current = change.token.var
     if current.get(None) is change.context:
         current.set(change.before)
-    elif inside := _set_inside(change.context):  # still open, as generators' may be
-        for each in inside:
-            each.before = change.before
-    else:
+        return
+    opened = [each for found in [*_changes.values()] for each in found]
+    inside = [each for each in opened if each.before is change.context]
+    for each in inside:  # still open, as generators' may be
+        each.before = change.before
+    if not inside:
         # In another context it was not set; the client's own `detach` would log that as an error.
         with suppress(ValueError):
             current.reset(change.token)
-
-
-def _set_inside(context: Any) -> list[_Change]:
-    return [each for found in [*_changes.values()] for each in found if each.before is context]
-
-
-def _forget(maker: SpanMaker) -> None:
-    if maker in _makers:
-        _makers.remove(maker)
-    _core._set_spans(bool(_makers))

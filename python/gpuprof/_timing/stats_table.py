@@ -124,9 +124,7 @@ def value(stats: Rows, row: Row, column: str) -> float:
     if column in {"flops_per_s", "bytes_per_s"}:
         return _number(getattr(work, column, None))
     if column == "peak_share":
-        shares = (work.flops_share, work.bytes_share) if work else ()
-        known = [share for share in shares if share is not None]
-        return max(known, default=math.nan)
+        return _peak_share(work)[0]
     if column in {"peak_memory", "memory_change"}:
         return _number(getattr(memory, column.replace("memory", "").strip("_"), None))
     clock, _, figure = column.rpartition("_")
@@ -140,14 +138,13 @@ def _number(found: float | None) -> float:
 
 
 def cell_text(stats: Rows, row: Row, column: str) -> str:
-    """Return what a column shows of a row."""
     number = value(stats, row, column)
     if column == "count":
         return f"{row.time.count:,}"
     if column in {"flops_per_s", "bytes_per_s"}:
         return "" if math.isnan(number) else rate(number, "FLOP" if column[0] == "f" else "B")
     if column == "peak_share":
-        return _peak_share(row.work)
+        return "" if math.isnan(number) else f"{100 * number:.1f} {_peak_share(row.work)[1]}"
     if math.isnan(number):
         return "" if column.endswith(("_memory", "_change")) else NOTHING
     if column == "peak_memory":
@@ -159,17 +156,14 @@ def cell_text(stats: Rows, row: Row, column: str) -> str:
     return f"{number:,.0f}" if column.endswith("count") else duration(number)
 
 
-def _peak_share(work: Work | None) -> str:
-    """Return the larger of the shares: what limits the row, if anything does."""
-    if work is None:
-        return ""
-    shares = [(work.flops_share, work.peak_dtype), (work.bytes_share, "memory")]
-    share, of = max(shares, key=lambda each: -1.0 if each[0] is None else each[0])
-    return "" if share is None else f"{100 * share:.1f} {of}"
+def _peak_share(work: Work | None) -> tuple[float, str]:
+    """Return the larger of the shares, what limits the row, and of what it is; NaN for none."""
+    shares = [(work.flops_share, work.peak_dtype), (work.bytes_share, "memory")] if work else []
+    known = [(share, of) for share, of in shares if share is not None]
+    return max(known, key=lambda each: each[0], default=(math.nan, ""))
 
 
 def notes_of(row: Row) -> str:
-    """Return what else there is to say of a row."""
     counts = {what: getattr(row, what) for what in COUNTS}
     notes = [f"{count:,} {what}" for what, count in counts.items() if count]
     notes += [_measured(row.time)] if row.time.left_out else []
@@ -205,7 +199,6 @@ def _title(clocks: Sequence[str]) -> str:
 
 
 def footers(dropped: int, memory: Iterable[TorchMemory]) -> list[str]:
-    """Return what stands below the table."""
     found = []
     if dropped:
         found.append(

@@ -45,7 +45,6 @@ def checked_buffer(buffer_mib: object) -> int:
 def checked_moment(
     name: object, cat: object, tid: object, at_ns: object
 ) -> tuple[str, str | None, int, int]:
-    """Return a moment's name, category, time and track."""
     at = _core._host_now() if at_ns is None else _nanoseconds("at_ns", at_ns)
     return checks.text("name", name, empty=False), _checked_category(cat), at, _checked_tid(tid)
 
@@ -103,7 +102,6 @@ def span(
     tid: int | None = None,
     args: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a slice as `TraceWriter.span` does."""
     event = checked_span(name, duration_ms, begin_ns, cat, tid)
     members = checked_args(args)
     if number := writer._current():
@@ -113,7 +111,6 @@ def span(
 def checked_span(
     name: object, duration_ms: object, begin_ns: object, cat: object, tid: object
 ) -> tuple[str, str | None, int, int, int]:
-    """Return a slice's name, category, begin, end and track."""
     duration = round(checks.number("duration_ms", duration_ms, 0, 1e12) * 1e6)
     now = _core._host_now()
     begin = now - duration if begin_ns is None else _nanoseconds("begin_ns", begin_ns)

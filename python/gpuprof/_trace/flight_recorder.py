@@ -141,7 +141,10 @@ class FlightRecorder(TraceWriter):
         self._path = f"{before}%n{after}"
         folder = os.path.dirname(before)  # noqa: PTH120 (a str, as all here)
         if not os.access(folder, os.W_OK | os.X_OK):
-            self._warn_of(f"there is no folder {folder} that can be written to; dumps will fail")
+            checks.warn_outside(
+                f"gpuprof: the flight recorder: there is no folder {folder} that can be written "
+                "to; dumps will fail"
+            )
         try:
             self._number = _core._trace_open_recorder(
                 **self._facts(),
@@ -175,9 +178,6 @@ class FlightRecorder(TraceWriter):
         registry.name_threads()
         made = _core._trace_dump(number, reason)
         return os.fsdecode(made) if made else None
-
-    def _warn_of(self, what: str) -> None:
-        checks.warn_outside(f"gpuprof: the flight recorder: {what}")
 
     def stats(self) -> dict[str, Any]:
         """Return how the recording goes.

@@ -366,7 +366,14 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
     def _finish(self) -> None:
         try:
             if self._close_core()["error"] is None:  # else the warning came with the failure
-                self._complete()
+                self._part.complete()
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._last_state = {**self.stats(), "error": why}
+            checks.warn_outside(
+                f"gpuprof: cannot write the trace {self._path}: {why}; "
+                f"what there is stays in {self._part.name}"
+            )
         finally:  # until the file is in its place, nobody else may take it for one left behind
             self._part.release()
 
@@ -382,17 +389,6 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
                 "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
             )
         return state
-
-    def _complete(self) -> None:
-        try:
-            self._part.complete()
-        except OSError as error:
-            why = error.strerror or str(error)
-            self._last_state = {**self.stats(), "error": why}
-            checks.warn_outside(
-                f"gpuprof: cannot write the trace {self._path}: {why}; "
-                f"what there is stays in {self._part.name}"
-            )
 
     def __enter__(self) -> Self:
         if self._entered:

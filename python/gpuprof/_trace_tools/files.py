@@ -91,7 +91,13 @@ def pieces(path: Path, damage: Damage, *, twice: bool = False) -> Generator[byte
         try:
             while piece := unpacked.read1(PIECE):
                 given += len(piece)
-                _check_ratio(path, source.taken, given)
+                if given > RATIO_COUNTS_FROM and given > MAX_RATIO * source.taken:
+                    message = (
+                        f"{shown(path)} grows {given // max(source.taken, 1)} times when "
+                        f"uncompressed, which no trace does (at most {MAX_RATIO} times is read); "
+                        "uncompress it first if you trust it"
+                    )
+                    raise TraceError(message)
                 yield piece
         except EOFError:
             damage.gzip = f"the compressed data is cut off at byte {source.taken}"
@@ -122,12 +128,3 @@ class _Source:
         if self._size:
             self._progress.update(self.taken / self._size)
         return piece
-
-
-def _check_ratio(path: Path, taken: int, given: int) -> None:
-    if given > RATIO_COUNTS_FROM and given > MAX_RATIO * taken:
-        message = (
-            f"{shown(path)} grows {given // max(taken, 1)} times when uncompressed, which no trace "
-            f"does (at most {MAX_RATIO} times is read); uncompress it first if you trust it"
-        )
-        raise TraceError(message)

@@ -110,14 +110,11 @@ class EventReader:
     def _unexpected(self, expected: str) -> ReadError:
         return unexpected(self._text, self._at, expected, self._base)
 
-    def _skip_mark(self) -> None:
+    def _file(self) -> Iterator[Batch]:
         while len(self._text) < len(_BOM) and _BOM.startswith(self._text) and self._fill():
             pass
         if self._text.startswith(_BOM):
             raise defect(0, "bom")
-
-    def _file(self) -> Iterator[Batch]:
-        self._skip_mark()
         byte = self._peek()
         if not byte:
             return

@@ -139,10 +139,10 @@ class TrainingLoop:
             self._warn(f"{self.what} writes no trace: {error}")
             return None
 
-    def watch_forward(self, model: Any, evaluation: str) -> None:
+    def watch_forward(self, model: Any) -> None:
         """Make the calls of a model scopes, except where torch.compile traces them.
 
-        `evaluation` is the scope around a call in evaluation mode that no other scope is around.
+        A call in evaluation mode that no other scope is around is inside of ``evaluation``.
         """
         is_compiling = loaded.torch().compiler.is_compiling
         inner = 0  # calls inside of one: of the same model, or of another that is watched
@@ -157,7 +157,7 @@ class TrainingLoop:
                 return
             inner, handled = 0, sys.exc_info()[1]
             is_alone = not self._open and not model.training
-            self.enter(*([evaluation] if is_alone else []), "forward")
+            self.enter(*(["evaluation"] if is_alone else []), "forward")
 
         def after(*_arguments: Any) -> None:
             nonlocal inner

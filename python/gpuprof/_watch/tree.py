@@ -30,7 +30,6 @@ class ModuleEntry(_core._WatchedEntry):
         self.parameters = self.parameter_bytes = 0
 
     def count_parameters(self) -> None:
-        """Count anew, if the module is still alive."""
         module = self.module()
         if module is None:
             return

@@ -40,7 +40,7 @@ class GpuprofCallback(TrainingCallback):
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **found: Any) -> None:
         self._loop.begin(found["model"], state, tells_little=True)
         if self._loop.is_on:
-            self._loop.watch_forward(found["model"], "evaluation")
+            self._loop.watch_forward(found["model"])
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         self._loop.end()
