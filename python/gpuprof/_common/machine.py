@@ -54,7 +54,6 @@ def key(machine: Mapping[str, Any]) -> str:
 
 
 def installed(names: Iterable[str]) -> str | None:
-    """Return the version of the first of these distributions that is installed."""
     for name in names:
         with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)

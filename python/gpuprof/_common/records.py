@@ -186,7 +186,6 @@ def format_of(kind: type[Record]) -> str:
 
 
 def check_of(kind: type[Record]) -> Check:
-    """Return the check that takes a record or its plain form."""
     return lambda name, value: value if isinstance(value, kind) else kind._read(name, value)
 
 

@@ -96,7 +96,6 @@ def in_html(text: str) -> str:
 
 
 def in_markdown(text: str) -> str:
-    """Return `text` with all markup of Markdown escaped."""
     return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text)
 
 

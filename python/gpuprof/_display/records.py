@@ -53,7 +53,6 @@ class Records:
         return out.getvalue()
 
     def frame(self, what: str) -> Any:
-        """Return a pandas DataFrame; a ModuleNotFoundError says that `what` needs pandas."""
         pandas = need("pandas", what)
         columns = zip(*self.lines, strict=True) if self.lines else ([] for _ in self.columns)
         cells = {name: _column(column) for name, column in zip(self.columns, columns, strict=True)}

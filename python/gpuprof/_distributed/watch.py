@@ -10,7 +10,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
@@ -126,7 +126,7 @@ class CollectiveWatch:
         other = CollectiveWatch._open
         if other is not None and other._gives_way:
             other.close()
-        self._undo: list[Callable[[], None]] = []
+        self._undo = ExitStack()
         self._state = WatchState(self.close)
         with self._lock:
             if CollectiveWatch._open is not None:
@@ -150,8 +150,7 @@ class CollectiveWatch:
     def close(self) -> None:
         """Put the functions back. Idempotent."""
         self._state.is_open = False
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
         with self._lock:
             if CollectiveWatch._open is self:
                 CollectiveWatch._open = None
@@ -173,7 +172,7 @@ class CollectiveWatch:
         state = self._state
 
         def replace(owner: Any, name: str, function: Callable[..., Any]) -> None:
-            self._undo.append(torch_hooks.replace(owner, name, function))
+            self._undo.callback(torch_hooks.replace(owner, name, function))
 
         for name in COLLECTIVES:
             function = getattr(module, name, None)

@@ -86,7 +86,6 @@ class World:
 
     @property
     def own(self) -> int:
-        """The global rank of this process."""
         return self.members[self.rank]
 
 

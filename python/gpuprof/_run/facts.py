@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import platform
@@ -58,7 +59,7 @@ class ImportTimes:
         self.seconds = 0.0
         self._depth = 0
         self._begin = 0.0
-        self._undo: list[torch_hooks.Undo] = []
+        self._undo = contextlib.ExitStack()
 
     def start(self) -> None:
         bootstrap: Any = importlib._bootstrap
@@ -80,8 +81,7 @@ class ImportTimes:
                     self.seconds += time.monotonic() - self._begin
 
         for name, function in (("__enter__", enter), ("__exit__", leave)):
-            self._undo.append(torch_hooks.replace(lock, name, function))
+            self._undo.callback(torch_hooks.replace(lock, name, function))
 
     def stop(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()

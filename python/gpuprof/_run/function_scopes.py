@@ -73,7 +73,6 @@ class FunctionScopes:
         return tuple(each for each in self._patterns if each not in self._matched)
 
     def _find(self, code: CodeType, module: object) -> Any:
-        """Return a scope for a function that matches, and None for any other."""
         if code.co_name in _NO_FUNCTIONS or not code.co_flags & inspect.CO_OPTIMIZED:
             return None  # no function: the body of a module or a class
         if not isinstance(module, str) or module.partition(".")[0] == _OWN:

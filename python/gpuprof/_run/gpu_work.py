@@ -52,7 +52,6 @@ class GpuWork:
                 self.found["idle lines"] = self._idle
 
     def show(self, out: TextIO | None) -> None:
-        """Print the tables; nowhere if nobody reads."""
         if out is None:
             return
         with suppress(OSError, ValueError):  # closed, or its reader is gone

@@ -69,7 +69,6 @@ make_scope.__qualname__ = "timer"  # what a TypeError of its call says
 
 
 def remake_scope(name: str | None, options: Mapping[str, Any]) -> _core.Scope:
-    """Make a scope again from what its pickle holds."""
     scope: _core.Scope = _core.timer(name, **options)
     return scope
 
@@ -84,8 +83,7 @@ def _clean_name(name: object) -> str | None:
         )
         raise TypeError(message)
     if not name:
-        message = "name: expected a non-empty str, got ''; leave it out for an unnamed scope"
-        raise ValueError(message)
+        raise checks.value_error(name, "name", "a non-empty str; leave it out for an unnamed scope")
     return clean_text(name)
 
 

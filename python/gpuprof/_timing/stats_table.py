@@ -80,7 +80,6 @@ def table(
 
 
 def _default(rows: Sequence[Row]) -> list[str]:
-    """Return the columns that say something of these rows."""
     on_gpu = any(row.on_gpu for row in rows)
     wanted = [name for name in DEFAULT if on_gpu or not name.startswith("gpu_")]
     measured = [row.time for row in rows if row.time.count]

@@ -68,18 +68,14 @@ def expand(pattern: str) -> str:
     An unknown part is a `ValueError`, a relative path without a working directory a `TraceError`.
     """
 
+    known = {"p": str(os.getpid()), "h": os.uname().nodename, "r": str(rank()), "%": "%"}
+
     def value(match: re.Match[str]) -> str:
         letter, variable = match.group(1), match.group(2)
         if variable is not None:
             return os.environ.get(variable, "").replace("/", "_")
-        if letter == "p":
-            return str(os.getpid())
-        if letter == "h":
-            return os.uname().nodename
-        if letter == "r":
-            return str(rank())
-        if letter == "%":
-            return "%"
+        if letter in known:
+            return known[letter]
         message = (
             f"path: {match.group(0)!r} in {pattern!r} is no pattern; expected %p, %h, %r, "
             "%q{VARIABLE}, or %% for a percent sign"

@@ -23,7 +23,6 @@ class Schedule(NamedTuple):
     repeat: int
 
     def phase(self, step: int) -> str:
-        """Return what a step is, counted from 0."""
         cycle = self.wait + self.warm + self.active
         if self.repeat and step >= self.repeat * cycle:
             return "done"
@@ -33,7 +32,6 @@ class Schedule(NamedTuple):
         return "warm" if place < self.wait + self.warm else "active"
 
     def begins_cycle(self, step: int) -> bool:
-        """Whether a step is the first one of its cycle."""
         return step % (self.wait + self.warm + self.active) == 0
 
 

@@ -95,7 +95,6 @@ class FileClock:
         return before.offset + gained - first
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a merged file says of it."""
         return {
             "reference": self.reference,
             "offsetNanoseconds": [anchor.offset for anchor in self.anchors],

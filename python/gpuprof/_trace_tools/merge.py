@@ -230,7 +230,6 @@ class _Events(Scan):
             raise OddError(reason) from None
 
     def _moved(self, time: int) -> int:
-        """Return a time of the file on the clock of all."""
         time += self._shift + (self._clock.drift(time) if self._clock else 0)
         if time > MOST_NS:
             reason = '"ts" is too large; expected a time within 146 years of the others'

@@ -45,7 +45,6 @@ class Repair:
         self._write(b"}\n")
 
     def _events_of(self, batch: Batch) -> bytes:
-        """Return the text of the events that can stay, and count."""
         good = [type(each) is dict and len(each) > 0 for each in batch.events]
         self.events += sum(good)
         self.left_out += len(good) - sum(good)

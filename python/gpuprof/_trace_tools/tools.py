@@ -30,7 +30,6 @@ DEFAULT_TOP = 20
 
 
 def read(path: Path, into: Callable[[Iterator[bytes]], object], *, twice: bool = False) -> Damage:
-    """Read a file into a reader; what is wrong inside becomes a `TraceError`."""
     damage = Damage()
     with closing(pieces(path, damage, twice=twice)) as contents:
         try:
