@@ -8,13 +8,10 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from typing import BinaryIO
 
 TEMPORARY = ".tmp"
 _POLL_S = 0.02
@@ -66,7 +63,7 @@ def replace_file(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-class FileLock:
+class FileLock(AbstractContextManager["FileLock"]):
     """An exclusive `flock` among processes and threads, on a file that is made if needed."""
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
@@ -91,9 +88,6 @@ class FileLock:
             # Unlock explicitly: a child forked meanwhile would keep the lock of a closed file.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()

@@ -10,21 +10,18 @@ import importlib
 import math
 import os
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from gpuprof._common.text import shown_text, write_text
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SHOWN_AFTER_S = 2.0
 DRAWN_EVERY_S = 0.1
 WRITTEN_EVERY_S = 5.0
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """A context manager that shows how far its body is, below a label. One thread uses it.
 
     `enabled` None shows it on a terminal and in a notebook, True everywhere.
@@ -58,9 +55,6 @@ class Progress:
         except Exception:  # a closed stream, another live display of rich's
             self.__exit__()
         self._next = monotonic() + (DRAWN_EVERY_S if self._live else WRITTEN_EVERY_S)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         bar, self._bar, self._out = self._bar, None, None

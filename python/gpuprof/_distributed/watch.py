@@ -10,17 +10,14 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any
 
 from gpuprof._common import checks
 from gpuprof._distributed.ddp import DdpWait, first_with_gradient
 from gpuprof._distributed.watch_state import WatchState, scope
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof.errors import InvalidStateError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 COLLECTIVES = (
     "all_gather",
@@ -115,7 +112,7 @@ def time_collectives() -> CollectiveWatch:
     return CollectiveWatch(module)
 
 
-class CollectiveWatch:
+class CollectiveWatch(AbstractContextManager["CollectiveWatch"]):
     """The collectives while they are measured, as `time_collectives` returns it."""
 
     _open: CollectiveWatch | None = None
@@ -154,9 +151,6 @@ class CollectiveWatch:
         with self._lock:
             if CollectiveWatch._open is self:
                 CollectiveWatch._open = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()

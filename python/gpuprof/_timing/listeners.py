@@ -5,15 +5,12 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import AbstractContextManager, suppress
+from typing import TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.text import clean_text
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Samples: TypeAlias = "list[_core.Sample]"
 
@@ -25,7 +22,7 @@ _EXIT_WAITS_S = 5.0
 _listening: list[Listener] = []
 
 
-class Listener:
+class Listener(AbstractContextManager["Listener"]):
     """A function that gets finished samples, until it is closed. Made by `on_sample`.
 
     Attributes
@@ -68,9 +65,6 @@ class Listener:
             self._call()
         finally:
             _forget(self)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
