@@ -54,6 +54,7 @@ class MemoryUse(Record):
 
     @classmethod
     def from_sums(cls, sums: Mapping[str, Any]) -> MemoryUse:
+        """Build a row's from what the core summed up."""
         count, note = int(sums["count"]), _NOTES[sums["note"]]
         if not count:
             return cls(0, math.nan, math.nan, math.nan, note)
