@@ -13,7 +13,7 @@ from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported
 from gpuprof._display.table import Table, html_list, markdown_list
-from gpuprof._trace_tools.results import ShownTables
+from gpuprof._trace_tools.results import as_text
 
 _TITLES = {
     "gpu": "GPU time by scope",
@@ -94,7 +94,7 @@ class IdleRow(Plain):
 
 
 @dataclass(frozen=True)
-class TraceDiff(ShownTables, Plain, Exported):
+class TraceDiff(Plain, Exported):
     """How two traces differ; made by `gpuprof.trace_diff`.
 
     ``rows`` are by scope and by kernel, the largest changes first; ``idle`` is the GPU's time
@@ -152,6 +152,9 @@ class TraceDiff(ShownTables, Plain, Exported):
 
     def _all_notes(self) -> list[str]:
         return [shown_text(note) for note in (*self.cut, *self.notes)]
+
+    def __str__(self) -> str:
+        return as_text(self._headlines(), self._tables(), self._all_notes())
 
     def __repr__(self) -> str:
         return f"<TraceDiff of {self.path_a!r} and {self.path_b!r}>\n{self}"

@@ -5,8 +5,8 @@ All texts come out of files: they are made fit to be shown before they are.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,24 +23,11 @@ _LEFT = frozenset((*_HEADINGS.values(), "track"))
 MOST_OF_CODE = 20
 
 
-class ShownTables(ABC):
-    """Tables between headlines and notes, as text."""
-
-    @abstractmethod
-    def _headlines(self) -> list[str]: ...
-
-    @abstractmethod
-    def _tables(self) -> list[Table]: ...
-
-    @abstractmethod
-    def _all_notes(self) -> list[str]: ...
-
-    def __str__(self) -> str:
-        text = self._headlines()
-        for table in self._tables():
-            text += ["", *table.plain()]
-        notes = self._all_notes()
-        return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
+def as_text(headlines: Iterable[str], tables: Iterable[Table], notes: Sequence[str]) -> str:
+    text = [*headlines]
+    for table in tables:
+        text += ["", *table.plain()]
+    return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
 
 
 @dataclass(frozen=True)
@@ -102,7 +89,7 @@ class GpuTrack(Plain):
 
 
 @dataclass(frozen=True)
-class TraceSummary(ShownTables, Plain):
+class TraceSummary(Plain):
     """What a trace holds."""
 
     path: str
@@ -118,12 +105,15 @@ class TraceSummary(ShownTables, Plain):
     left_out: int  # events that could not be used
     notes: list[str]  # what is missing from the figures
 
-    def _headlines(self) -> list[str]:
+    def __str__(self) -> str:
         size, span = byte_size(self.bytes), duration(self.span_ms)
         what = (
             f"{self.events:,} events in {size}, {span} from the first range to the end of the last"
         )
-        return [f"{shown_text(self.path)}: {what}"]
+        ended = "the trace has no end: it is being written, or its program was killed"
+        notes = [self.cut, ended if self.open_ended else None, *self.notes]
+        headline = f"{shown_text(self.path)}: {what}"
+        return as_text([headline], self._tables(), [note for note in notes if note])
 
     def _tables(self) -> list[Table]:
         tables = []
@@ -141,11 +131,6 @@ class TraceSummary(ShownTables, Plain):
             lines = [track.cells() for track in self.gpu_tracks]
             tables.append(Table(_TRACK_COLUMNS, lines, _LEFT, "GPU tracks"))
         return tables
-
-    def _all_notes(self) -> list[str]:
-        ended = "the trace has no end: it is being written, or its program was killed"
-        notes = [self.cut, ended if self.open_ended else None, *self.notes]
-        return [note for note in notes if note]
 
 
 @dataclass(frozen=True)
