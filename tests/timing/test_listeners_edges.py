@@ -218,10 +218,10 @@ def test_a_handle_that_is_dropped_goes_on() -> None:
     [
         ((3,), TypeError, "f: expected a function"),
         ((print, 3), TypeError, "paths: expected a str"),
-        ((print, ["step", 3]), TypeError, "paths: expected a str, got 3"),
-        ((print, ""), ValueError, "None for every path"),
-        ((print, "/*"), ValueError, "None for every path"),
-        ((print, []), ValueError, "None for every path"),
+        ((print, ["step", 3]), TypeError, "'step/fwd'.*got int 3"),
+        ((print, ""), ValueError, "no path"),
+        ((print, "/*"), ValueError, "no path"),
+        ((print, []), ValueError, "None is every path"),
     ],
 )
 def test_a_wrong_call_says_what_is_expected(

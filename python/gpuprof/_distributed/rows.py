@@ -67,6 +67,7 @@ class RankRow(Plain, Mapping[int, RankTimes]):
         return "/".join(self.names)
 
     def add(self, rank: int, row: Measured, waiting_ms: float) -> None:
+        """Add a rank's row, and all it waited."""
         count, total, mean, p50, least, most = row.times
         waiting = min(waiting_ms / count, mean)
         on_gpu = row.communication_ms, row.exposed_ms

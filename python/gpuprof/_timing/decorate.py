@@ -132,10 +132,10 @@ def _generator(scope: Scope | Annotation, function: Callable[..., Any]) -> Calla
 def _async_generator(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        run: Any = nullcontext()
+        run: Any = nullcontext()  # around the whole, and around each resume
         each: Any = scope
         if isinstance(scope, _core.Annotation):
-            run, each = _one_range(scope), run
+            run, each = _one_range(scope), nullcontext()
         with run:
             generator = function(*args, **kwargs)
             resume: Callable[[], Any] = functools.partial(generator.__anext__)

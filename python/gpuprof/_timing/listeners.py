@@ -160,12 +160,23 @@ def _checked(paths: object) -> list[str]:
     if isinstance(paths, str):
         paths = [paths]
     if not isinstance(paths, Iterable):
-        raise checks.type_error(paths, "paths", "a str, an iterable of str or None")
-    texts = [clean_text(checks.text("paths", each)) for each in paths]
-    if not texts or not {"", "/*"}.isdisjoint(texts):
-        expected = "paths such as 'step/fwd' or 'step/*', or None for every path"
-        raise checks.value_error(texts, "paths", expected)
-    return [] if "*" in texts else texts
+        message = f"paths: expected a str, an iterable of str or None, got {type(paths).__name__}"
+        raise TypeError(message)
+    texts: list[object] = list(paths)
+    for text in texts:
+        if not isinstance(text, str):
+            message = (
+                "paths: expected texts such as 'step/fwd' or 'step/*', got "
+                f"{type(text).__name__} {text!r}"
+            )
+            raise TypeError(message)
+        if not text or text == "/*":
+            message = f"paths: {text!r} is no path; leave paths out for all of them"
+            raise ValueError(message)
+    if not texts:
+        message = "paths: none is given, so nothing would ever be heard; None is every path"
+        raise ValueError(message)
+    return [] if "*" in texts else [clean_text(str(text)) for text in texts]
 
 
 def _name_of(function: object) -> str:

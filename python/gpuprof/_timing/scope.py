@@ -83,7 +83,8 @@ def _clean_name(name: object) -> str | None:
         )
         raise TypeError(message)
     if not name:
-        raise checks.value_error(name, "name", "a non-empty str; leave it out for an unnamed scope")
+        message = "name: expected a non-empty str, got ''; leave it out for an unnamed scope"
+        raise ValueError(message)
     return clean_text(name)
 
 

@@ -19,6 +19,7 @@ from gpuprof._trace_tools.diff_paths import MOST_NAMES, NONE, Nested, Numbers, S
 from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
+    EXACT_US,
     Event,
     args_of,
     check_labels,
@@ -128,10 +129,22 @@ class DiffScan(Scan):
     def _span(self, event: Event) -> tuple[float, float]:
         """Return begin and length, the begin from the first one on."""
         check_labels(event)
-        begin, size, _ = self.span(event)
+        begin: Any = event.get("ts")
+        size: Any = event.get("dur")
+        if (
+            type(begin) in (int, float)
+            and type(size) in (int, float)
+            and 0 <= begin < EXACT_US
+            and 0 <= size < EXACT_US
+        ):
+            return self._since_first(round(begin * 1000.0)), size * 1000.0
+        exact, length, _ = self.span(event)
+        return self._since_first(exact), float(length)
+
+    def _since_first(self, time: int) -> float:
         if self._base is None:
-            self._base = begin
-        return float(begin - self._base), float(size)
+            self._base = time
+        return float(time - self._base)
 
     def _number(self, name: str) -> int:
         name = shortened(name, MOST_NAME)
