@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count, groupby
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,9 +88,7 @@ class FakeHarness:
 @pytest.fixture
 def measurer(monkeypatch: pytest.MonkeyPatch) -> FakeMeasurer:
     fake = FakeMeasurer()
-    monkeypatch.setitem(
-        sys.modules, "gpuprof._benchmark.api", SimpleNamespace(prepare=fake.prepare)
-    )
+    monkeypatch.setattr("gpuprof._benchmark.compare.prepare", fake.prepare)
     return fake
 
 

@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpuprof._benchmark.api import prepare
+from gpuprof._benchmark.loop import Measurer
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
 from gpuprof._common.units import percent
@@ -33,6 +35,7 @@ from gpuprof._results import statistics
 from gpuprof._results.comparison import CompareResult, joint_confidence
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import WORTH_SAYING, gives_up_the_cpu
+from gpuprof._results.result import BenchResult
 
 __all__ = ["CompareResult", "compare"]
 
@@ -49,10 +52,6 @@ _SEEDS = 2**32
 _MODES = ("graph", "batched", "isolated")
 # Options of `benchmark` that have no meaning here.
 _REFUSED = ("name", "params", "energy", "min_samples", "min_time_s", "rel_precision")
-
-if TYPE_CHECKING:
-    from gpuprof._benchmark.loop import Measurer
-    from gpuprof._results.result import BenchResult
 
 
 def compare(
@@ -117,8 +116,6 @@ def compare(
                 "threshold= say when to stop"
             )
             raise TypeError(message)
-    from gpuprof._benchmark.api import prepare
-
     shared = join(checked_options(**options).ranks)
 
     def ready(name: str, **chosen: Any) -> Measurer:
@@ -162,7 +159,6 @@ def compare(
 
 @contextmanager
 def _noted(name: str) -> Iterator[None]:
-    """Add the name of the function to what it raises."""
     try:
         yield
     except Exception as error:

@@ -13,16 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
 
-from gpuprof._benchmark.samplers import RunningSampler
+from gpuprof._benchmark.harness import Harness
+from gpuprof._benchmark.samplers import DeviceSampler
 from gpuprof._common.nvml import NvmlUnavailable, energy_counter
 from gpuprof._common.units import joules, percent
 from gpuprof._results import statistics
 from gpuprof.errors import GpuprofError, InvalidStateError
-
-if TYPE_CHECKING:
-    from gpuprof._benchmark.harness import Harness
 
 BLOCK_S = 0.2  # of the least block
 MAX_BLOCK_S = 2.0  # a block ends then, with fewer than `STEPS`
@@ -55,7 +52,7 @@ class _Block:
 def check_energy(harness: Harness, uuid: str | None) -> None:
     """Raise the error that there is no energy to measure, before any time is spent."""
     has_setup = harness.work.setup is not None
-    if has_setup or not isinstance(harness.sampler, RunningSampler):
+    if has_setup or harness.mode in {"isolated", "cpu"}:
         how = f"{harness.mode} mode" + ", each after its setup" * has_setup
         message = (
             f"energy: the calls are measured in {how}, and it is that of calls which follow each "
@@ -79,7 +76,7 @@ def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
 def energy_of_call(harness: Harness, uuid: str | None, median_ms: float) -> dict[str, float]:
     """Run the function for some seconds more, and return `BenchResult.energy`."""
     ranks, sampler = harness.ranks, harness.sampler
-    assert isinstance(sampler, RunningSampler)  # check_energy() has refused the others
+    assert isinstance(sampler, DeviceSampler)  # check_energy() has refused the others
     times = max(1, round(BATCH_MS / max(median_ms * sampler.calls, 1e-3)))
     run = partial(sampler.run, ranks.decide("the energy", times))
     with _counter(uuid) as read:

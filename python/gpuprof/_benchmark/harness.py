@@ -21,6 +21,7 @@ from gpuprof._benchmark.gate import MAX_ENTRIES, WAITS, HeldStream
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import LEAST_GPU_NS, ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
+from gpuprof._common.launches import Launches
 from gpuprof._distributed.lockstep import Alone, join
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.streams import StreamRef, as_current, resolve
@@ -31,7 +32,6 @@ from gpuprof.errors import EmptyGraphError, InvalidStateError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
 
 _Returned = TypeVar("_Returned")
@@ -290,7 +290,7 @@ class Harness:
                 self._launches = beside.of_graphs(once, few, sizes[0])
             many = self._captured(where, sizes[1])[0]
             graphs.callback(many.close)
-            sampler = samplers.GraphSampler(self.work, held, (few, many), sizes)
+            sampler = samplers.GraphSampler(self.work, held, sizes, (few, many))
             self.work.warn(held.warning)
             graphs.pop_all()
             once.close()

@@ -28,8 +28,6 @@ _TAIL_MS, _TAIL_SHARE = 0.05, 0.1  # as a scope that verifies its stream has the
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What `probe` found about a function."""
-
     host_ms: float  # the median that a call takes on the host
     wall_ms: float  # the median of a call until the device is done with it
     gpu_ms: float  # the least reading of a call, less an empty interval; infinite if it waits

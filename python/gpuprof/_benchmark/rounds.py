@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._benchmark import samplers
@@ -20,13 +20,11 @@ from gpuprof._benchmark.loop import Measurer, Samples
 from gpuprof._benchmark.options import checked_options
 from gpuprof._benchmark.probe import LEAST_GPU_NS
 from gpuprof._benchmark.work import Work
+from gpuprof._frameworks.streams import StreamRef
+from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import median
 from gpuprof._timing.calibration import calibrate
 from gpuprof._timing.timer import Timer
-
-if TYPE_CHECKING:
-    from gpuprof._frameworks.streams import StreamRef
-    from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 

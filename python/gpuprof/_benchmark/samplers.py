@@ -42,6 +42,9 @@ class Sampler(ABC):
     calls = 1
     cpu_ms = 0.0  # the CPU time of a call in the last sample, on the CPU's clock
 
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
     @property
     def gate(self) -> str:
         return "n/a"
@@ -61,12 +64,15 @@ class Sampler(ABC):
         """Release what it holds."""
 
 
-class RunningSampler(Sampler):
-    """One whose calls follow each other on the device."""
+class DeviceSampler(Sampler):
+    """One of calls on the device; `sizes` are those of the two sides of a slope."""
 
-    _work: Work
-    _held: HeldStream
-    _many: int  # calls of the longer side of a slope
+    def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int] = (0, 1)) -> None:
+        super().__init__(work)
+        self._held = held
+        self._few, self._many = sizes
+        self.calls = self._many - self._few
+        self.l2 = "rotated" if work.clones > 1 else "hot"
 
     def run(self, times: int) -> int:
         """Wait for the calls of the last run, and queue those of so many samples without a gate.
@@ -81,17 +87,15 @@ class RunningSampler(Sampler):
         self._work.call_times(times * self._many)
 
 
-class _GatedSampler(Sampler):
+class _GatedSampler(DeviceSampler):
     """What the modes on the GPU's clock share: two event pairs and a gate."""
 
     clock = "cuda"
 
-    def __init__(self, work: Work, held: HeldStream) -> None:
-        self._work = work
-        self._held = held
+    def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int] = (0, 1)) -> None:
+        super().__init__(work, held, sizes)
         self._timers = [Timer("cuda", held.handle) for _ in range(2)]
         self._few_first = True
-        self.l2 = "rotated" if work.clones > 1 else "hot"
 
     @property
     def gate(self) -> str:
@@ -133,7 +137,7 @@ class _GatedSampler(Sampler):
             timer.close()
 
 
-class GraphSampler(_GatedSampler, RunningSampler):
+class GraphSampler(_GatedSampler):
     """The slope of two graphs of n and m captured calls: steady-state time in stream order."""
 
     mode = "graph"
@@ -142,12 +146,11 @@ class GraphSampler(_GatedSampler, RunningSampler):
         self,
         work: Work,
         held: HeldStream,
-        graphs: tuple[CapturedGraph, CapturedGraph],
         sizes: tuple[int, int],
+        graphs: tuple[CapturedGraph, CapturedGraph],
     ) -> None:
-        super().__init__(work, held)
-        self._graphs, self._many = graphs, sizes[1]
-        self.calls = sizes[1] - sizes[0]
+        super().__init__(work, held, sizes)
+        self._graphs = graphs
         for graph in graphs:  # a first launch uploads the graph, which may wait for a closed gate
             graph.launch(held.handle)
         held.synchronize()
@@ -166,15 +169,10 @@ class GraphSampler(_GatedSampler, RunningSampler):
             graph.close()
 
 
-class BatchedSampler(_GatedSampler, RunningSampler):
+class BatchedSampler(_GatedSampler):
     """The slope of n and m calls that are queued one after the other."""
 
     mode = "batched"
-
-    def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int]) -> None:
-        super().__init__(work, held)
-        self._few, self._many = sizes
-        self.calls = self._many - self._few
 
     def sample(self) -> float:
         return self._slope(
@@ -197,8 +195,8 @@ class IsolatedSampler(_GatedSampler):
     def __init__(self, work: Work, held: HeldStream, calibration: Calibration, flush: int) -> None:
         super().__init__(work, held)
         self._calibration = calibration
-        self.l2 = "flushed" if flush else "hot"
         if flush:
+            self.l2 = "flushed"
             held.flush_before_each(flush)
 
     def sample(self) -> float:
@@ -212,18 +210,11 @@ class IsolatedSampler(_GatedSampler):
         self._work.set_up(self._held.synchronize)
 
 
-class SynchronizedSampler(RunningSampler):
+class SynchronizedSampler(DeviceSampler):
     """The slope of n and m calls on the host's clock, each time until the whole device is done."""
 
     mode = "synchronized"
     clock = "host"
-
-    def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int]) -> None:
-        self._work = work
-        self._held = held
-        self._few, self._many = sizes
-        self.calls = self._many - self._few
-        self.l2 = "rotated" if work.clones > 1 else "hot"
 
     def sample(self) -> float:
         self._work.set_up()
@@ -249,7 +240,7 @@ class CpuSampler(Sampler):
     clock = "cpu"
 
     def __init__(self, work: Work, calls: int) -> None:
-        self._work = work
+        super().__init__(work)
         self._noise = Noise()
         self._empty_ns: deque[float] = deque(maxlen=_EMPTY_LOOPS)
         self.calls = calls
