@@ -18,7 +18,7 @@ from gpuprof._display.progress import Progress
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
-from gpuprof._results.export import figures_of, records_of
+from gpuprof._results.export import figures_of, samples_of
 from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 
 _cut = partial(cut, columns=500)
@@ -142,7 +142,7 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
 
     def _records(self, samples: bool = False) -> Records:
         if samples:
-            return records_of(self.results, samples)
+            return samples_of(self.results)
         lines = []
         for point in self:
             params = {f"params.{axis}": _cell(value) for axis, value in point.params.items()}

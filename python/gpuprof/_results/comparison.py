@@ -19,7 +19,7 @@ from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.export import records_of
+from gpuprof._results.export import figures_of, samples_of
 from gpuprof._results.paired_verdict import judge_paired
 from gpuprof._results.result import LEFT, BenchResult, cells, headline, warnings_of
 from gpuprof._results.texts import how
@@ -155,7 +155,9 @@ class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
         return next(iter(self._rows))
 
     def _records(self, samples: bool = False) -> Records:
-        return records_of(self.results, samples, [_judged(row) for row in self.rows])
+        if samples:
+            return samples_of(self.results)
+        return Records.of([figures_of(row.result) | _judged(row) for row in self.rows])
 
     def _table(self) -> Table:
         lines = []

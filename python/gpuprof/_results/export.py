@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gpuprof._common import machine
@@ -42,16 +42,14 @@ _FENCE = 1.5
 _SAMPLE_COLUMNS = ("name", "sample", "ms", "clock_mhz")
 
 
-def records_of(
-    results: Sequence[Any], samples: bool, more: Sequence[Mapping[str, Cell]] = ()
-) -> Records:
-    """Return a record for each `BenchResult`, with what `more` adds to it, or for each sample."""
-    if samples:
-        return Records(_SAMPLE_COLUMNS, [line for each in results for line in _samples_of(each)])
-    records = [figures_of(each) for each in results]
-    for record, added in zip(records, more, strict=False):
-        record.update(added)
-    return Records.of(records)
+def samples_of(results: Sequence[Any]) -> Records:
+    """Return a record for each sample of each `BenchResult`."""
+    lines: list[list[Cell]] = []
+    for result in results:
+        clocks = result.clock_mhz or [None] * result.count
+        pairs = enumerate(zip(result.samples_ms, clocks, strict=True))
+        lines += ([result.name, place, ms, mhz] for place, (ms, mhz) in pairs)
+    return Records(_SAMPLE_COLUMNS, lines)
 
 
 def figures_of(result: Any) -> dict[str, Cell]:
@@ -108,9 +106,3 @@ def figures(result: Any) -> dict[str, Any]:
         "data": data,
         "iterations": result.calls_per_sample,
     }
-
-
-def _samples_of(result: Any) -> list[list[Cell]]:
-    clocks = result.clock_mhz or [None] * result.count
-    pairs = zip(result.samples_ms, clocks, strict=True)
-    return [[result.name, place, ms, mhz] for place, (ms, mhz) in enumerate(pairs)]

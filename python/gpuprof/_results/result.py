@@ -24,7 +24,7 @@ from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
-from gpuprof._results.export import RATES, SPREAD, records_of
+from gpuprof._results.export import RATES, SPREAD, figures_of, samples_of
 from gpuprof._results.fields import CHECKS
 
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
@@ -277,7 +277,7 @@ class BenchResult(Shown, Exported, Document):
         return {name: getattr(self, name) for name in _SUMMARY}
 
     def _records(self, samples: bool = False) -> Records:
-        return records_of([self], samples)
+        return samples_of([self]) if samples else Records.of([figures_of(self)])
 
     def _table(self) -> Table:
         line = {"name": self.name, **cells(self)}
@@ -370,6 +370,9 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
     )
     cpu = f"{duration(noise.get('cpu_ms'))} a call, which a tenth of the samples stay below"
     medians = ", ".join(duration(each.median_ms) for each in result.ranks)
+    clock = ""
+    if mhz := result.clock_mhz:
+        clock = f"{statistics.median(mhz):,.0f} MHz ({min(mhz):,.0f} to {max(mhz):,.0f})"
     facts = [
         ("measured", texts.how(result)),
         ("left out", "the host's time, allocation" if result.mode == "graph" else ""),
@@ -383,16 +386,12 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         ("energy", texts.energy_text(result.energy) if result.energy else ""),
         ("launches", "; ".join(filter(None, (str(launches), launches.varies))) if launches else ""),
         ("ranks", medians and f"the slowest of {len(result.ranks)} in each sample; {medians}"),
-        ("SM clock", _clock_text(result.clock_mhz) if result.clock_mhz else ""),
+        ("SM clock", clock),
         ("throttled", ", ".join(result.throttle_reasons)),
         ("params", ", ".join(f"{key}={value}" for key, value in result.params.items())),
     ]
     extra = [(str(key), str(value)) for key, value in result.extra_info.items()]
     return [(heading, text) for heading, text in facts if text] + extra
-
-
-def _clock_text(mhz: Sequence[float]) -> str:
-    return f"{statistics.median(mhz):,.0f} MHz ({min(mhz):,.0f} to {max(mhz):,.0f})"
 
 
 def headline(result: BenchResult) -> str:
