@@ -20,7 +20,7 @@ from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal, KernelTo
 from gpuprof._results.change_point import HistoryChange
 from gpuprof._results.comparison import CompareRow
 from gpuprof._results.decision import Decision
-from gpuprof._results.history_series import HistoryPoint, HistorySeries
+from gpuprof._results.history import HistoryPoint, HistorySeries
 from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.memory import MemoryUse
 from gpuprof._timing.rows import Row, Summary

@@ -100,26 +100,29 @@ class _Segment:
     is_drift: bool = False
 
 
-def changes(values: Sequence[float], threshold: float = 0.0) -> tuple[HistoryChange, ...]:
+def changes(
+    values: Sequence[float], threshold: float = 0.0, places: Sequence[int] | None = None
+) -> tuple[HistoryChange, ...]:
     """Return the changes of values, the newest first; smaller ones than `threshold` are left out.
 
-    The values are logarithms, and come in the order of time. A place is found where its p value is
-    below 0.01.
+    The values are logarithms, and come in the order of time; `places` are theirs in the series. A
+    change is found where its p value is below 0.01.
     """
     found: list[HistoryChange] = []
+    places = range(len(values)) if places is None else places
     divided = _divided(values, 0, len(values), 1.0)
     least = math.log1p(threshold)
     for place, segment in enumerate(divided):
         apart = segment.first - divided[place - 1].last
         # Where a drift begins or ends there is a step only if the two sides are apart.
         if place and not segment.is_drift and abs(apart) >= max(least, 1e-12):
-            back = _back_to(values, divided[: place + 1], abs(apart), least)
-            found.append(HistoryChange(segment.start, segment.p, exp(apart), back_to=back))
+            left = _back_to(values, divided[: place + 1], abs(apart), least)
+            back = None if left is None else places[left]
+            found.append(HistoryChange(places[segment.start], segment.p, exp(apart), back_to=back))
         drifted = segment.last - segment.first
         if segment.is_drift and abs(drifted) >= least:
-            found.append(
-                HistoryChange(segment.start, segment.p, exp(drifted), "drift", segment.end - 1)
-            )
+            start, last = places[segment.start], places[segment.end - 1]
+            found.append(HistoryChange(start, segment.p, exp(drifted), "drift", last))
     return tuple(reversed(found))
 
 
