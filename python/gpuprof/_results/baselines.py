@@ -14,8 +14,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -196,14 +195,23 @@ class FolderBaselines(Baselines):
 
     def _add(self, key: Key, lines: list[bytes], message: str) -> None:  # noqa: ARG002
         path = self.place(key)
-        with _locked(path):
-            old = read_bytes(path) if os.path.lexists(path) else b""
-            end = b"" if not old or old.endswith(b"\n") else b"\n"
-            runs = self._read(key, old + end + b"\n".join(lines), KEPT_RUNS)[-MAX_RUNS:]
-            kept = [_line(run) + b"\n" for run in runs]
-            while sum(map(len, kept)) > result_files.MAX_BYTES:
-                del kept[0]
-            _write(path, b"".join(kept))
+        file = path.parent / _LOCK
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(file) as lock:
+                if not lock.acquire(LOCK_TIMEOUT_S):
+                    held = f"{file} is locked by another process for {LOCK_TIMEOUT_S:g} seconds"
+                    raise BaselineError(held)
+                old = read_bytes(path) if os.path.lexists(path) else b""
+                end = b"" if not old or old.endswith(b"\n") else b"\n"
+                runs = self._read(key, old + end + b"\n".join(lines), KEPT_RUNS)[-MAX_RUNS:]
+                kept = [_line(run) + b"\n" for run in runs]
+                while sum(map(len, kept)) > result_files.MAX_BYTES:
+                    del kept[0]
+                _write(path, b"".join(kept))
+        except OSError as error:
+            why = f"{path} cannot be written: {error.strerror or error}"
+            raise BaselineError(why) from error
 
 
 def _listed(folder: Path) -> list[str]:
@@ -218,22 +226,6 @@ def _listed(folder: Path) -> list[str]:
 
 def _line(run: Run) -> bytes:
     return json.dumps(run.to_dict(), allow_nan=False).encode("ascii")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file's folder, which is made if needed; an OSError means not written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.parent / _LOCK) as lock:
-            if not lock.acquire(LOCK_TIMEOUT_S):
-                held = f"is locked by another process for {LOCK_TIMEOUT_S:g} seconds"
-                message = f"{path.parent / _LOCK} {held}"
-                raise BaselineError(message)
-            yield
-    except OSError as error:
-        message = f"{path} cannot be written: {error.strerror or error}"
-        raise BaselineError(message) from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -16,14 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuprof._results.baselines import (
-    DEFAULT_ROOT,
-    Baselines,
-    FolderBaselines,
-    Key,
-    file_of,
-    key_of,
-)
+from gpuprof._results.baselines import Baselines, FolderBaselines, Key, file_of, key_of
 from gpuprof._results.result_files import check_size
 from gpuprof.errors import BaselineError
 
@@ -36,11 +29,10 @@ _TOO_LATE = ("fetch first", "non-fast-forward", "cannot lock ref", "incorrect ol
 
 
 def is_git(storage: str | Path) -> bool:
-    """Return whether a store is a git ref, and not a folder."""
     return str(storage).startswith(PREFIX)
 
 
-def opened(storage: str | Path = DEFAULT_ROOT) -> Baselines:
+def opened(storage: str | Path) -> Baselines:
     """Return the baselines in a folder, or in a git ref; BaselineError if that cannot be one."""
     return GitBaselines(str(storage)) if is_git(storage) else FolderBaselines(storage)
 
@@ -80,8 +72,8 @@ class GitBaselines(Baselines):
             if theirs and ours == self._tip(there):
                 return f"{self.root} is as in {remote}"
             what = f"{self._ref}:{self._ref}"
-            failure = self._tried("push", "--quiet", remote, what, seconds=_NETWORK_S)
-            if failure is None:
+            _, failure = self._run("push", "--quiet", remote, what, seconds=_NETWORK_S)
+            if not failure:
                 return f"{self.root} is joined with that of {remote}, and pushed"
             if not any(each in failure for each in _TOO_LATE):
                 message = f"{self.root}: git push failed: {failure}"
@@ -90,10 +82,9 @@ class GitBaselines(Baselines):
         raise BaselineError(message)
 
     def _join(self, theirs: str) -> None:
-        """Take over the lines of another commit."""
 
         def joined(ours: str) -> bytes:
-            found = self._run(("merge-base", ours, theirs)).stdout if ours else b""
+            found = self._run("merge-base", ours, theirs)[0] if ours else b""
             base = found.decode("ascii", "replace").strip()
             if base == theirs:
                 return b""
@@ -120,8 +111,8 @@ class GitBaselines(Baselines):
         """
         for _ in range(_TRIES):
             data = commit(self._tip())
-            failure = self._tried("fast-import", "--quiet", "--date-format=now", data=data)
-            if failure is None:
+            _, failure = self._run("fast-import", "--quiet", "--date-format=now", data=data)
+            if not failure:
                 return
         message = f"{self.root}: git fast-import failed {_TRIES} times: {failure}"
         raise BaselineError(message)
@@ -166,7 +157,6 @@ class GitBaselines(Baselines):
         return {key: facts.split()[2] for facts, path in pairs if (key := key_of(path))}
 
     def _contents(self, files: Mapping[Key, str]) -> dict[Key, bytes]:
-        """Return what is in files, read by one process."""
         if not files:
             return {}
         asked = "".join(f"{blob}\n" for blob in files.values()).encode("ascii")
@@ -187,28 +177,20 @@ class GitBaselines(Baselines):
         """Return what git prints; BaselineError if it fails."""
         return self._bytes(*arguments, **options).decode("utf-8", "replace").strip("\n")
 
-    def _tried(self, *arguments: str, **options: Any) -> str | None:
-        """Return why git fails, or None."""
-        done = self._run(arguments, **options)
-        return None if done.returncode == 0 else _said(done)
-
     def _bytes(self, *arguments: str, **options: Any) -> bytes:
-        done = self._run(arguments, **options)
-        if done.returncode:
-            message = f"{self.root}: git {arguments[0]} failed: {_said(done)}"
+        printed, failure = self._run(*arguments, **options)
+        if failure:
+            message = f"{self.root}: git {arguments[0]} failed: {failure}"
             raise BaselineError(message)
-        return done.stdout
+        return printed
 
     def _run(
-        self,
-        arguments: tuple[str, ...],
-        *,
-        data: bytes = b"",
-        seconds: float = _LOCAL_S,
-    ) -> subprocess.CompletedProcess[bytes]:
+        self, *arguments: str, data: bytes = b"", seconds: float = _LOCAL_S
+    ) -> tuple[bytes, str]:
+        """Return what git prints, and why it fails: no text if it does not."""
         environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 ["git", *arguments],
                 input=data,
                 capture_output=True,
@@ -222,9 +204,8 @@ class GitBaselines(Baselines):
         except OSError as error:
             message = f"{self.root} needs git, which cannot be run: {error.strerror or error}"
             raise BaselineError(message) from error
-
-
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = done.stderr.decode("utf-8", "replace").split("\n")
-    said = " ".join(line.strip() for line in lines if line.strip())
-    return said.removeprefix("fatal: ") or f"exit code {done.returncode}"
+        if done.returncode == 0:
+            return done.stdout, ""
+        lines = done.stderr.decode("utf-8", "replace").split("\n")
+        said = " ".join(line.strip() for line in lines if line.strip())
+        return done.stdout, said.removeprefix("fatal: ") or f"exit code {done.returncode}"
