@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprof import BenchResult, Verdict
-from gpuprof._results.levels import LOWER
+from gpuprof._results.stored_rule import LOWER
 from gpuprof._results.verdict import confirm, judge, may_be_slow
 from gpuprof.results import Decision
 from tests.results.test_verdict import run

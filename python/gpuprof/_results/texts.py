@@ -21,7 +21,6 @@ MOST_NAMES = 20
 
 
 def some(names: Sequence[str]) -> str:
-    """List the first of many names."""
     rest = len(names) - MOST_NAMES
     return ", ".join([*names[:MOST_NAMES], *([f"and {rest:,} more"] if rest > 0 else [])])
 

@@ -9,7 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuprof._common import checks
 from gpuprof._common.records import Record, head
@@ -17,11 +17,8 @@ from gpuprof._common.text import output_text, plain_data, plural
 from gpuprof._common.units import NOTHING, duration, percent, ratio_text
 from gpuprof._results.count_verdicts import notes_of
 from gpuprof._results.decision import Decision, Verdict, verdicts_of
-from gpuprof._results.levels import ENOUGH_RUNS
+from gpuprof._results.stored_rule import ENOUGH_RUNS
 from gpuprof._results.texts import peak_text, said_once, some
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _TELLING_RUNS = 2 * ENOUGH_RUNS  # of more runs the spread is known
 _NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
@@ -59,7 +56,7 @@ class Line(Record):
         }
 
     @classmethod
-    def _read(cls, where: str, data: object) -> Self:
+    def _read(cls, where: str, data: object) -> Line:
         rest = checks.mapping(where, data)
         own: dict[str, Any] = {"decision": rest}
         own |= {name: rest.pop(name) for name in ("name", "machine") if name in rest}
@@ -87,7 +84,6 @@ class Comparison(Record):
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """How often there is each verdict."""
         return Counter(verdict for line in self.rows for verdict in verdicts_of(line.decision))
 
     @property
@@ -156,7 +152,7 @@ class Comparison(Record):
         return super().to_dict() | {"verdicts": counts} | more
 
     @classmethod
-    def _read(cls, where: str, data: object) -> Self:
+    def _read(cls, where: str, data: object) -> Comparison:
         """Build one without `names`, `baseline`, `facts` and `data`."""
         found = checks.mapping(where, data)
         return super()._read(where, {name: found[name] for name in cls._MEMBERS if name in found})
