@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.records import Check, Record, in_results
+from gpuprof._common.records import Check, Record, in_results, or_none
 
 
 class Verdict(str, Enum):
@@ -77,14 +77,12 @@ def _field(member: str) -> str:
 
 
 def _of(kind: str) -> Check:
-    """Return the check that takes a decision of that kind, its plain form, or None."""
-
-    def check(name: str, value: Any) -> Decision | None:
-        if value is None or isinstance(value, Decision):
-            return value
-        return Decision._of_kind(kind, name, value)
-
-    return check
+    """Return the check that takes a decision, the plain form of one of that kind, or None."""
+    return or_none(
+        lambda name, value: (
+            value if isinstance(value, Decision) else Decision._of_kind(kind, name, value)
+        )
+    )
 
 
 @in_results

@@ -69,22 +69,17 @@ def judge_paired(
 
     few = f"{len(base_ms)} rounds; an interval of the ratio needs {MIN_ROUNDS}"
     few = few if len(base_ms) < MIN_ROUNDS else ""
-    return _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
+    return _judge(base_ms, new_ms, estimate, few, threshold=threshold, tick=tick)
 
 
 def _judge_processes(
     base_ms: Sequence[float],
     new_ms: Sequence[float],
-    *,
-    threshold: float | None = None,
-    tick: float = 0.0,
-    confidence: float = CONFIDENCE,
+    threshold: float,
+    tick: float,
+    confidence: float,
 ) -> Decision:
-    """Decide between two commands, of which each process gave one time, pair by pair.
-
-    `threshold` is the smallest change to report, as a fraction (None is 0.02), and `tick` the
-    smallest step of a time. The p value is not corrected for other names: `corrected` does that.
-    """
+    """Decide by a time of each process; the p value is not corrected for other names."""
 
     def estimate(logs: list[float], _base: float, _new: float) -> _Estimate:
         middle, error, freedom = _trimmed(logs)
@@ -103,18 +98,17 @@ def _judge_processes(
 
     few = f"{plural(len(base_ms), 'pair')} of runs; a verdict needs {MIN_PAIRS}"
     few = few if len(base_ms) < MIN_PAIRS else ""
-    threshold = THRESHOLD if threshold is None else threshold
-    return _judge(base_ms, new_ms, estimate, threshold=threshold, tick=tick, few=few)
+    return _judge(base_ms, new_ms, estimate, few, threshold=threshold, tick=tick)
 
 
 def _judge(
     base_ms: Sequence[float],
     new_ms: Sequence[float],
     estimate: Callable[[list[float], float, float], _Estimate],
+    few: str,
     *,
     threshold: float,
     tick: float,
-    few: str,
 ) -> Decision:
     """Decide by the interval of the ratio; `few` says that there are too few pairs."""
     count = len(base_ms)
@@ -145,17 +139,16 @@ def judge_processes_all(
 ) -> dict[str, Decision]:
     """Decide on the names of two commands together, correcting for their number (Holm).
 
-    `is_look` is for one of the answers after which more pairs may follow; see `looks`.
+    `threshold` is the smallest change to report, as a fraction (None is 0.02), and `ticks` has the
+    smallest steps of the times. `is_look` is for one of the answers after which more pairs may
+    follow; see `looks`.
     """
-    ticks = ticks or {}
-    limit = _P_LIMIT_OF_LOOK if is_look else P_LIMIT
+    ticks, threshold = ticks or {}, THRESHOLD if threshold is None else threshold
+    confidence, limit = CONFIDENCE, P_LIMIT
+    if is_look:
+        confidence, limit = _CONFIDENCE_OF_LOOK, _P_LIMIT_OF_LOOK
     found = {
-        name: _judge_processes(
-            *times,
-            threshold=threshold,
-            tick=ticks.get(name, 0.0),
-            confidence=_CONFIDENCE_OF_LOOK if is_look else CONFIDENCE,
-        )
+        name: _judge_processes(*times, threshold, ticks.get(name, 0.0), confidence)
         for name, times in pairs.items()
     }
     return corrected(found, partial(_not_significant, limit=limit), limit)
