@@ -141,15 +141,15 @@ class _Measurer:
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[None]:
-    from gpuprof._pytest.fresh_process import FreshProcess
+    from gpuprof._pytest import fresh_process
 
     with pytest.MonkeyPatch.context() as patch:
         measuring = _Measuring(folder)
         # Another process takes what would be the next measurement in this one.
         patch.setattr(
-            FreshProcess,
+            fresh_process,
             "measure",
-            lambda self: measuring.benchmark(lambda: None, (), {}, name=self.key),
+            lambda _, key: measuring.benchmark(lambda: None, (), {}, name=key),
         )
         patch.setattr(api, "benchmark", measuring.benchmark)
         patch.setattr(api, "prepare", measuring.prepare)

@@ -23,8 +23,7 @@ from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
 from gpuprof._graphs.graph import CapturedGraph
-from gpuprof._pytest import device_lock
-from gpuprof._pytest.fresh_process import FreshProcess, NotMeasured
+from gpuprof._pytest import device_lock, fresh_process
 from gpuprof._pytest.judge import Judge
 from gpuprof._pytest.measurements import (
     ENOUGH_ROUNDS,
@@ -42,7 +41,8 @@ from gpuprof.errors import InvalidStateError
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 # Arguments of the marker that `gpuprof.benchmark` does not take.
-_OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc")
+_LIMITS = ("threshold", "memory_threshold", "max_ms")
+_OWN = (*_LIMITS, "group", "min_rounds", "disable_gc")
 
 
 class GpuBenchmark:
@@ -280,8 +280,7 @@ class GpuBenchmark:
                 return None
             mode = self._arguments["mode"]
             self.result = count_launches(fn, args, kwargs, graph, name=self._key, mode=mode)
-        judgement = self._judge_of().decide_launches(self.result)
-        self.decision, self.failure = judgement.decision, judgement.failure
+        self.decision, self.failure, _ = self._judge_by().decide_launches(self.result)
         return self.result.launches
 
     def _measure(
@@ -378,33 +377,28 @@ class GpuBenchmark:
 
     def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
         """Judge the result; measure again before the test fails."""
-        judge = self._judge_of(
-            threshold=self._arguments["threshold"],
-            memory_threshold=self._arguments["memory_threshold"],
-            max_ms=self._arguments["max_ms"],
-        )
-        self._results = [result]
+        judge, self._results = self._judge_by(*_LIMITS), [result]
         judgement, ranks = judge.decide(self._results), lockstep.join(self._ranks)
         while ranks.decide("another measurement", judgement.again):
             again = self._measured_elsewhere() if ranks.is_alone else None
             self._results.append(measure() if again is None else again)
             judgement = judge.decide(self._results, same_process=again is None)
         self.result = self._results[-1]
-        self.decision, self.failure = judgement.decision, judgement.failure
+        self.decision, self.failure, _ = judgement
 
     def _measured_elsewhere(self) -> BenchResult | None:
         """Return what a process of its own measures; None where that cannot be."""
         if not self._settings.reruns:
             return None
-        process = FreshProcess(self._item.config, self._item, self._key)
         try:
-            return without_idle_gpu(process.measure())
-        except NotMeasured as error:
+            return without_idle_gpu(fresh_process.measure(self._item, self._key))
+        except fresh_process.NotMeasured as error:
             self._warn_of(f"measured again in this process, because {error}")
             return None
 
-    def _judge_of(self, **limits: float | None) -> Judge:
-        return Judge(self._key, self._settings, self._comparisons, **limits)
+    def _judge_by(self, *limits: str) -> Judge:
+        given = {name: self._arguments[name] for name in limits}
+        return Judge(self._key, self._settings, self._comparisons, **given)
 
     def _warn_of(self, text: str) -> None:
         self._item.warn(pytest.PytestWarning(f"{FIXTURE}: {text}"))

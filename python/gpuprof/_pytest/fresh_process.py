@@ -17,17 +17,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpuprof._pytest.settings import RESULT_FILE
+from gpuprof._results.result import BenchResult
+from gpuprof._results.result_files import load_kind
 from gpuprof.errors import BaselineError
-
-if TYPE_CHECKING:
-    from gpuprof._results.result import BenchResult
 
 _LIMIT_S = 600.0
 _SHOWN = 300  # characters of what a process said that failed
@@ -41,74 +38,66 @@ class NotMeasured(Exception):
     """The process gave no result; the text says why."""
 
 
-@dataclass(frozen=True)
-class FreshProcess:
-    """What it takes to run one test in a process of its own."""
-
-    config: pytest.Config
-    item: pytest.Item
-    key: str
-
-    def measure(self) -> BenchResult:
-        """Run the test and return what it measured; raises `NotMeasured`."""
-        from gpuprof._results.result_files import load_kind
-
-        with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
-            file = Path(folder) / "result.json"
-            self._run(folder, file)
-            try:
-                return load_kind(file)[1].results[self.key]
-            except (BaselineError, KeyError, ValueError) as error:
-                message = f"the test measured nothing in a process of its own: {error}"
-                raise NotMeasured(message) from error
-
-    def _run(self, folder: str, file: Path) -> None:
-        """Run the test, which writes its result into `file`; raises `NotMeasured`."""
-        own = {k: v for k, v in os.environ.items() if not k.startswith(_OF_THE_PARENT)}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *self._arguments(folder)],
-            cwd=self.config.invocation_params.dir,
-            env={**own, "COVERAGE_FILE": str(Path(folder) / "coverage"), RESULT_FILE: str(file)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+def measure(item: pytest.Item, key: str) -> BenchResult:
+    """Run a test in a process of its own and return what it measured; raises `NotMeasured`."""
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as folder:
+        file = Path(folder) / "result.json"
+        _run(item, folder, file)
         try:
-            said, _ = process.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired as error:
-            message = f"a process of its own did not end in {_LIMIT_S:.0f} s"
+            return load_kind(file)[1].results[key]
+        except (BaselineError, KeyError, ValueError) as error:
+            message = f"the test measured nothing in a process of its own: {error}"
             raise NotMeasured(message) from error
-        finally:
-            with suppress(ProcessLookupError):  # also what it has started
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.returncode != 0:
-            last = " ".join(said.split())[-_SHOWN:]
-            message = f"a process of its own ended with {process.returncode}: {last}"
-            raise NotMeasured(message)
 
-    def _arguments(self, folder: str) -> list[str]:
-        loaded = self.config.pluginmanager.hasplugin
-        path, _, rest = self.item.nodeid.partition("::")
-        found = [*self._given(), f"{self.config.rootpath / path}::{rest}"]
-        found += ["-o", f"cache_dir={folder}/cache", "--basetemp", f"{folder}/tmp"]
-        if loaded("xdist"):
-            found += ["-n", "0"]
-        if loaded("_cov"):
-            found += ["--cov-report="]
-        return found
 
-    def _given(self) -> Iterator[str]:
-        """Yield the arguments that pytest was given here, without tests and reports."""
-        worker = getattr(self.config, "workerinput", {})
-        given = worker.get("mainargv", ["", *self.config.invocation_params.args])[1:]
-        tests = {*self.config.args, *(getattr(self.config.option, "file_or_dir", None) or ())}
-        value_of_report = False
-        for each in map(str, given):
-            is_report = each.startswith(_REPORTS)
-            if not (is_report or value_of_report or each in tests):
-                yield each
-            value_of_report = is_report and "=" not in each
+def _run(item: pytest.Item, folder: str, file: Path) -> None:
+    own = {k: v for k, v in os.environ.items() if not k.startswith(_OF_THE_PARENT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *_arguments(item, folder)],
+        cwd=item.config.invocation_params.dir,
+        env={**own, "COVERAGE_FILE": str(Path(folder) / "coverage"), RESULT_FILE: str(file)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        message = f"a process of its own did not end in {_LIMIT_S:.0f} s"
+        raise NotMeasured(message) from error
+    finally:
+        with suppress(ProcessLookupError):  # also what it has started
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode != 0:
+        last = " ".join(said.split())[-_SHOWN:]
+        message = f"a process of its own ended with {process.returncode}: {last}"
+        raise NotMeasured(message)
+
+
+def _arguments(item: pytest.Item, folder: str) -> list[str]:
+    loaded = item.config.pluginmanager.hasplugin
+    path, _, rest = item.nodeid.partition("::")
+    found = [*_given(item.config), f"{item.config.rootpath / path}::{rest}"]
+    found += ["-o", f"cache_dir={folder}/cache", "--basetemp", f"{folder}/tmp"]
+    if loaded("xdist"):
+        found += ["-n", "0"]
+    if loaded("_cov"):
+        found += ["--cov-report="]
+    return found
+
+
+def _given(config: pytest.Config) -> Iterator[str]:
+    """Yield the arguments that pytest was given here, without tests and reports."""
+    worker = getattr(config, "workerinput", {})
+    given = worker.get("mainargv", ["", *config.invocation_params.args])[1:]
+    tests = {*config.args, *(getattr(config.option, "file_or_dir", None) or ())}
+    value_of_report = False
+    for each in map(str, given):
+        is_report = each.startswith(_REPORTS)
+        if not (is_report or value_of_report or each in tests):
+            yield each
+        value_of_report = is_report and "=" not in each

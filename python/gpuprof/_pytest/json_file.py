@@ -14,16 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from gpuprof._core import build_info
 from gpuprof._pytest.options import REPORTED, time_text
 from gpuprof._results.decision import Decision
 from gpuprof._results.export import figures
 from gpuprof._results.result import BenchResult
-
-if TYPE_CHECKING:
-    import pytest
 
 FORMAT = "gpuprof-pytest"
 VERSION = 1

@@ -11,23 +11,20 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from gpuprof._common import machine
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
+from gpuprof._pytest.settings import Settings
 from gpuprof._results import verdict
 from gpuprof._results.count_verdicts import beside_time, judge_launches
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.result import cells
+from gpuprof._results.result import BenchResult, cells
+from gpuprof._results.result_files import Run
 from gpuprof._results.texts import how, peak_text
 from gpuprof._results.two_sides import advice
-
-if TYPE_CHECKING:
-    from gpuprof._pytest.settings import Settings
-    from gpuprof._results.result import BenchResult
-    from gpuprof._results.result_files import Run
 
 # What measuring again can change.
 _BY_CHANCE = frozenset({Verdict.SLOW, Verdict.AMBIGUOUS})
@@ -36,8 +33,7 @@ _WIDTH = 96
 _INDENT = 15
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """`failure` is the text to fail with; `again` asks for another measurement."""
 
     decision: Decision | None
@@ -129,11 +125,7 @@ class Judge:
             last = decide(new[-1:])
             decision = decision if self._fails(last) else last
         return beside_time(
-            decision,
-            base,
-            new,
-            memory_threshold=self.memory_threshold,
-            repeated=True,
+            decision, base, new, memory_threshold=self.memory_threshold, repeated=True
         )
 
     def _base(self, new: BenchResult) -> list[BenchResult]:

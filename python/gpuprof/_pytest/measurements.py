@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuprof._benchmark import api
 from gpuprof._benchmark import device as beside
 from gpuprof._benchmark.work import is_call
 from gpuprof._common import checks
+from gpuprof._graphs.graph import CapturedGraph
+from gpuprof._results.result import BenchResult
 from gpuprof.errors import InvalidStateError
-
-if TYPE_CHECKING:
-    from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
