@@ -2,9 +2,8 @@
 
 Blocks of four runs are ABBA or BAAB, by a coin of the seed that is shown. Without a number of runs
 it ends early when all verdicts are clear, and goes on up to a time where they are not. A command
-that fails ends it all: nothing is compared. Exit codes: those of `compare`; 2 for a command that
-cannot be started; 3 also for one that failed; 128 and the signal's number when stopped, with what
-there is.
+that fails ends it all: nothing is compared. Stopped by a signal it exits with 128 and the signal's
+number, and shows what there is.
 """
 
 from __future__ import annotations
@@ -32,12 +31,7 @@ from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
 from gpuprof._results.count_verdicts import beside_time
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.paired_verdict import (
-    DEFAULT_PAIRS,
-    MOST_PAIRS,
-    judge_processes_all,
-    looks,
-)
+from gpuprof._results.paired_verdict import DEFAULT_PAIRS, MOST_PAIRS, judge_processes_all, looks
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof.errors import BaselineError
 
@@ -55,8 +49,6 @@ class Runs:
     begun: float = field(default_factory=monotonic)
     order: list[str] = field(default_factory=list)
     readings: dict[str, list[Reading]] = field(default_factory=lambda: {"A": [], "B": []})
-    seconds: dict[str, list[float]] = field(default_factory=lambda: {"A": [], "B": []})
-    cpu_seconds: dict[str, list[float]] = field(default_factory=lambda: {"A": [], "B": []})
     signal: int | None = None
 
     @property
@@ -65,7 +57,6 @@ class Runs:
         return min(map(len, self.readings.values()))
 
     def names(self, side: str) -> list[str]:
-        """Return the names that the runs of a side have, each once."""
         readings = self.readings[side][: self.pairs]
         return list(dict.fromkeys(name for each in readings for name in each.times))
 
@@ -91,19 +82,16 @@ class Runs:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Run both commands in turns, and return what to print; Refused says why a command failed."""
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    of_side = (
-        (options.command_a, options.cwd_a, options.env_a),
-        (options.command_b, options.cwd_b, options.env_b),
-    )
-    commands = {
-        side: Command(side, text, folder, dict([*options.env, *variables]), options.shell)
-        for side, (text, folder, variables) in zip(SIDES, of_side, strict=True)
-    }
-    for command in commands.values():
+    commands = {}
+    for side in SIDES:
+        text, folder, variables = (
+            getattr(options, f"{name}_{side.lower()}") for name in ("command", "cwd", "env")
+        )
+        command = Command(side, text, folder, dict([*options.env, *variables]), options.shell)
         with _refusing(command, "split into words"):
             command.words("out")
+        commands[side] = command
     with signals_noted() as signals, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
         found = _run_all(commands, order(seed), options, signals, Path(folder))
     comparison = compare(found, commands, seed)
@@ -147,8 +135,6 @@ def _run_all(
                 continue
             found.order.append(side)
             found.readings[side].append(reading)
-            found.seconds[side].append(ended.seconds)
-            found.cpu_seconds[side].append(ended.cpu_seconds)
             if found.is_done():
                 break
     return found
@@ -219,6 +205,7 @@ def compare(found: Runs, commands: Mapping[str, Command], seed: int) -> Comparis
         longer = f"--max-time {4 * options.max_time:g}"
         notes.append(f"with {longer} it goes on for longer where a verdict is not clear")
     known = [found.names(side) for side in SIDES]
+    readings = found.readings.items()
     a, b = (Side(shown_text(commands[side].label), found.pairs) for side in SIDES)
     return Comparison(
         a,
@@ -234,8 +221,8 @@ def compare(found: Runs, commands: Mapping[str, Command], seed: int) -> Comparis
             "seed": seed,
             "measure": found.measure,
             "order": "".join(found.order),
-            "wall_s": found.seconds,
-            "cpu_s": found.cpu_seconds,
+            "wall_s": {side: [each.wall_s for each in runs] for side, runs in readings},
+            "cpu_s": {side: [each.cpu_s for each in runs] for side, runs in readings},
             "times_ms": {
                 name: {"A": [old.ms for old, _ in both], "B": [now.ms for _, now in both]}
                 for name, both in times.items()
@@ -272,7 +259,7 @@ def _judged(found: Runs) -> tuple[dict[str, list[tuple[Time, Time]]], dict[str, 
 
 def _facts(found: Runs, seed: int) -> list[str]:
     blocks = ["".join(found.order[place : place + 4]) for place in range(0, len(found.order), 4)]
-    taken = math.fsum(second for side in found.seconds.values() for second in side)
+    taken = math.fsum(each.wall_s for runs in found.readings.values() for each in runs)
     said = ab_readings.SAID.get(found.measure or "", "nothing")
     facts = [f"compared: {said}; the runs took {duration(1e3 * taken)}"]
     more = " ..." if len(blocks) > _SHOWN_BLOCKS else ""

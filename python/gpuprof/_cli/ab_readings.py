@@ -52,10 +52,12 @@ class Time:
 
 
 class Reading(NamedTuple):
-    """All times of one run."""
+    """All times of one run, and how long its processes took."""
 
     measure: str
     times: Mapping[str, Time]
+    wall_s: float
+    cpu_s: float
 
 
 def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Reading:
@@ -68,7 +70,8 @@ def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Readin
     if measure in _OF_PROCESS or (measure is None and not there):
         measure = measure or BOTH
         both = {"wall time": Time(1e3 * wall_s, "wall"), "CPU time": Time(1e3 * cpu_s, "CPU")}
-        return Reading(measure, {name: both[name] for name in _OF_PROCESS[measure]})
+        times = {name: both[name] for name in _OF_PROCESS[measure]}
+        return Reading(measure, times, wall_s, cpu_s)
     if not there:
         wanted = "--gpu-benchmark-json={out}" if measure == JSON else "--stats {out}"
         message = (
@@ -87,7 +90,7 @@ def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Readin
     if not times:
         message = "it left a file in which nothing was measured"
         raise BaselineError(message)
-    return Reading(found, times)
+    return Reading(found, times, wall_s, cpu_s)
 
 
 def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:

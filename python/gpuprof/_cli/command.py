@@ -1,4 +1,4 @@
-"""What the commands of ``gpuprof`` share: their parser, and how they answer."""
+"""What the commands of ``gpuprof`` share: their parser and its values, and how they answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from gpuprof._common import checks, outputs
 from gpuprof._common.imports import need
+from gpuprof._common.records import Check
 from gpuprof._common.text import shown_text, write_text
 from gpuprof._display.records import Records
 from gpuprof._display.table import Table
@@ -19,6 +22,12 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
 SHELLS = ("bash", "zsh")
 FILE, FOLDER = "FILE", "DIR"  # metavars that a shell completes
+STORAGE = ".gpuprof"
+GIT_STORE = "git:refs/gpuprof"
+NEVER = "never"
+MAY_FAIL = ("slow", "memory", "launches", "ambiguous", "nodata", "incomparable")
+FAIL_BY_DEFAULT = ("slow", "memory", "launches")
+FORMATS = ("text", "json", "csv", "markdown")
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
@@ -48,6 +57,52 @@ def refusing(*kinds: type[Exception], code: int = USAGE) -> Iterator[None]:
         raise Refused(str(error), code=code) from error
 
 
+def read_as(kind: Callable[[str], Any], check: Check) -> Callable[[str], Any]:
+    """Return a parser of texts whose value passes the check."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = text
+        try:
+            return check("value", value)
+        except (TypeError, ValueError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    return read_as(int, partial(checks.whole, least=least, most=most))
+
+
+def _not_blank(name: str, text: str) -> str:
+    return checks.text(name, text.strip() and text, empty=False)
+
+
+def _variable(name: str, text: str) -> tuple[str, str]:
+    variable, equals, value = text.partition("=")
+    if not variable or not equals:
+        raise checks.value_error(text, name, "NAME=VALUE")
+    return variable, value
+
+
+seconds = read_as(float, partial(checks.number, least=0, most=checks.MOST_S, above=True))
+threshold = read_as(checks.share, partial(checks.number, least=0, most=1))  # 5% or 0.05
+variable = read_as(str, _variable)
+not_blank = read_as(str, _not_blank)
+
+
+def fail_on(text: str) -> frozenset[str]:
+    """Return the verdicts that `text` names, separated by commas; none for ``never``."""
+    names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
+    if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
+        expected = f"{NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas"
+        raise argparse.ArgumentTypeError(str(checks.value_error(text, "value", expected)))
+    return names - {NEVER}
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that shows its own usage for what it does not know, and suggests what was meant.
 
@@ -69,6 +124,54 @@ class Parser(argparse.ArgumentParser):
             meant = _meant(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         return found, []
+
+    def add_flag(self, option: str, text: str) -> None:
+        self.add_argument(option, action="store_true", help=text)
+
+    def add_count(
+        self,
+        option: str,
+        text: str,
+        limits: tuple[int, int],
+        default: int | None = None,
+        *,
+        metavar: str = "N",
+    ) -> None:
+        """Add an option that is a whole number, with its default in its help."""
+        text += "" if default is None else " (default %(default)s)"
+        kind = whole(*limits)
+        self.add_argument(option, type=kind, default=default, metavar=metavar, help=text)
+
+    def add_storage(self, default: str = STORAGE) -> None:
+        """Add the option that names the folder of baselines, or their git ref."""
+        text = (
+            f"where baselines are saved: a folder, or a git ref such as {GIT_STORE} "
+            f"(default {default})"
+        )
+        self.add_argument("--storage", type=not_blank, default=default, metavar=FOLDER, help=text)
+
+    def add_threshold(self, example: str, note: str, default: float | None = None) -> None:
+        text = f"the smallest change to speak of ({note})"
+        kind = threshold
+        self.add_argument("--threshold", type=kind, default=default, metavar=example, help=text)
+
+    def add_verdict_options(self) -> None:
+        """Add what all comparisons have: which verdicts fail, the memory's limit, the format."""
+        text = (
+            f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
+            f"(default {','.join(FAIL_BY_DEFAULT)})"
+        )
+        default = frozenset(FAIL_BY_DEFAULT)
+        self.add_argument("--fail-on", type=fail_on, default=default, metavar="VERDICTS", help=text)
+        text = "by how much the peak memory may grow (default 5%%, and always 1 MiB)"
+        self.add_argument("--memory-threshold", type=threshold, metavar="5%", help=text)
+        self.add_format("; the times of csv and json are milliseconds")
+
+    def add_format(self, note: str = "") -> None:
+        """Add the option that says how the result is printed."""
+        first, *_ = FORMATS
+        text = f"how to print (default {first}){note}"
+        self.add_argument("--format", choices=FORMATS, default=first, help=text)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -118,6 +221,15 @@ def printed(
         return found.csv(printed=True)
     cells = [["" if cell is None else str(cell) for cell in line] for line in found.lines]
     return "\n".join(Table(found.columns, cells, frozenset(found.columns)).markdown()) + "\n"
+
+
+def check_output(
+    option: str, kind: outputs.Kind, path: str | None, inputs: Iterable[tuple[str, str]] = ()
+) -> None:
+    """Refuse a file that cannot be written, or whose content is an input's or foreign."""
+    wanted = [] if path is None else [outputs.Output(option, kind, path)]
+    if complaint := outputs.complaint(wanted, inputs):
+        raise Refused(complaint)
 
 
 def complain(*lines: str) -> None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprof._cli.arguments import (
+from gpuprof._cli.command import (
+    EXIT_CODES,
+    FILE,
+    FOLDER,
     GIT_STORE,
-    add_count,
-    add_flag,
-    add_format,
-    add_storage,
-    add_threshold,
-    add_verdict_options,
+    Commands,
+    Parser,
     not_blank,
     seconds,
-    seed,
     variable,
 )
-from gpuprof._cli.command import EXIT_CODES, FILE, FOLDER, Commands, Parser
 
 _READ_TRACES = (
     "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
@@ -70,11 +67,11 @@ def _trace(commands: Commands) -> None:
     parser.add_argument(
         "--by", choices=tools.GROUPINGS, default="path", help="group ranges by this"
     )
-    add_count(parser, "--top", "how many groups of each kind", (1, 100_000), tools.DEFAULT_TOP)
-    add_flag(parser, "--json", _JSON)
+    parser.add_count("--top", "how many groups of each kind", (1, 100_000), tools.DEFAULT_TOP)
+    parser.add_flag("--json", _JSON)
     parser = tool("validate", "say what is wrong with a trace, and at which event")
     parser.add_argument("files", nargs="+", metavar=FILE)
-    add_flag(parser, "--json", _JSON)
+    parser.add_flag("--json", _JSON)
     parser = tool("repair", "write a strict copy of a trace that is cut off")
     parser.add_argument("file", metavar=FILE)
     text = "where to (default: FILE without .part, or with .repaired before its suffix)"
@@ -88,23 +85,23 @@ def _trace(commands: Commands) -> None:
     parser.add_argument(
         "--per", metavar="SCOPE", help="divide all figures by the calls of this scope, as in step"
     )
-    add_count(parser, "--top", "how many rows of each kind", (1, 100_000), tools.DEFAULT_TOP)
-    add_flag(parser, "--json", _JSON)
+    parser.add_count("--top", "how many rows of each kind", (1, 100_000), tools.DEFAULT_TOP)
+    parser.add_flag("--json", _JSON)
     parser = tool("merge", "make one trace of several, on one clock")
     parser.add_argument("files", nargs="+", metavar=FILE)
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
-    add_flag(parser, "--no-align", "leave times as they are in the files")
+    parser.add_flag("--no-align", "leave times as they are in the files")
 
 
 def _info(commands: Commands) -> None:
     text = "say what this machine offers: driver, devices, clocks, versions"
     parser = _added(commands, "info", text, "info.run")
-    add_format(parser)
+    parser.add_format()
 
 
 def _demo(commands: Commands) -> None:
     parser = _added(commands, "demo", "time some real work and show the table", "demo.run")
-    add_count(parser, "--steps", "how many steps of work", (1, 100_000), 20)
+    parser.add_count("--steps", "how many steps of work", (1, 100_000), 20)
     text = "also write a trace of the steps, for Perfetto; compressed if it ends in .gz"
     parser.add_argument("--trace", metavar=FILE, help=text)
 
@@ -121,14 +118,13 @@ def _compare(commands: Commands) -> None:
     )
     parser.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
     parser.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
-    add_threshold(
-        parser,
+    parser.add_threshold(
         "5%",
         "default 5%% with 5 baseline runs or more, else 10%%; on the CPU clock 20%%, unless the "
         "runs carry a smaller one",
     )
-    add_verdict_options(parser)
-    add_storage(parser)
+    parser.add_verdict_options()
+    parser.add_storage()
 
 
 def _run(commands: Commands) -> None:
@@ -153,7 +149,7 @@ def _run(commands: Commands) -> None:
         "where torch is used: how many levels of calls of modules are scopes, beside dataloader, "
         "backward and optimizer.step; 0 is none of them"
     )
-    add_count(parser, "--watch", text, (0, 100), 1, metavar="DEPTH")
+    parser.add_count("--watch", text, (0, 100), 1, metavar="DEPTH")
     parser.add_argument(
         "--scopes",
         type=not_blank,
@@ -196,7 +192,7 @@ def _ab(commands: Commands) -> None:
         "exactly that many runs of each; a verdict needs 8 (default: from 8 on until all verdicts "
         "are clear)"
     )
-    add_count(parser, "--runs", text, (1, 10_000))
+    parser.add_count("--runs", text, (1, 10_000))
     parser.add_argument(
         "--max-time",
         type=seconds,
@@ -205,7 +201,7 @@ def _ab(commands: Commands) -> None:
         help="without --runs: when the time is up and each has run 12 times, no further run begins "
         "(default 60)",
     )
-    add_count(parser, "--warmup", "how many runs of each before, that do not count", (0, 100), 1)
+    parser.add_count("--warmup", "how many runs of each before, that do not count", (0, 100), 1)
     parser.add_argument(
         "--measure",
         choices=("wall", "cpu", "both", "json", "stats"),
@@ -213,11 +209,9 @@ def _ab(commands: Commands) -> None:
         "benchmarks, or statistics of scopes (default: the file that the first run leaves, or both "
         "times)",
     )
-    add_threshold(parser, "2%", "default 2%%")
-    add_verdict_options(parser)
-    parser.add_argument(
-        "--seed", type=seed, metavar="N", help="of the order of the runs (default: a new one)"
-    )
+    parser.add_threshold("2%", "default 2%%")
+    parser.add_verdict_options()
+    parser.add_count("--seed", "of the order of the runs (default: a new one)", (0, 2**63 - 1))
     parser.add_argument(
         "--timeout", type=seconds, metavar="SECONDS", help="how long a run may take (no limit)"
     )
@@ -234,7 +228,7 @@ def _ab(commands: Commands) -> None:
             help=f"a variable of the environment of {whose}; may be repeated",
         )
     text = "run the commands with /bin/sh -c; without it they are split into words"
-    add_flag(parser, "--shell", text)
+    parser.add_flag("--shell", text)
 
 
 def _report(commands: Commands) -> None:
@@ -265,8 +259,8 @@ def _list(commands: Commands) -> None:
     )
     text = "name of a saved baseline, or a file as for compare; all baselines if left out"
     parser.add_argument("what", metavar="NAME", nargs="?", help=text)
-    add_format(parser, "; the times of csv and json are seconds")
-    add_storage(parser)
+    parser.add_format("; the times of csv and json are seconds")
+    parser.add_storage()
 
 
 def _save(commands: Commands) -> None:
@@ -284,7 +278,7 @@ def _save(commands: Commands) -> None:
     parser.add_argument("file", metavar=FILE, help="as for compare")
     text = "the version of the code that was measured (default: what the file says)"
     parser.add_argument("--commit", metavar="TEXT", help=text)
-    add_storage(parser)
+    parser.add_storage()
 
 
 def _drop(commands: Commands) -> None:
@@ -302,7 +296,7 @@ def _drop(commands: Commands) -> None:
     parser.add_argument(
         "--machine", metavar="KEY", help="only runs of this machine, as `gpuprof list` shows it"
     )
-    add_storage(parser)
+    parser.add_storage()
 
 
 def _history(commands: Commands) -> None:
@@ -322,10 +316,10 @@ def _history(commands: Commands) -> None:
         help="only runs that were saved under this name; "
         "@autosave for those of --gpu-benchmark-autosave, which are taken together",
     )
-    add_threshold(parser, "1%", "default 1%%", default=0.01)
+    parser.add_threshold("1%", "default 1%%", default=0.01)
     parser.add_argument("--svg", metavar=FILE, help="write the plots to a file, as SVG")
-    add_format(parser)
-    add_storage(parser)
+    parser.add_format()
+    parser.add_storage()
 
 
 def _sync(commands: Commands) -> None:
@@ -340,4 +334,4 @@ def _sync(commands: Commands) -> None:
     parser.add_argument(
         "remote", metavar="REMOTE", nargs="?", default="origin", help="default %(default)s"
     )
-    add_storage(parser, GIT_STORE)
+    parser.add_storage(GIT_STORE)

@@ -1,8 +1,6 @@
 """``gpuprof compare``: whether saved benchmarks became slower, take more memory or launch more.
 
-`gpuprof ab` prints what it found as this does. Exit codes: 0 nothing failed, 1 SLOW, MEMORY or
-LAUNCHES, or what ``--fail-on`` names, 2 wrong usage or an input that cannot be read, 3 nothing
-could be compared. A speed-up never fails.
+`gpuprof ab` prints what it found as this does, and has its exit codes.
 """
 
 from __future__ import annotations
@@ -59,7 +57,6 @@ class Source:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Compare, and return what to print; Refused says what cannot be read."""
     base, new = load(options.base, options.storage), load(options.new, options.storage)
     found = compare(base, new, options.threshold, options.memory_threshold)
     return Answer(text_of(found, options.format), exit_code(found, options.fail_on))

@@ -38,16 +38,11 @@ _ENVIRONMENT = (
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Return what to print."""
     found = collect()
-
-    def text() -> str:
-        return "\n".join([*aligned(_entries(found)), ""])
-
-    def records() -> Records:
-        return Records(("what", "found"), _entries(found))
-
-    return Answer(printed(options.format, found, text, records))
+    entries = _entries(found)
+    text = "\n".join([*aligned(entries), ""])
+    records = Records(("what", "found"), entries)
+    return Answer(printed(options.format, found, lambda: text, lambda: records))
 
 
 def collect() -> dict[str, Any]:
@@ -169,7 +164,4 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-_WRITTEN: dict[str, Callable[[Any], str]] = {
-    "total_memory": byte_size,
-    "l2_bytes": byte_size,
-}
+_WRITTEN: dict[str, Callable[[Any], str]] = {"total_memory": byte_size, "l2_bytes": byte_size}

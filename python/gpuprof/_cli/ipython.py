@@ -17,6 +17,7 @@ from getopt import GetoptError, getopt
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import checks
+from gpuprof._common.text import write_text
 from gpuprof._results.fields import REQUESTED_MODES
 
 if TYPE_CHECKING:
@@ -152,8 +153,6 @@ def _name_of(code: str) -> str:
 def _show(result: BenchResult) -> None:
     ipython = sys.modules.get("IPython")
     if ipython is None:
-        from gpuprof._common.text import write_text
-
         write_text(sys.stdout, f"{result}\n")
         return
     importlib.import_module("IPython.display").display(result)

@@ -1,8 +1,6 @@
-"""The command ``gpuprof``.
+"""The command ``gpuprof``; the help of each command says what its exit codes mean.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 also
-means that a trace has faults, and 2 that an input cannot be read as a trace; those of ``compare``
-and ``ab`` are in `_cli.compare`. A reader that goes away early, as ``head`` does, is no failure.
+A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -12,31 +10,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli.command import (
-    EXIT_CODES,
-    FAILED,
-    INTERRUPTED,
-    OK,
-    SHELLS,
-    Answer,
-    Parser,
-    PrintCompletion,
-    Refused,
-    complain,
-)
+from gpuprof._cli import command
 from gpuprof._cli.commands import declare
 from gpuprof._common.text import write_text
 
 
-def _parser() -> Parser:
+def _parser() -> command.Parser:
     from gpuprof._core import build_info
 
-    parser = Parser(prog="gpuprof", description="Time GPU code.", epilog=EXIT_CODES)
+    parser = command.Parser(prog="gpuprof", description="Time GPU code.", epilog=command.EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"gpuprof {build_info()['version']}")
     parser.add_argument(
         "--print-completion",
-        choices=SHELLS,
-        action=PrintCompletion,
+        choices=command.SHELLS,
+        action=command.PrintCompletion,
         help="print the completions of these commands for a shell; needs shtab",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -53,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gpuprof._cli import program
 
         given, program_arguments = program.split(given)
-    code = OK
+    code = command.OK
     try:
         options = _parser().parse_args(given)
         if options.command == "run":
@@ -61,24 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             module, _, function = options.call.partition(".")
             call = getattr(importlib.import_module(f"gpuprof._cli.{module}"), function)
-            answer: Answer = call(options)
+            answer: command.Answer = call(options)
             code = answer.code
             write_text(sys.stdout, answer.text)
             sys.stdout.flush()
             for each in answer.complaints:
-                complain(each)
+                command.complain(each)
             return code
     except BrokenPipeError:
         _discard_output()
         return code
     except KeyboardInterrupt:
-        return INTERRUPTED
-    except Refused as refused:
-        complain(*refused.lines)
+        return command.INTERRUPTED
+    except command.Refused as refused:
+        command.complain(*refused.lines)
         return refused.code
     except (GpuprofError, OSError) as error:
-        complain(str(error))
-        return FAILED
+        command.complain(str(error))
+        return command.FAILED
     return program.run(*begun)  # what it raises is the program's
 
 

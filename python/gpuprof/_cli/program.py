@@ -1,7 +1,6 @@
 """``gpuprof run``: a script or a module, unchanged, with statistics and a trace.
 
 The exit status is the program's own: by its exit code, its exception, or the signal that ended it.
-Wrong usage of the command itself is 2, before the program has begun.
 """
 
 from __future__ import annotations

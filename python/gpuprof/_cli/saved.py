@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuprof._cli.command import FAILED, Answer, Refused, complain, printed, refusing
+from gpuprof._cli.command import FAILED, Answer, Refused, check_output, complain, printed, refusing
 from gpuprof._cli.compare import Source, load
 from gpuprof._common import machine, outputs
 from gpuprof._common.records import head
@@ -38,7 +38,6 @@ Row = Mapping[str, Any]
 
 
 def listed(options: argparse.Namespace) -> Answer:
-    """Return what to print; Refused says what cannot be read."""
     if options.what is None:
         rows = _baselines(options.storage)
         shown = [_shown_baseline(row) for row in rows]
@@ -124,15 +123,10 @@ def _shown_benchmark(row: Row) -> dict[str, str]:
 
 def history(options: argparse.Namespace) -> Answer:
     """Write the plots, and return what to print; Refused says why there is nothing."""
-    wanted = [] if options.svg is None else [outputs.Output("--svg", outputs.SVG, options.svg)]
-    if complaint := outputs.complaint(wanted):
-        raise Refused(complaint)
+    check_output("--svg", outputs.SVG, options.svg)
     with refusing(ValueError, code=FAILED):  # no name of a baseline
         found = history_of(
-            options.storage,
-            options.name,
-            baseline=options.baseline,
-            threshold=options.threshold,
+            options.storage, options.name, baseline=options.baseline, threshold=options.threshold
         )
     if not found.series:
         raise Refused(_what_there_is(options), code=FAILED)
@@ -222,9 +216,8 @@ def report(options: argparse.Namespace) -> Answer:
     from gpuprof._report import files
     from gpuprof._report.html import write_report
 
-    wanted = outputs.Output("-o", outputs.HTML, options.output)
-    if complaint := outputs.complaint([wanted], [("an input", each) for each in options.files]):
-        raise Refused(complaint)
+    inputs = [("an input", each) for each in options.files]
+    check_output("-o", outputs.HTML, options.output, inputs)
     found = files.read(options.files)
     write_report(
         options.output,

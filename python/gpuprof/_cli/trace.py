@@ -1,7 +1,4 @@
-"""``gpuprof trace``: sum up, compare, check, repair and merge traces.
-
-Exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace.
-"""
+"""``gpuprof trace``: sum up, compare, check, repair and merge traces."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuprof._cli.command import FAILED, OK, USAGE, Answer, Refused, refusing
+from gpuprof._cli.command import FAILED, OK, USAGE, Answer, check_output, refusing
 from gpuprof._common import outputs
 from gpuprof._common.text import write_text
 from gpuprof._trace_tools import diff as trace_diff
@@ -73,20 +70,14 @@ def validate(options: argparse.Namespace) -> Answer:
 
 @_reading()
 def repair(options: argparse.Namespace) -> Answer:
-    _check(options.output)
+    check_output("-o", outputs.TRACE, options.output)
     return _written(tools.repair(options.file, options.output))
 
 
 @_reading()
 def merge(options: argparse.Namespace) -> Answer:
-    _check(options.output)
+    check_output("-o", outputs.TRACE, options.output)
     return _written(tools.merge(options.files, options.output, align=not options.no_align))
-
-
-def _check(output: str | None) -> None:
-    wanted = [] if output is None else [outputs.Output("-o", outputs.TRACE, output)]
-    if complaint := outputs.complaint(wanted):
-        raise Refused(complaint)
 
 
 def _written(report: Any) -> Answer:
