@@ -1,7 +1,5 @@
 #include "gpuprof/device_scalar.hpp"
 
-#include <limits>
-
 #include "api/graph_state.hpp"
 #include "timing/clock.hpp"
 
@@ -19,7 +17,7 @@ void ScalarMemory::update(std::uint64_t bits, Stream stream, bool record) const 
 std::uint64_t ScalarMemory::read(const Stream* stream) const {
   graphs::DeviceScalar::Reading reading =
       scalar_->reading(stream != nullptr ? stream->handle() : scalar_->last_stream());
-  reading.poll(std::numeric_limits<timing::HostNanoseconds>::max());
+  reading.poll(timing::kNoDeadline);
   return reading.fetch();
 }
 

@@ -1,7 +1,6 @@
 #include "gpuprof/graph.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "api/graph_state.hpp"
 #include "api/warnings.hpp"
@@ -49,8 +48,6 @@ GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr std::uint16_t kDepthOfLaunch = 0xFFFF;  // annotations may be open around it
-constexpr timing::HostNanoseconds kUntilReplayed =
-    std::numeric_limits<timing::HostNanoseconds>::max();
 
 bool all_known(const std::vector<graphs::SpanTime>& times) noexcept {
   return std::all_of(times.begin(), times.end(), [](const auto& time) { return time.known; });
@@ -222,7 +219,7 @@ GraphTimings CapturedGraph::timings(bool wait) const {
   State& state = open();
   std::vector<graphs::SpanTime> times = state.graph.times();
   if (wait && !all_known(times)) {
-    timing::poll_until(kUntilReplayed, [&] {
+    timing::poll_until(timing::kNoDeadline, [&] {
       times = state.graph.times();
       return all_known(times);
     });

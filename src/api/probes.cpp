@@ -1,7 +1,6 @@
 #include "gpuprof/probes.hpp"
 
 #include <exception>
-#include <limits>
 
 #include "gpuprof/switches.hpp"
 #include "timing/device.hpp"
@@ -53,7 +52,7 @@ void Timer::stop(Stream stream) { impl_->stop(stream.handle()); }
 
 double Timer::elapsed_ms() {
   double ms = 0.0;
-  while (!impl_->read(std::numeric_limits<timing::HostNanoseconds>::max(), ms)) {
+  while (!impl_->read(timing::kNoDeadline, ms)) {
     timing::pause_briefly();
   }
   return ms;

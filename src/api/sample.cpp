@@ -13,13 +13,13 @@ using timing::SampleStatus;
 namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
-constexpr timing::HostNanoseconds kForever = std::numeric_limits<timing::HostNanoseconds>::max();
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::kInvalidState, why); }
 
 double captured_ms(const timing::Sample& sample) {
   double ms = 0.0;
-  timing::poll_until(kForever, [&] { return timing::device::read_captured(sample, ms); });
+  timing::poll_until(timing::kNoDeadline,
+                     [&] { return timing::device::read_captured(sample, ms); });
   return ms;
 }
 
@@ -35,7 +35,8 @@ Sample::~Sample() {
 
 double Sample::ms() const {
   if (impl_ == nullptr) return kNothing;
-  if (impl_->load_status() == SampleStatus::kPending) timing::device::wait(*impl_, kForever);
+  if (impl_->load_status() == SampleStatus::kPending)
+    timing::device::wait(*impl_, timing::kNoDeadline);
   switch (impl_->load_status()) {
     case SampleStatus::kDone:
       return impl_->clock == timing::kCudaClock ? impl_->device_ms : impl_->host_ms();

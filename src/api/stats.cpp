@@ -1,7 +1,5 @@
 #include "gpuprof/stats.hpp"
 
-#include <limits>
-#include <map>
 #include <ostream>
 #include <stdexcept>
 
@@ -13,20 +11,11 @@
 GPUPROF_BEGIN_NAMESPACE
 namespace {
 
-constexpr timing::HostNanoseconds kWithoutLimit =
-    std::numeric_limits<timing::HostNanoseconds>::max();
-
-struct ByFirstEntry {
-  bool operator()(const timing::Path* a, const timing::Path* b) const noexcept {
-    return std::pair(a->order, a) < std::pair(b->order, b);  // the root's order is no entry's
-  }
-};
-
 Summary public_summary(const timing::Summary& of) {
   return {of.count, of.total, of.mean, of.min, of.p50, of.p90, of.p99, of.max, of.first};
 }
 
-Row public_row(const timing::Row& of, std::uint64_t pending) {
+Row public_row(const timing::Row& of) {
   Row row;
   row.path = of.path->text;
   for (const timing::Path* path : timing::lineage(*of.path)) row.names.push_back(path->name);
@@ -34,7 +23,7 @@ Row public_row(const timing::Row& of, std::uint64_t pending) {
   if (of.has_device) row.gpu = public_summary(of.device);
   row.host = public_summary(of.host);
   row.dropped = of.dropped;
-  row.pending = pending;
+  row.pending = of.pending;
   row.failed = of.failed;
   row.skipped = of.skipped;
   return row;
@@ -61,7 +50,7 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats) { return out << 
 
 void flush() {
   for (const timing::SampleRef& tail : timing::device::pending_tails()) {
-    timing::device::wait(*tail.get(), kWithoutLimit);
+    timing::device::wait(*tail.get(), timing::kNoDeadline);
   }
   timing::device::drain();
   api::emit_pending_warnings();
@@ -73,19 +62,9 @@ Stats stats(bool wait) {
   } else {
     timing::device::drain();
   }
-  std::map<const timing::Path*, std::uint64_t, ByFirstEntry> pending;
-  for (const auto& each : timing::device::pending_counts()) pending[each.path] += each.count;
   std::vector<Row> rows;
-  for (const timing::Row& row : timing::statistics::rows()) {
-    std::uint64_t waiting = 0;
-    if (const auto found = pending.find(row.path); row.has_device && found != pending.end()) {
-      waiting = found->second;
-      pending.erase(found);
-    }
-    rows.push_back(public_row(row, waiting));
-  }
-  for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
-    rows.push_back(public_row({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count));
+  for (const timing::Row& row : timing::device::rows_with_pending()) {
+    rows.push_back(public_row(row));
   }
   return Stats(std::move(rows), is_enabled());
 }

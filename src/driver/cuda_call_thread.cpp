@@ -100,7 +100,7 @@ bool start(Calls& calls) noexcept {
 CallElsewhere::CallElsewhere(Call call, void* data) noexcept {
   const Table* table = loaded_or_null();
   CUcontext context = nullptr;
-  if (table == nullptr || blocked.load(std::memory_order_relaxed) != 0) return;
+  if (table == nullptr || is_blocked()) return;
   if (!find_context(*table, context)) return;
   auto& calls = immortal<Calls>();
   Turn nobody = Turn::kNobody;

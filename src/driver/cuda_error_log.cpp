@@ -77,7 +77,7 @@ std::string log_since_last_call() noexcept {
     std::string text;
     {
       const std::lock_guard lock(log.mutex);
-      if (log.table == nullptr || blocked.load(std::memory_order_relaxed) != 0) return {};
+      if (log.table == nullptr || is_blocked()) return {};
       text = dump(*log.table, log.position);
     }
     return joined(lines_of(text));
@@ -93,7 +93,7 @@ LogPosition log_position(const Table& table) noexcept {
 
 std::vector<LogLine> log_since(LogPosition position) noexcept {
   const Table* table = loaded_or_null();
-  if (table == nullptr || blocked.load(std::memory_order_relaxed) != 0) return {};
+  if (table == nullptr || is_blocked()) return {};
   try {
     CUlogIterator from = position;
     return lines_of(dump(*table, from));

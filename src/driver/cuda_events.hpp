@@ -20,7 +20,7 @@ class EventAccess {
   // as a lost context.
   static std::optional<EventAccess> ask(const Table& table, CUcontext context,
                                         unsigned long long id) noexcept {
-    if (blocked.load(std::memory_order_relaxed) != 0) return {};
+    if (is_blocked()) return {};
     unsigned long long now = 0;
     const CUresult status = table.cuCtxGetId(context, &now);
     const bool gone =

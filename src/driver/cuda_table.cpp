@@ -333,7 +333,7 @@ const Table& make_ready() {
 
 const Table* in_use_or_null() noexcept {
   auto& s = state();
-  if (blocked.load(std::memory_order_relaxed) != 0) return nullptr;
+  if (is_blocked()) return nullptr;
   if (is_ready()) return &s.table;
   try {
     if (!s.has_table.load(std::memory_order_acquire) && !library_is_loaded()) return nullptr;
@@ -347,7 +347,7 @@ const Table* in_use_or_null() noexcept {
 }
 
 void throw_if_blocked() {
-  if (blocked.load(std::memory_order_relaxed) != 0) throw blocked_error();
+  if (is_blocked()) throw blocked_error();
 }
 
 Error blocked_error() {

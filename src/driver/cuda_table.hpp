@@ -61,9 +61,7 @@ const Table& loaded();
 const Table* loaded_or_null() noexcept;
 
 // The same, and null while `blocked` is set.
-inline const Table* usable_or_null() noexcept {
-  return blocked.load(std::memory_order_relaxed) == 0 ? loaded_or_null() : nullptr;
-}
+inline const Table* usable_or_null() noexcept { return !is_blocked() ? loaded_or_null() : nullptr; }
 
 // The table, with CUDA initialised and at least one device. Throws Error(kUnavailable), and what
 // throw_if_blocked() throws. make_ready() does what is still to be done.
@@ -71,7 +69,7 @@ const Table& make_ready();
 inline std::atomic<const Table*> ready_table{nullptr};  // null until CUDA is initialised
 inline const Table& ready() {
   const Table* table = ready_table.load(std::memory_order_acquire);
-  return table != nullptr && blocked.load(std::memory_order_relaxed) == 0 ? *table : make_ready();
+  return table != nullptr && !is_blocked() ? *table : make_ready();
 }
 
 // Whether CUDA is initialised, so that ready() returns or throws at once.

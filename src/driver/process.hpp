@@ -23,6 +23,7 @@ enum Block : std::uint32_t {
 
 // Block bits; zero: the driver may be called. Any thread.
 inline std::atomic<std::uint32_t> blocked{0};
+inline bool is_blocked() noexcept { return blocked.load(std::memory_order_relaxed) != 0; }
 
 // How many forks there were since the module was loaded. Any thread.
 inline std::atomic<std::uint32_t> process_generation{0};

@@ -196,8 +196,7 @@ class CapturedGraph {
     std::uint32_t now = 0;         // at the launch under way
   };
   void throw_if_blocked() const {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0 ||
-        generation_ != driver::fork_generation()) {
+    if (driver::is_blocked() || generation_ != driver::fork_generation()) {
       throw_blocked();
     }
   }

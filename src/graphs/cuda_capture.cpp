@@ -216,8 +216,7 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
     capture->read_id();
     open(capture);
   } catch (...) {
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 &&
-        (begun || captures_still(table, stream))) {
+    if (!driver::is_blocked() && (begun || captures_still(table, stream))) {
       discard_capture(table, stream);
     }
     throw;
@@ -322,7 +321,7 @@ void Capture::abort() noexcept {
   if (!close(parts)) return;
   try {
     if (attached_ || generation_ != driver::fork_generation()) return;
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
+    if (driver::is_blocked()) return;
     const Table& table = driver::ready();
     if (!clock_->check_alive()) return;
     const driver::CurrentContext current(table, static_cast<CUcontext>(context_));

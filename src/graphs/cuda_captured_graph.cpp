@@ -172,7 +172,7 @@ void CapturedGraph::instantiate() {
           "cuGraphInstantiateWithFlags");
     copies_.disarm();
   } catch (...) {
-    if (exec != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
+    if (exec != nullptr && !driver::is_blocked()) {
       table.cuGraphExecDestroy(exec);
     }
     throw;
@@ -365,7 +365,7 @@ bool CapturedGraph::close(bool wait) noexcept {
 
 // With the lock held, once.
 void CapturedGraph::destroy() noexcept {
-  if (exec_ != nullptr && owns_exec_ && driver::blocked.load(std::memory_order_relaxed) == 0 &&
+  if (exec_ != nullptr && owns_exec_ && !driver::is_blocked() &&
       generation_ == driver::fork_generation() && clock_->check_alive()) {
     const Table& table = *driver::loaded_or_null();
     const driver::RelaxedCapture relaxed(table);

@@ -79,7 +79,7 @@ struct ReadStream {
   ReadStream(const ReadStream&) = delete;
   ReadStream& operator=(const ReadStream&) = delete;
   ~ReadStream() {
-    if (driver::blocked.load(std::memory_order_relaxed) == 0) table.cuStreamDestroy(stream);
+    if (!driver::is_blocked()) table.cuStreamDestroy(stream);
   }
 
   const Table& table;

@@ -91,7 +91,7 @@ class Reader {
     if (status == CUDA_SUCCESS) return true;
     if (status == driver::kMissingEntry) return false;
     const driver::Error error = driver::error_of(status, call);  // detects a dead driver
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) throw error;
+    if (driver::is_blocked()) throw error;
     return false;
   }
 

@@ -49,7 +49,7 @@ void move_out(std::vector<SlabRef>& from, std::vector<SlabRef>& to, Choice&& cho
 void free_all(const std::vector<SlabRef>& slabs) noexcept {
   for (const SlabRef& slab : slabs) {
     EventClock& clock = *slab->clock;
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 && clock.check_alive()) {
+    if (!driver::is_blocked() && clock.check_alive()) {
       try {
         const Table& table = driver::ready();
         const driver::CurrentContext current(table, clock.context());

@@ -16,7 +16,7 @@ using timing::contexts::as_stream;
 // Where the stream is in this capture, and the capture's graph. Null if the stream is in none, or
 // in another one.
 void* Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return nullptr;
+  if (driver::is_blocked()) return nullptr;
   if (generation_ != driver::fork_generation() || !clock_->check_alive()) return nullptr;
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
@@ -53,7 +53,7 @@ void Capture::note_scope(const timing::Sample& sample, std::uintptr_t stream,
 // As long as the capture is open: torch ends its own, and does not always tell the graph then.
 NodeLabels Capture::label_nodes() noexcept {
   try {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0 || !clock_->check_alive()) return {};
+    if (driver::is_blocked() || !clock_->check_alive()) return {};
     {
       const std::lock_guard lock(labels_mutex_);
       if (labels_.empty()) return {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include "driver/host_clock.hpp"
@@ -15,6 +16,8 @@ using driver::host_now;
 using driver::HostClock;
 using driver::HostNanoseconds;
 using driver::monotonic_now;
+
+inline constexpr HostNanoseconds kNoDeadline = std::numeric_limits<HostNanoseconds>::max();
 
 // A short sleep while polling for something without a deadline.
 inline void pause_briefly() noexcept { std::this_thread::sleep_for(std::chrono::microseconds(50)); }

@@ -206,7 +206,7 @@ std::size_t release_idle() noexcept {
                                      [=](const EventClock* other) { return other != clock; }));
       }
       clock->destroy_dead();  // of who let go of the last one meanwhile
-      if (clock->retained() && driver::blocked.load(std::memory_order_relaxed) == 0) {
+      if (clock->retained() && !driver::is_blocked()) {
         table->cuDevicePrimaryCtxRelease(clock->ordinal());
       }
     }

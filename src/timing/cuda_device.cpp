@@ -1,3 +1,6 @@
+#include <map>
+#include <utility>
+
 #include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
@@ -388,6 +391,25 @@ std::vector<PendingCount> pending_counts() {
   std::vector<PendingCount> counts;
   for (EventClock* clock : contexts::all()) clock->append_counts(counts);
   return counts;
+}
+
+std::vector<Row> rows_with_pending(bool with_bins) {
+  const auto is_earlier = [](const Path* a, const Path* b) {
+    return std::pair(a->order, a) < std::pair(b->order, b);  // the root's order is no entry's
+  };
+  std::map<const Path*, std::uint64_t, decltype(is_earlier)> pending(is_earlier);
+  for (const PendingCount& each : pending_counts()) pending[each.path] += each.count;
+  std::vector<Row> rows = statistics::rows(with_bins);
+  for (Row& row : rows) {
+    const auto found = row.has_device ? pending.find(row.path) : pending.end();
+    if (found == pending.end()) continue;
+    row.pending = found->second;
+    pending.erase(found);
+  }
+  for (const auto& [path, count] : pending) {
+    rows.push_back({path, kCudaClock, true, {}, {}, 0, 0, 0, {}, {}, count});
+  }
+  return rows;
 }
 
 Work work_left(std::vector<std::uintptr_t>& threads) noexcept {

@@ -24,7 +24,7 @@ bool context_is_gone(const Error& error) noexcept {
 }  // namespace
 
 void EventClock::note_loss() noexcept {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // the reason
+  if (driver::is_blocked()) return;  // the reason
   try {
     note_failure(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
                        "cuCtxGetId", "the context was destroyed or reset, and its events with it"));
@@ -226,8 +226,7 @@ void EventClock::forget_if_empty(std::uintptr_t queue) noexcept {
 }
 
 void EventClock::drain_queue(Queue& queue, const driver::EventAccess& access) noexcept {
-  while (!lost() && driver::blocked.load(std::memory_order_relaxed) == 0 &&
-         read_batch(queue, access)) {
+  while (!lost() && !driver::is_blocked() && read_batch(queue, access)) {
   }
   const std::lock_guard lock(mutex_);
   queue.next_try = queue.size + kFirstTry;
@@ -255,7 +254,7 @@ bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noe
       return false;
     }
     const Error error = driver::error_of(status, "cuEventElapsedTime");
-    if (driver::blocked.load(std::memory_order_relaxed) != 0 || context_is_gone(error)) {
+    if (driver::is_blocked() || context_is_gone(error)) {
       pop_finished(queue, batch.data(), finished);
       note_failure(error);
       return false;
@@ -339,7 +338,7 @@ void EventClock::note_failure(const Error& error) noexcept {
 // Only the draining thread takes samples out of queues, so none is lost.
 void EventClock::finish_drain() noexcept {
   try {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) {
+    if (driver::is_blocked()) {
       fail_pending(driver::blocked_error());
     } else if (lost()) {
       fail_pending(loss_ ? *loss_ : Error(driver::ErrorKind::kGone, "the CUDA context is gone"));

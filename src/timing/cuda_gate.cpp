@@ -49,7 +49,7 @@ Gate::~Gate() {
     return;
   }
   parts_->watchdog.reset();
-  if (driver::blocked.load(std::memory_order_relaxed) != 0 || !parts_->clock.check_alive()) {
+  if (driver::is_blocked() || !parts_->clock.check_alive()) {
     parts_->word->abandon();
   } else {
     try {

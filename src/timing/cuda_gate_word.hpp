@@ -24,7 +24,7 @@ class CudaGateWord {
   CudaGateWord& operator=(const CudaGateWord&) = delete;
   // No stream may wait for the word, and its context must be alive.
   ~CudaGateWord() {
-    if (word_ == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0) return;
+    if (word_ == nullptr || driver::is_blocked()) return;
     const driver::RelaxedCapture relaxed(table_);
     table_.cuMemFreeHost(word_);
   }

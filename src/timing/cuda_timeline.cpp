@@ -30,8 +30,6 @@ constexpr HostNanoseconds kMapLife = 600 * kSecond;
 constexpr std::size_t kMaxEvents = 1024;
 constexpr double kFarMs = 2000.0;  // from here on a nearer anchor is looked for
 
-bool blocked() noexcept { return driver::blocked.load(std::memory_order_relaxed) != 0; }
-
 bool wanted() noexcept { return timeline::wanted.load(std::memory_order_relaxed); }
 
 }  // namespace
@@ -168,7 +166,7 @@ bool CudaTimeline::mark(Sample& sample, Held& held, const driver::EventAccess& a
     held.tried = true;
     take_first();
     hold(noted, held);
-    if (!held.event) return !clock_.lost() && !blocked();
+    if (!held.event) return !clock_.lost() && !driver::is_blocked();
   }
   double ms = 0.0;
   CUresult status = measure(sample, held, access, ms);
@@ -179,7 +177,7 @@ bool CudaTimeline::mark(Sample& sample, Held& held, const driver::EventAccess& a
   }
   if (status != CUDA_SUCCESS) {
     stop(driver::error_of(status, "cuEventElapsedTime"));
-    return !clock_.lost() && !blocked();
+    return !clock_.lost() && !driver::is_blocked();
   }
   sample.gpu_begin = {&clock_, held.number, ms};
   return true;
@@ -222,7 +220,7 @@ Placement CudaTimeline::place(const GpuMark& mark, HostMoment& moment) noexcept 
     const std::lock_guard lock(mutex_);
     found = map_.place(mark.anchor, mark.ms, moment);
   }
-  const bool last = stopped_.load(std::memory_order_relaxed) || blocked();
+  const bool last = stopped_.load(std::memory_order_relaxed) || driver::is_blocked();
   return found == Placement::kNotYet && last ? Placement::kLost : found;
 }
 
@@ -308,10 +306,10 @@ void want(bool on) noexcept {
 
 void refresh() noexcept {
   try {
-    if (!wanted.load(std::memory_order_relaxed) || blocked()) return;
+    if (!wanted.load(std::memory_order_relaxed) || driver::is_blocked()) return;
     device::drain();
     for (EventClock* clock : contexts::all()) {
-      if (blocked()) return;
+      if (driver::is_blocked()) return;
       if (clock->check_alive()) clock->timeline().refresh();
     }
     contexts::forget_lost();

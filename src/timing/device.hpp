@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "timing/sample.hpp"
+#include "timing/statistics.hpp"
 
 namespace gpuprof::timing::device {
 
@@ -83,6 +84,9 @@ struct PendingCount {
   std::uint64_t count;
 };
 std::vector<PendingCount> pending_counts();
+
+// The statistics with what is pending. Rows of which nothing is measured yet are the last.
+std::vector<Row> rows_with_pending(bool with_bins = false);
 
 // What the events of scopes tell of the GPU's work.
 enum class Work : std::uint8_t {

@@ -34,6 +34,8 @@ struct Paths {
 
 Paths& paths() { return driver::immortal<Paths>(); }
 
+const bool special_paths_fork_hook = (other_path(), true);  // a child may not make them
+
 }  // namespace
 
 const Path& root_path() noexcept {
@@ -44,10 +46,6 @@ const Path& root_path() noexcept {
 const Path& other_path() noexcept {
   static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)", &root_path(), {}};
   return other;
-}
-
-namespace {
-const bool special_paths_fork_hook = (other_path(), true);  // a child may not make them
 }
 
 std::vector<const Path*> lineage(const Path& path) {

@@ -47,6 +47,7 @@ struct Row {
   std::uint64_t skipped;
   WorkSums work{};
   MemorySums memory{};
+  std::uint64_t pending = 0;  // samples that wait for the GPU; see device::rows_with_pending()
 };
 
 namespace statistics {

@@ -190,7 +190,7 @@ CurrentStream current_stream(PyObject** owner) {
 }
 
 bool framework_is_live() {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0 || !torch.ready()) return false;
+  if (driver::is_blocked() || !torch.ready()) return false;
   const int ordinal = torch.ordinal();
   return ordinal >= 0 && driver::has_live_context(ordinal);
 }

@@ -4,8 +4,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/typing.h>
 
-#include <map>
-
 #include "bindings/bind.hpp"
 #include "bindings/graphs/launch.hpp"
 #include "bindings/python/errors.hpp"
@@ -63,18 +61,10 @@ py::object summary_dict(const Summary& summary, bool bins) {
   return result;
 }
 
-using PendingByPath = std::map<const timing::Path*, std::uint64_t>;
-
-PendingByPath pending_by_path() {
-  PendingByPath pending;
-  for (const auto& entry : timing::device::pending_counts()) pending[entry.path] += entry.count;
-  return pending;
-}
-
-py::dict row_dict(const timing::Row& row, std::uint64_t pending, bool bins) {
+py::dict row_dict(const timing::Row& row, bool bins) {
   return py::dict("path"_a = path_text(*row.path), "names"_a = path_names(*row.path),
                   "clock"_a = timing::clock_name(row.clock), "dropped"_a = row.dropped,
-                  "pending"_a = pending, "failed"_a = row.failed, "skipped"_a = row.skipped,
+                  "pending"_a = row.pending, "failed"_a = row.failed, "skipped"_a = row.skipped,
                   "gpu"_a = row.has_device ? summary_dict(row.device, bins) : py::none(),
                   "host"_a = summary_dict(row.host, bins), "work"_a = work_dict(row.work),
                   "memory"_a = memory_dict(row.memory));
@@ -88,22 +78,12 @@ py::dict snapshot(bool wait, bool bins) {
   }
   call_listeners_after_read();
   budget::hand_over_left_out();
-  PendingByPath pending = pending_by_path();
   py::list rows;
   std::uint64_t dropped = 0;
-  for (const timing::Row& row : without_gil([&] { return timing::statistics::rows(bins); })) {
-    std::uint64_t waiting = 0;
-    if (row.clock == timing::kCudaClock) {
-      if (const auto found = pending.find(row.path); found != pending.end()) {
-        waiting = found->second;
-        pending.erase(found);
-      }
-    }
+  for (const timing::Row& row :
+       without_gil([&] { return timing::device::rows_with_pending(bins); })) {
     dropped += row.dropped;
-    rows.append(row_dict(row, waiting, bins));
-  }
-  for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
-    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count, bins));
+    rows.append(row_dict(row, bins));
   }
   return py::dict("rows"_a = rows, "dropped"_a = dropped);
 }
