@@ -34,10 +34,17 @@ std::uintptr_t take_handle(PyObject* current) {
   return reinterpret_cast<std::uintptr_t>(handle);
 }
 
+// Whether [begin, end) meets one of `ranges`.
+bool meets(const Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), begin,
+                                      [](auto at, const auto& range) { return at < range.second; });
+  return after != ranges.end() && after->first < end;
+}
+
 }  // namespace
 
 void CallBuffers::let_go() {
-  release_arrays(arrays);
+  for (CallArray& array : arrays) Py_CLEAR(array.object);
   for (PyObject* object : owned) Py_DECREF(object);
   owned.clear();
   results.clear();
@@ -58,16 +65,12 @@ class CacheEntry::Run {
     const CurrentStream on = entry_.stream();
     if (is_staged() && is_captured(on)) return false;
     retarget();
-    bool launched = false;
-    try {
-      launched = launch(on);
+    const auto launch_and_finish = [&] {
+      const bool launched = launch(on);
       if (launched && finish()) note_graph_use(entry_.spec_.graph.ptr(), on);
-    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-      let_others_launch();
-      throw;
-    }
-    let_others_launch();
-    if (!launched) return false;
+      return launched;
+    };
+    if (!with_cleanup(launch_and_finish, [this] { let_others_launch(); })) return false;
     ++entry_.runs_;
     PyObject* after = entry_.spec_.after.ptr();
     if (after == Py_None) return true;
@@ -203,21 +206,9 @@ std::unique_ptr<CallBuffers> CacheEntry::take_buffers() {
   return buffers;
 }
 
-namespace {
-
-// Whether [begin, end) meets one of `ranges`.
-bool meets(const Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), begin,
-                                      [](auto at, const auto& range) { return at < range.second; });
-  return after != ranges.end() && after->first < end;
-}
-
-}  // namespace
-
 CacheEntry::CacheEntry(EntrySpec spec)
     : spec_(std::move(spec)), ordinal_(spec_.device.cast<int>()) {
-  if (!py::isinstance<Guards>(spec_.guards)) throw py::type_error("guards: not a _Guards");
-  guards_ = &guards_of(spec_.guards.ptr());
+  check_guards(spec_.guards);
   callback(Callback::kSameValue);  // imported now, not in the first comparison
   for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
     if (spec_.arrays[i].copied_in) in_.push_back(i);
@@ -308,22 +299,19 @@ py::tuple CacheEntry::replay(const py::tuple& arrays) {
   if (arrays.size() != spec_.arrays.size()) throw py::value_error("not the arrays of a call");
   const std::unique_ptr<CallBuffers> buffers = take_buffers();
   buffers->arrays.assign(spec_.arrays.size(), {});
-  py::tuple results(spec_.results.size());
-  try {
+  const auto run = [&] {
     for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
       if (!read_call_array(arrays[i].ptr(), spec_.arrays[i], buffers->arrays[i]))
         throw py::value_error("not an array that this graph takes");
     }
     if (!Run(*this, *buffers)()) throw_invalid_state("this stream is being captured");
+    py::tuple results(buffers->results.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
       results[i] = py::reinterpret_borrow<py::object>(buffers->results[i]);
     }
-  } catch (const std::exception&) {
-    buffers->let_go();
-    throw;
-  }
-  buffers->let_go();
-  return results;
+    return results;
+  };
+  return with_cleanup(run, [&] { buffers->let_go(); });
 }
 
 int CacheEntry::traverse(visitproc visit, void* arg) const {
@@ -352,7 +340,7 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
 }
 
 void CacheEntry::clear() {
-  cleared_ = true;  // `guards_` is of no use any more
+  cleared_ = true;
   for (ArraySpec& array : spec_.arrays) array.framework = array.inside = py::none();
   spec_.state_guards.clear();
   spec_.results.clear();
@@ -377,13 +365,7 @@ ArraySpec make_array_spec(py::object framework, py::object inside, const AnyTupl
   for (const py::handle type : spec.framework.attr("types")) {
     spec.types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   }
-  const py::tuple dtype = desc[3];
-  spec.address = desc[0].cast<std::uintptr_t>();
-  spec.device = {desc[1].cast<int>(), desc[2].cast<int>()};
-  spec.dtype = {dtype[0].cast<std::uint8_t>(), dtype[1].cast<std::uint8_t>(),
-                dtype[2].cast<std::uint16_t>()};
-  spec.shape = desc[4].cast<std::vector<std::int64_t>>();
-  spec.strides = desc[5].cast<std::vector<std::int64_t>>();
+  static_cast<ArrayFacts&>(spec) = array_facts(desc.ptr());
   measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
   spec.in_place = spec.framework.attr("in_place").cast<bool>();
   spec.call_strides = std::move(call_strides);

@@ -84,7 +84,9 @@ class CacheEntry {
   // `keywords` is null for none. Fills in the arrays.
   bool matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const;
   [[nodiscard]] bool state_is_as_captured() const;
-  bool guards_hold() { return !cleared_ && guards_->hold(); }
+  [[nodiscard]] bool guards_hold() const {
+    return !cleared_ && bindings::guards_hold(spec_.guards.ptr());
+  }
   // Whether this call is one that Python compares with the function itself.
   bool is_to_be_verified() { return spec_.verify_every != 0 && ++calls_ % spec_.verify_every == 0; }
 
@@ -120,8 +122,7 @@ class CacheEntry {
   std::unique_ptr<CallBuffers> spare_;
   std::uint64_t runs_ = 0;
   std::uint64_t calls_ = 0;
-  Guards* guards_ = nullptr;  // of the spec
-  bool cleared_ = false;
+  bool cleared_ = false;  // there are no guards any more
 };
 
 // The entry inside a `_core._CacheEntry`, without a check.

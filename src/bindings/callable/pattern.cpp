@@ -25,10 +25,7 @@ bool same_double(double value, double captured) {
 }
 
 bool says_no(PyObject* array, PyObject* question) {
-  PyObject* answer = PyObject_CallMethodNoArgs(array, question);
-  if (answer == nullptr) return ignore_exception();
-  Py_DECREF(answer);
-  return answer == Py_False;
+  return has_answered(PyObject_CallMethodNoArgs(array, question), Py_False);
 }
 
 // Whether a tensor's memory is its value: it may stand for the negative or the conjugate of it.
@@ -50,11 +47,7 @@ bool has_more_attributes(PyObject* object, std::size_t count) {
 
 bool wants_gradient(PyObject* array) {
   static PyObject* const name = interned("requires_grad");
-  PyObject* answer = PyObject_GetAttr(array, name);
-  if (answer == nullptr) return ignore_exception();
-  const bool wants = answer == Py_True;
-  Py_DECREF(answer);
-  return wants;
+  return has_answered(PyObject_GetAttr(array, name), Py_True);
 }
 
 // Dimensions of one element may have any stride.
@@ -75,9 +68,7 @@ bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array) 
   if (!read_array(object, desc)) return false;
   // Managed memory is read by the GPU as its own is.
   const bool is_on_gpu = desc.device.type == kDlpackCuda || desc.device.type == kDlpackManaged;
-  const bool same = is_on_gpu && desc.device.id == spec.device.id &&
-                    desc.dtype.code == spec.dtype.code && desc.dtype.bits == spec.dtype.bits &&
-                    desc.dtype.lanes == spec.dtype.lanes &&
+  const bool same = is_on_gpu && desc.device.id == spec.device.id && desc.dtype == spec.dtype &&
                     desc.rank == static_cast<int>(spec.shape.size()) &&
                     std::equal(spec.shape.begin(), spec.shape.end(), desc.shape) &&
                     (!spec.in_place || spec.address == desc.address);
@@ -125,15 +116,8 @@ bool same_value(PyObject* value, PyObject* captured) {
     return PyObject_RichCompareBool(value, captured, Py_EQ) == 1;
   }
   // What is equal by its own word may differ in what a graph has inside: -0.0, a NaN, 1 and True.
-  PyObject* answer =
-      PyObject_CallFunctionObjArgs(callback(Callback::kSameValue), value, captured, nullptr);
-  if (answer == nullptr) return ignore_exception();
-  Py_DECREF(answer);
-  return answer == Py_True;
-}
-
-void release_arrays(std::vector<CallArray>& arrays) {
-  for (CallArray& array : arrays) Py_CLEAR(array.object);
+  PyObject* const same = callback(Callback::kSameValue);
+  return has_answered(PyObject_CallFunctionObjArgs(same, value, captured, nullptr), Py_True);
 }
 
 Pattern::Pattern(py::handle described) {

@@ -22,16 +22,12 @@
 
 namespace gpuprof::bindings {
 
-struct ArraySpec {
+// One array of the arguments. Its facts are those of the array inside.
+struct ArraySpec : ArrayFacts {
   pybind11::object framework;  // an Arrays of gpuprof._frameworks.arrays; it keeps the types alive
   pybind11::object inside;     // the array that the graph reads
   std::vector<PyTypeObject*> types;  // exact
-  DlDevice device{kDlpackCuda, 0};
-  DlDataType dtype{0, 0, 1};
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  // of the array inside
-  bool in_place = false;              // only the very array that the graph works on will do
-  std::uintptr_t address = 0;         // of that one
+  bool in_place = false;             // only this very array will do
   // Of the call's array, where the function may see them; else those of any call will do.
   std::optional<std::vector<std::int64_t>> call_strides;
   std::optional<bool> requires_grad;  // what the call's array must say; else nothing is asked
@@ -42,8 +38,8 @@ struct ArraySpec {
   bool copied_back = false;           // to the call's array, which the function writes to
 };
 
-// One array of a call. Whoever made the list of them lets go of the objects, by release_arrays():
-// no destructor does, because a thread that ends at exit must not touch them.
+// One array of a call. Whoever made the list of them lets go of the objects: no destructor does,
+// because a thread that ends at exit must not touch them.
 struct CallArray {
   PyObject* object = nullptr;  // owned
   std::uintptr_t address = 0;
@@ -51,8 +47,6 @@ struct CallArray {
   std::uintptr_t end = 0;    // stride is negative
   bool fits = true;          // laid out as the array inside; else it has to be staged
 };
-
-void release_arrays(std::vector<CallArray>& arrays);
 
 // A call that is being compared.
 struct CallMatch {

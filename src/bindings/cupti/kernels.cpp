@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/queueing.hpp"
@@ -105,29 +106,26 @@ py::dict load_cupti(const std::vector<std::string>& candidates) {
 
 void start_cupti(std::size_t max_records, const std::vector<std::string>& candidates) {
   queueing::calls_stay = true;
-  try {
-    without_gil([&] { cupti::start(max_records, candidates); });
-  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-    queueing::calls_stay = cupti::is_collecting();
-    throw;
-  }
+  or_undo([&] { without_gil([&] { cupti::start(max_records, candidates); }); },
+          [] { queueing::calls_stay = cupti::is_collecting(); });
 }
 
 py::dict stop_cupti(double timeout_s) {
   without_gil(cupti::begin_stop);
   const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
   const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);
-  try {
+  const auto end = [] {
+    Collected ended = without_gil(cupti::end_stop);
+    queueing::calls_stay = false;
+    return ended;
+  };
+  const auto wait = [&] {
     keep_polling_without_gil([&](timing::HostNanoseconds until) {
       return cupti::poll_stop(std::min(until, limit)) || timing::monotonic_now() >= limit;
     });
-  } catch (...) {  // Ctrl-C
-    without_gil(cupti::end_stop);
-    queueing::calls_stay = false;
-    throw;
-  }
-  const Collected collected = without_gil(cupti::end_stop);
-  queueing::calls_stay = false;
+  };
+  or_undo(wait, end);  // Ctrl-C
+  const Collected collected = end();
   const Collection& records = *collected.records;
   py::dict result = library_facts(*cupti::loaded_or_null());
   result["activities"] = activity_columns(collected);

@@ -56,13 +56,11 @@ class PyCapture {
 
   void begin(std::uintptr_t stream, int ordinal, int mode, int timers) {
     prepare();
-    try {
+    const auto begin_it = [&] {
       const graphs::CaptureOptions options = capture_options(mode, timers);
       capture_ = without_gil([&] { return Capture::begin(stream, ordinal, options); });
-    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-      close();
-      throw;
-    }
+    };
+    or_undo(begin_it, [this] { close(); });
   }
 
   // Collections are relaxed and the range is open already while the framework begins.
@@ -72,34 +70,24 @@ class PyCapture {
     everyone().push_back(this);
     collections_.begin();
     if (!listens(kNvtx)) return;
-    try {
-      open_ranges::open(this, shown(OwnRange::kCapture), kNvtx);
-      shown_ = true;
-    } catch (...) {
-      collections_.end();
-      throw;
-    }
+    or_undo([this] { open_ranges::open(this, shown(OwnRange::kCapture), kNvtx); },
+            [this] { collections_.end(); });
+    shown_ = true;
   }
 
   void attach(std::uintptr_t stream, int mode, int timers) {
-    try {
-      capture_ = Capture::attach(stream, capture_options(mode, timers));
-    } catch (...) {
-      close();
-      throw;
-    }
+    or_undo([&] { capture_ = Capture::attach(stream, capture_options(mode, timers)); },
+            [this] { close(); });
   }
 
   std::unique_ptr<graphs::CapturedParts> end() {
     Capture& capture = begun();
-    try {
-      auto ended = std::make_unique<graphs::CapturedParts>(capture.end());
-      if (!capture.attached()) close();
-      return ended;
-    } catch (...) {
+    const auto end_it = [&] { return std::make_unique<graphs::CapturedParts>(capture.end()); };
+    auto ended = or_undo(end_it, [&] {
       if (!capture.open()) close();
-      throw;
-    }
+    });
+    if (!capture.attached()) close();
+    return ended;
   }
 
   // After the framework has ended an attached capture, and for one that never began.
@@ -231,22 +219,17 @@ constexpr int kTries = 3;  // another interrupt may cut one short
 
 // With an exception set; afterwards it is, or what came out of the last _discard() instead.
 void discard_block(PyObject* self) {
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
+  TakenException raised;
   for (int tries = 0; tries < kTries; ++tries) {
     PyObject* done = PyObject_CallMethod(self, "_discard", nullptr);
     if (done != nullptr) {
       Py_DECREF(done);
       break;
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    PyErr_Fetch(&type, &value, &traceback);
+    raised.drop();
+    raised = TakenException();
   }
-  PyErr_Restore(type, value, traceback);
+  raised.put_back();
 }
 
 PyObject* enter_block(PyObject* self, PyObject* /*unused*/) {

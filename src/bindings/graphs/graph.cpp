@@ -199,12 +199,9 @@ class PyGraph {
     Py_XDECREF(handle);
     Py_XDECREF(done);
     const bool launched = done != nullptr;
-    PyObject* type = nullptr;
-    PyObject* value = nullptr;
-    PyObject* traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
+    const TakenException raised;
     without_gil([&] { graph_->end_external_launch(request, launched); });
-    PyErr_Restore(type, value, traceback);
+    raised.put_back();
     if (!launched) throw py::error_already_set();
     return begun;
   }
@@ -244,8 +241,7 @@ PyObject* launch_graph(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   static constexpr const char* kNames[] = {"stream"};
   CallArguments<1> given;
   if (!given.read(kNames, 1, arguments, count, keywords)) {
-    PyErr_SetString(PyExc_TypeError, "launch() takes at most one argument, stream");
-    return nullptr;
+    return PyErr_Format(PyExc_TypeError, "launch() takes at most one argument, stream");
   }
   PyObject* stream = given.at[0] != nullptr ? given.at[0] : Py_None;
   return guarded<PyObject*>(nullptr, [&] {

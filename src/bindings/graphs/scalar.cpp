@@ -45,13 +45,8 @@ class PyScalar {
     PyObject* owner = stream;
     const std::uintptr_t on = stream_of(stream, owner);
     bool recorded = false;
-    try {
-      queue_without_gil({on, &scalar->clock()},
-                        [&] { recorded = scalar->update(bits, on, record); });
-    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-      Py_DECREF(owner);
-      throw;
-    }
+    const auto write = [&] { recorded = scalar->update(bits, on, record); };
+    or_undo([&] { queue_without_gil({on, &scalar->clock()}, write); }, [&] { Py_DECREF(owner); });
     // Where another thread's update came later, it keeps that one's stream.
     if (recorded || owner == last_stream_.ptr() || on != scalar->last_stream()) {
       Py_DECREF(owner);
@@ -69,13 +64,9 @@ class PyScalar {
         stream.is_none() ? scalar->last_stream() : stream_handle(stream.ptr());
     std::optional<DeviceScalar::Reading> read;
     PyObject* owner = Py_XNewRef(last_stream_.ptr());  // another thread may update or close this
-    try {
-      queue_without_gil({on, &scalar->clock()}, [&] { read.emplace(scalar->reading(on)); });
-    } catch (const std::exception&) {
-      Py_XDECREF(owner);
-      throw;
-    }
-    Py_XDECREF(owner);
+    const auto begin = [&] { read.emplace(scalar->reading(on)); };
+    with_cleanup([&] { queue_without_gil({on, &scalar->clock()}, begin); },
+                 [&] { Py_XDECREF(owner); });
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     DeviceScalar::Reading& reading = *read;
     wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });
@@ -118,10 +109,7 @@ class PyScalar {
     } else if (own_stream_.is_none()) {
       handle = current_stream(&owner).handle;
     }
-    if (owner == nullptr) {
-      owner = stream;
-      Py_INCREF(owner);
-    }
+    if (owner == nullptr) owner = Py_NewRef(stream);
     return handle;
   }
 
@@ -140,14 +128,10 @@ std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::h
                                             : CurrentStream{stream_handle(stream.ptr()), 0, false};
   if (owner == nullptr) owner = stream.inc_ref().ptr();
   // Memory may have to be freed first, which waits.
-  std::shared_ptr<DeviceScalar> scalar;
-  try {
-    scalar = without_gil(
-        [&] { return std::make_shared<DeviceScalar>(format.bytes, bits, on.handle, on.ordinal); });
-  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-    Py_DECREF(owner);
-    throw;
-  }
+  const auto make_scalar = [&] {
+    return std::make_shared<DeviceScalar>(format.bytes, bits, on.handle, on.ordinal);
+  };
+  auto scalar = or_undo([&] { return without_gil(make_scalar); }, [&] { Py_DECREF(owner); });
   return std::make_unique<PyScalar>(format, std::move(scalar), stream, on.handle, owner);
 }
 

@@ -1,6 +1,7 @@
 #include "bindings/interop/array_desc.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <charconv>
@@ -152,27 +153,17 @@ PyStructSequence_Desc array_desc_struct{
 PyTypeObject* array_desc_type = nullptr;
 
 py::tuple numbers(const std::int64_t* values, int count) {
-  py::tuple result(count);
-  for (int i = 0; i < count; ++i) result[static_cast<std::size_t>(i)] = values[i];
-  return result;
+  return py::tuple(py::cast(std::vector<std::int64_t>(values, values + count)));
 }
 
 py::object describe_array(const py::object& object) {
   ArrayDesc desc;
   // A type has the protocols, too, as attributes that are no array's.
   if (PyType_Check(object.ptr()) || !read_array(object.ptr(), desc)) return py::none();
-  const py::object result = owned(PyStructSequence_New(array_desc_type));
-  py::object fields[] = {py::int_(desc.address),
-                         py::int_(desc.device.type),
-                         py::int_(desc.device.id),
-                         py::make_tuple(desc.dtype.code, desc.dtype.bits, desc.dtype.lanes),
-                         numbers(desc.shape, desc.rank),
-                         numbers(desc.strides, desc.rank)};
-  Py_ssize_t place = 0;
-  for (py::object& field : fields) {
-    PyStructSequence_SetItem(result.ptr(), place++, field.release().ptr());
-  }
-  return result;
+  const py::handle type(reinterpret_cast<PyObject*>(array_desc_type));
+  return type(py::make_tuple(desc.address, desc.device.type, desc.device.id,
+                             py::make_tuple(desc.dtype.code, desc.dtype.bits, desc.dtype.lanes),
+                             numbers(desc.shape, desc.rank), numbers(desc.strides, desc.rank)));
 }
 
 }  // namespace
@@ -200,6 +191,21 @@ bool read_array(PyObject* object, ArrayDesc& desc) {
     ignore_exception();
   }
   return false;
+}
+
+ArrayFacts array_facts(PyObject* described) {
+  const auto facts = py::cast<py::tuple>(py::handle(described));
+  if (facts.size() != 6) throw py::value_error("not the facts of an array");
+  const auto dtype = py::cast<py::tuple>(facts[3]);
+  ArrayFacts read;
+  read.address = facts[0].cast<std::uintptr_t>();
+  read.device = {facts[1].cast<std::int32_t>(), facts[2].cast<std::int32_t>()};
+  read.dtype = {dtype[0].cast<std::uint8_t>(), dtype[1].cast<std::uint8_t>(),
+                dtype[2].cast<std::uint16_t>()};
+  read.shape = facts[4].cast<std::vector<std::int64_t>>();
+  read.strides = facts[5].cast<std::vector<std::int64_t>>();
+  if (read.shape.size() != read.strides.size()) throw py::value_error("not the facts of an array");
+  return read;
 }
 
 void bind_array_desc(py::module_& module) {

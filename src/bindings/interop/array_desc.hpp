@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "bindings/interop/dlpack.hpp"
 
@@ -27,6 +28,17 @@ struct ArrayDesc {
   const std::int64_t* strides = nullptr;
   std::array<std::int64_t, 2 * kMaxRank> storage;  // NOLINT: written only where it is used
 };
+
+// What `_core._array_facts` has told of an array.
+struct ArrayFacts {
+  std::uintptr_t address = 0;
+  DlDevice device{kDlpackCuda, 0};
+  DlDataType dtype{0, 0, 1};
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+};
+// Throws py::value_error and py::cast_error for anything else.
+ArrayFacts array_facts(PyObject* described);
 
 // False if the object is no array in memory: no such protocol, or one that refuses, as for sparse
 // tensors. No Python exception is left set, other than an interrupt, which is thrown.

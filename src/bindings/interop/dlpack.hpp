@@ -27,12 +27,20 @@ enum class DlCode : std::uint8_t {
 struct DlDevice {
   std::int32_t type;
   std::int32_t id;
+
+  bool operator==(const DlDevice& other) const noexcept {
+    return type == other.type && id == other.id;
+  }
 };
 
 struct DlDataType {
   std::uint8_t code;
   std::uint8_t bits;
   std::uint16_t lanes;
+
+  bool operator==(const DlDataType& other) const noexcept {
+    return code == other.code && bits == other.bits && lanes == other.lanes;
+  }
 };
 
 struct DlTensor {

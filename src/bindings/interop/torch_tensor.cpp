@@ -64,9 +64,8 @@ constexpr std::uintptr_t kTensorBytes = 256;
 
 }  // namespace
 
-TorchTensorView::TorchTensorView(PyObject* tensor, const DlTensor& known) {
-  if (!is_torch_type(Py_TYPE(tensor)) || !library().is_whole() || known.strides == nullptr) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(known.data) + known.byte_offset;
+TorchTensorView::TorchTensorView(PyObject* tensor, const ArrayDesc& known) {
+  if (!is_torch_type(Py_TYPE(tensor)) || !library().is_whole()) return;
   const auto sizes = reinterpret_cast<std::uintptr_t>(known.shape);
   for (const std::size_t slot : kObjectSlots) {
     // An at::Tensor is a pointer at what has the sizes inside.
@@ -75,7 +74,7 @@ TorchTensorView::TorchTensorView(PyObject* tensor, const DlTensor& known) {
     if (inside == 0 || sizes <= inside || sizes - inside >= kTensorBytes) continue;
     if (library().dtype(candidate, &dtype_) != 0) continue;
     tensor_ = candidate;
-    if (is_at(address, known.ndim, known.shape, known.strides)) return;
+    if (is_at(known.address, known.rank, known.shape, known.strides)) return;
     tensor_ = nullptr;
   }
 }

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "bindings/interop/dlpack.hpp"
+#include "bindings/interop/array_desc.hpp"
 
 namespace gpuprof::bindings {
 
@@ -18,9 +18,9 @@ namespace gpuprof::bindings {
 class TorchTensorView {
  public:
   TorchTensorView() = default;
-  // `known` is what DLPack's API tells of the object now. Without it there is no view, nor where
-  // torch's own answers differ.
-  TorchTensorView(PyObject* tensor, const DlTensor& known);
+  // `known` is what read_array() tells of the object now. There is no view where torch's own
+  // answers differ.
+  TorchTensorView(PyObject* tensor, const ArrayDesc& known);
 
   [[nodiscard]] bool exists() const noexcept { return tensor_ != nullptr; }
   // Whether the tensor still has this address, this rank, these sizes and strides, and the type of

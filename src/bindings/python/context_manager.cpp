@@ -25,10 +25,8 @@ PyObject* finish_ready(PyObject* self) {
 }
 
 void dealloc_ready(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   Py_DECREF(reinterpret_cast<Ready*>(self)->value);
-  PyObject_Free(self);
-  Py_DECREF(type);
+  free_object(self);
 }
 
 PyType_Slot ready_slots[] = {{Py_am_await, reinterpret_cast<void*>(&ready_itself)},
@@ -44,7 +42,8 @@ PyType_Spec ready_spec = {"gpuprof._core._Ready", sizeof(Ready), 0, Py_TPFLAGS_D
 
 struct SelfDescriptor {
   PyObject_HEAD vectorcallfunc call;
-  PyMethodDef* method;
+  const char* name;
+  const char* doc;
 };
 
 PyObject* descriptor_get(PyObject* descriptor, PyObject* object, PyObject* /*type*/) {
@@ -62,43 +61,27 @@ PyObject* descriptor_call(PyObject* /*descriptor*/, PyObject* const* arguments,
   return PyObject_Vectorcall(arguments[0], arguments + 1, static_cast<size_t>(count - 1), keywords);
 }
 
-PyObject* descriptor_doc(PyObject* self, void* /*closure*/) {
-  return PyUnicode_FromString(reinterpret_cast<SelfDescriptor*>(self)->method->ml_doc);
-}
-
-PyObject* descriptor_name(PyObject* self, void* /*closure*/) {
-  return PyUnicode_FromString(reinterpret_cast<SelfDescriptor*>(self)->method->ml_name);
-}
-
-void descriptor_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_Free(self);
-  Py_DECREF(type);
-}
-
-PyGetSetDef descriptor_getset[] = {{"__doc__", descriptor_doc, nullptr, nullptr, nullptr},
-                                   {"__name__", descriptor_name, nullptr, nullptr, nullptr},
-                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
-
 PyMemberDef descriptor_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(SelfDescriptor, call), READONLY, nullptr},
+    {"__name__", T_STRING, offsetof(SelfDescriptor, name), READONLY, nullptr},
+    {"__doc__", T_STRING, offsetof(SelfDescriptor, doc), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot descriptor_slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&descriptor_get)},
                                   {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-                                  {Py_tp_dealloc, reinterpret_cast<void*>(&descriptor_dealloc)},
-                                  {Py_tp_getset, descriptor_getset},
+                                  {Py_tp_dealloc, reinterpret_cast<void*>(&free_object)},
                                   {Py_tp_members, descriptor_members},
                                   {0, nullptr}};
 
 PyType_Spec descriptor_spec = {"gpuprof._core._SelfDescriptor", sizeof(SelfDescriptor), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, descriptor_slots};
 
-py::object make_descriptor(PyMethodDef* method) {
+py::object make_descriptor(const PyMethodDef& method) {
   static PyTypeObject* type = make_internal_type(descriptor_spec);
   auto* descriptor = checked(PyObject_New(SelfDescriptor, type));
   descriptor->call = &descriptor_call;
-  descriptor->method = method;
+  descriptor->name = method.ml_name;
+  descriptor->doc = method.ml_doc;
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(descriptor));
 }
 
@@ -106,29 +89,10 @@ py::object make_descriptor(PyMethodDef* method) {
 
 }  // namespace
 
-PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* const* arguments,
-                   size_t flagged_count, PyObject* keywords) {
-  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
-  if (keywords != nullptr && PyTuple_GET_SIZE(keywords) != 0) {
-    PyErr_SetString(PyExc_TypeError, "a scope takes no keyword arguments when it is called");
-    return nullptr;
-  }
-#if GPUPROF_SELF_BINDING
-  if (count == 0) return calls.enter(self, nullptr);
-  if (count == 3) return calls.exit(self, arguments, count);
-#endif
-  if (count == 1) return calls.call(self, arguments[0]);
-  PyErr_Format(PyExc_TypeError,
-               "a scope is called with the function to decorate, or used in a with statement; got "
-               "%zd arguments",
-               count);
-  return nullptr;
-}
-
 void add_context_manager(py::handle type, PyMethodDef* enter, PyMethodDef* exit) {
   for (PyMethodDef* method : {enter, exit}) {
 #if GPUPROF_SELF_BINDING
-    py::setattr(type, method->ml_name, make_descriptor(method));
+    py::setattr(type, method->ml_name, make_descriptor(*method));
 #else
     add_method(type, *method);
 #endif

@@ -25,12 +25,6 @@ namespace gpuprof::bindings {
 #define GPUPROF_SELF_BINDING 0
 #endif
 
-struct ContextManagerCalls {
-  PyObject* (*enter)(PyObject* self, PyObject* unused);
-  PyObject* (*exit)(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
-  PyObject* (*call)(PyObject* self, PyObject* argument);
-};
-
 // For py::class_<T>(..., context_manager_setup<&vectorcall>()): gives the class's objects a
 // vectorcall.
 template <vectorcallfunc kCall>
@@ -52,10 +46,6 @@ pybind11::custom_type_setup context_manager_setup() {
   });
 }
 
-// Dispatches a vectorcall of such an object.
-PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* const* arguments,
-                   size_t flagged_count, PyObject* keywords);
-
 // The three for a class with enter(), which returns a new reference or nothing, and exit(raised).
 template <typename Owner>
 struct ContextManager {
@@ -72,8 +62,7 @@ struct ContextManager {
   }
   static PyObject* exit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     if (count != 3) {
-      PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
-      return nullptr;
+      return PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
     }
     return guarded<PyObject*>(nullptr, [&] {
       unchecked<Owner>(self).exit(arguments[0] != Py_None);
@@ -87,8 +76,19 @@ struct ContextManager {
   }
   static PyObject* vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
                               PyObject* keywords) {
-    static constexpr ContextManagerCalls kCalls{&enter, &exit, &call};
-    return dispatch(kCalls, self, arguments, flagged_count, keywords);
+    const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+    if (keywords != nullptr && PyTuple_GET_SIZE(keywords) != 0) {
+      return PyErr_Format(PyExc_TypeError, "a scope takes no keyword arguments when it is called");
+    }
+#if GPUPROF_SELF_BINDING
+    if (count == 0) return enter(self, nullptr);
+    if (count == 3) return exit(self, arguments, count);
+#endif
+    if (count == 1) return call(self, arguments[0]);
+    return PyErr_Format(PyExc_TypeError,
+                        "a scope is called with the function to decorate, or used in a with "
+                        "statement; got %zd arguments",
+                        count);
   }
 };
 

@@ -30,10 +30,7 @@ void set_error(const Error& error) {
 void throw_invalid_state(const char* message) { throw Error(ErrorKind::kInvalidState, message); }
 
 void emit_warnings() {
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
+  const TakenException pending;
   try {
     for (const std::string& message : driver::take_warnings()) {
       const py::str text = from_utf8(message);
@@ -47,7 +44,7 @@ void emit_warnings() {
 #endif
   } catch (...) {  // out of memory: the warnings are lost
   }
-  PyErr_Restore(type, value, traceback);
+  pending.put_back();
 }
 
 void set_current_exception() {
@@ -73,6 +70,12 @@ bool ignore_exception() {
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
   PyErr_Clear();
   return false;
+}
+
+bool has_answered(PyObject* answer, PyObject* expected) {
+  if (answer == nullptr) return ignore_exception();
+  Py_DECREF(answer);
+  return answer == expected;
 }
 
 void bind_errors(py::module_& /*module*/) {

@@ -9,6 +9,7 @@
 
 #include <exception>
 #include <new>
+#include <type_traits>
 
 #include "driver/error.hpp"
 
@@ -32,6 +33,52 @@ void set_current_exception();
 // Clears Python's exception, if one is set: for what only watches. An interrupt is no Exception and
 // is thrown. Always false.
 bool ignore_exception();
+
+// Whether `answer`, of which this takes the reference, is `expected`. Null is the answer of a call
+// that failed, whose exception is cleared as by ignore_exception().
+bool has_answered(PyObject* answer, PyObject* expected);
+
+// The exception that is set, if any, taken away until it is put back. No destructor does that, as
+// for all that Python owns.
+struct TakenException {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+
+  TakenException() { PyErr_Fetch(&type, &value, &traceback); }
+  void normalize() { PyErr_NormalizeException(&type, &value, &traceback); }
+  void put_back() const { PyErr_Restore(type, value, traceback); }
+  void drop() const {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  }
+};
+
+// Returns what `work` does. Where it throws, `undo` runs first, but not where CPython ends the
+// thread at exit: that must unwind on, and may touch nothing of Python's.
+template <typename Work, typename Undo>
+std::invoke_result_t<Work&> or_undo(Work&& work, Undo&& undo) {
+  try {
+    return work();
+  } catch (const std::exception&) {
+    undo();
+    throw;
+  }
+}
+
+// The same with what has to run in any case.
+template <typename Work, typename Cleanup>
+std::invoke_result_t<Work&> with_cleanup(Work&& work, Cleanup&& cleanup) {
+  if constexpr (std::is_void_v<std::invoke_result_t<Work&>>) {
+    or_undo(work, cleanup);
+    cleanup();
+  } else {
+    auto result = or_undo(work, cleanup);
+    cleanup();
+    return result;
+  }
+}
 
 // Runs `body` in a C function that CPython calls: exceptions become Python's, the result `failed`.
 // A thread that CPython ends at exit unwinds through here and must not be stopped.

@@ -31,37 +31,6 @@ void drop_released() {
   });
 }
 
-}  // namespace
-
-graphs::Payload keep_alive(const py::tuple& objects) {
-  if (objects.empty()) return {};
-  auto kept = std::make_unique<KeepAlive>();
-  kept->objects.reserve(objects.size());
-  for (const py::handle object : objects) {
-    kept->objects.push_back(object.ptr());
-    Py_INCREF(object.ptr());
-  }
-  return {kept.release(), {&release_kept}};
-}
-
-void drain_kept() {
-  if (graphs::any_deferred.load(std::memory_order_acquire)) without_gil(&graphs::release_finished);
-  drop_released();
-}
-
-void drain_kept_soon() noexcept {
-  if (released.empty()) return;
-  // Refused where many calls wait already: the next drain finds the same.
-  Py_AddPendingCall(
-      [](void* /*unused*/) {
-        drop_released();
-        return 0;
-      },
-      nullptr);
-}
-
-namespace {
-
 bool installed = false;
 bool collecting = false;
 std::optional<driver::RelaxedCapture> relaxed;  // of the thread that collects
@@ -103,6 +72,33 @@ void uninstall() noexcept {
 }
 
 }  // namespace
+
+graphs::Payload keep_alive(const py::tuple& objects) {
+  if (objects.empty()) return {};
+  auto kept = std::make_unique<KeepAlive>();
+  kept->objects.reserve(objects.size());
+  for (const py::handle object : objects) {
+    kept->objects.push_back(object.ptr());
+    Py_INCREF(object.ptr());
+  }
+  return {kept.release(), {&release_kept}};
+}
+
+void drain_kept() {
+  if (graphs::any_deferred.load(std::memory_order_acquire)) without_gil(&graphs::release_finished);
+  drop_released();
+}
+
+void drain_kept_soon() noexcept {
+  if (released.empty()) return;
+  // Refused where many calls wait already: the next drain finds the same.
+  Py_AddPendingCall(
+      [](void* /*unused*/) {
+        drop_released();
+        return 0;
+      },
+      nullptr);
+}
 
 void RelaxedCollections::begin() {
   if (asked_) return;

@@ -47,6 +47,13 @@ void add_function(pybind11::module_& module, PyMethodDef& definition);
 void add_method(pybind11::handle type, PyMethodDef& definition);
 PyTypeObject* add_type(pybind11::module_& module, PyType_Spec& spec);
 
+// Ends the tp_dealloc of an object of such a type.
+inline void free_object(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
 // A type of which C++ alone makes objects.
 PyTypeObject* make_internal_type(PyType_Spec& spec);
 
@@ -57,6 +64,30 @@ T& unchecked(PyObject* self) {
   void* object = reinterpret_cast<pybind11::detail::instance*>(self)->simple_value_holder[0];
   if (object == nullptr) throw pybind11::type_error("this object was never initialised");
   return *static_cast<T*>(object);
+}
+
+// Lets Python collect objects of a class that are part of a cycle: a module may hold the callable
+// that guards it. `kInside` gives what is inside of one, which has traverse() and clear().
+template <auto kInside>
+pybind11::custom_type_setup collectable() {
+  // pybind11 shows an object of a new subclass to the collector before it has laid it out.
+  static constexpr auto kIsMade = [](PyObject* self) {
+    return reinterpret_cast<pybind11::detail::instance*>(self)->simple_layout &&
+           pybind11::detail::is_holder_constructed(self);
+  };
+  return pybind11::custom_type_setup([](PyHeapTypeObject* heap_type) {
+    PyTypeObject* type = &heap_type->ht_type;
+    type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+    type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
+      Py_VISIT(Py_TYPE(self));
+      if (!kIsMade(self)) return 0;
+      return kInside(self).traverse(visit, arg);
+    };
+    type->tp_clear = [](PyObject* self) {
+      if (kIsMade(self)) kInside(self).clear();
+      return 0;
+    };
+  });
 }
 
 }  // namespace gpuprof::bindings

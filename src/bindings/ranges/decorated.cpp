@@ -70,24 +70,20 @@ void enter_owner(Annotation& annotation) { annotation.enter(); }
 // statement.
 template <typename Owner>
 void leave_failed(Owner& owner) {
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
+  TakenException raised;
   try {
     owner.exit(true);
   } catch (const std::exception&) {
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != nullptr) PyException_SetTraceback(value, traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    PyObject* context = value;
+    raised.normalize();
+    if (raised.traceback != nullptr) PyException_SetTraceback(raised.value, raised.traceback);
+    PyObject* context = Py_NewRef(raised.value);
+    raised.drop();
     set_current_exception();
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyException_SetContext(value, context);
+    raised = TakenException();
+    raised.normalize();
+    PyException_SetContext(raised.value, context);
   }
-  PyErr_Restore(type, value, traceback);
+  raised.put_back();
 }
 
 template <typename Owner>
@@ -99,12 +95,7 @@ PyObject* call_inside(Owner& owner, PyObject* function, PyObject* const* argumen
     leave_failed(owner);
     return nullptr;
   }
-  try {
-    owner.exit(false);
-  } catch (const std::exception&) {
-    Py_DECREF(result);
-    throw;
-  }
+  or_undo([&] { owner.exit(false); }, [&] { Py_DECREF(result); });
   return result;
 }
 
@@ -121,15 +112,9 @@ PyObject* call_function(PyObject* wrapper, PyObject* const* arguments, size_t fl
       return call_directly(closure.function, arguments, flagged_count, keywords);
     }
     Py_INCREF(closure.owner);
-    PyObject* result = nullptr;
-    try {
-      result = call_inside(owner, closure.function, arguments, flagged_count, keywords);
-    } catch (const std::exception&) {
-      Py_DECREF(closure.owner);
-      throw;
-    }
-    Py_DECREF(closure.owner);
-    return result;
+    return with_cleanup(
+        [&] { return call_inside(owner, closure.function, arguments, flagged_count, keywords); },
+        [&] { Py_DECREF(closure.owner); });
   });
 }
 

@@ -9,12 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "bindings/python/errors.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/arguments.hpp"
 #include "bindings/ranges/open_ranges.hpp"
@@ -77,13 +77,7 @@ void inside_own_range(OwnRange which, Work&& work) {
   }
   const int owner = 0;  // its address is the range's own
   open_ranges::open(&owner, shown(which), kNvtx);
-  try {
-    std::forward<Work>(work)();
-  } catch (const std::exception&) {
-    open_ranges::close(&owner, false);
-    throw;
-  }
-  open_ranges::close(&owner, false);
+  with_cleanup(work, [&] { open_ranges::close(&owner, false); });
 }
 
 }  // namespace gpuprof::bindings

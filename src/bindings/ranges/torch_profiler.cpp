@@ -48,18 +48,11 @@ PyObject* enter(PyObject* name) {
   PyObject* shown = writable(name);
   PyObject* record = shown != nullptr ? PyObject_CallOneArg(type, shown) : nullptr;
   Py_XDECREF(shown);
-  if (record == nullptr) {
-    ignore_exception();
-    return nullptr;
-  }
   static PyObject* method = interned("__enter__");
-  PyObject* entered = PyObject_CallMethodNoArgs(record, method);
-  if (entered == nullptr) {
-    Py_DECREF(record);
-    ignore_exception();
-    return nullptr;
-  }
-  Py_DECREF(entered);
+  PyObject* entered = record != nullptr ? PyObject_CallMethodNoArgs(record, method) : nullptr;
+  if (entered == nullptr) Py_CLEAR(record);
+  Py_XDECREF(entered);
+  ignore_exception();
   return record;
 }
 
@@ -69,11 +62,8 @@ void leave(PyObject* record) {
   std::array<PyObject*, 4> arguments{record, Py_None, Py_None, Py_None};
   PyObject* result = PyObject_VectorcallMethod(method, arguments.data(), arguments.size(), nullptr);
   Py_DECREF(record);
-  if (result == nullptr) {
-    ignore_exception();
-    return;
-  }
-  Py_DECREF(result);
+  Py_XDECREF(result);
+  ignore_exception();
 }
 
 }  // namespace gpuprof::bindings::torch_profiler

@@ -33,14 +33,6 @@ namespace {
 // Listeners that enter scopes and read them do not call each other.
 thread_local bool inside_listeners = false;
 
-class InsideListeners {
- public:
-  InsideListeners() noexcept { inside_listeners = true; }
-  ~InsideListeners() { inside_listeners = false; }
-  InsideListeners(const InsideListeners&) = delete;
-  InsideListeners& operator=(const InsideListeners&) = delete;
-};
-
 // The first few of a cell, and how many there were.
 struct Unheld {
   std::array<SampleRef, 10> first;
@@ -49,8 +41,8 @@ struct Unheld {
 
 Unheld& unheld = driver::immortal<Unheld>();
 
-// A new list that takes over the references; null with MemoryError set.
-PyObject* list_of(std::vector<SampleRef>& samples) {
+// A new list; null with MemoryError set.
+PyObject* list_of(std::vector<SampleRef> samples) {
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(samples.size()));
   if (list == nullptr) return nullptr;
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -67,19 +59,15 @@ PyObject* list_of(std::vector<SampleRef>& samples) {
 // In one call, so that no interrupt can come between begin() and end().
 bool hand_on(SampleQueue& queue, py::handle function) {
   if (inside_listeners || is_paused() || !queue.begin()) return false;
-  PyObject* done = Py_None;
-  {
-    std::vector<SampleRef> samples = queue.take();
-    PyObject* list = samples.empty() ? nullptr : list_of(samples);
-    const bool is_empty = samples.empty();
-    samples = {};
-    if (!is_empty) {
-      const InsideListeners inside;
-      done = list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
-      Py_XDECREF(list);
-      if (done != nullptr) Py_DECREF(done);
-    }
+  PyObject* list = list_of(queue.take());
+  PyObject* done = list;
+  if (list != nullptr && PyList_GET_SIZE(list) != 0) {
+    inside_listeners = true;
+    done = PyObject_CallOneArg(function.ptr(), list);
+    inside_listeners = false;
+    Py_XDECREF(done);
   }
+  Py_XDECREF(list);
   queue.end();
   if (done == nullptr) throw py::error_already_set();
   return true;
@@ -97,11 +85,7 @@ void wait_for_pending(double seconds) {
 }
 
 bool is_answered_yes(const PythonFunction& function, PyObject* sample) {
-  PyObject* answer = PyObject_CallOneArg(callback(function), sample);
-  if (answer == nullptr) return ignore_exception();
-  const bool yes = answer == Py_True;
-  Py_DECREF(answer);
-  return yes;
+  return has_answered(PyObject_CallOneArg(callback(function), sample), Py_True);
 }
 
 py::typing::Tuple<py::typing::List<py::object>, std::size_t> take_unheld() {
@@ -111,7 +95,7 @@ py::typing::Tuple<py::typing::List<py::object>, std::size_t> take_unheld() {
   for (SampleRef& each : unheld.first) {
     if (each) first.push_back(std::exchange(each, {}));
   }
-  return py::make_tuple(owned(list_of(first)), count);
+  return py::make_tuple(owned(list_of(std::move(first))), count);
 }
 
 void call_if_due(timing::HostNanoseconds now) {

@@ -108,18 +108,10 @@ class PyTimer {
                                 "a Timer need a lock of yours around its calls");
     }
     in_use_ = true;
-    try {
-      work();
-    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-      end_use();
-      throw;
-    }
-    end_use();
-  }
-
-  void end_use() noexcept {
-    in_use_ = false;
-    if (closing_) close();
+    with_cleanup(work, [this] {
+      in_use_ = false;
+      if (closing_) close();
+    });
   }
 
   void synchronize() const {

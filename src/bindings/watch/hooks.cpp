@@ -25,13 +25,10 @@ PyObject* passive(PyObject* watch, Work&& work) {
   });
   if (!is_done) {
     if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;
-    PyObject *type = nullptr, *error = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&type, &error, &traceback);
-    PyErr_NormalizeException(&type, &error, &traceback);
-    PyObject* told = PyObject_CallMethod(watch, "fail", "O", error);
-    Py_XDECREF(type);
-    Py_XDECREF(error);
-    Py_XDECREF(traceback);
+    TakenException raised;
+    raised.normalize();
+    PyObject* told = PyObject_CallMethod(watch, "fail", "O", raised.value);
+    raised.drop();
     if (told == nullptr) return nullptr;
     Py_DECREF(told);
   }
@@ -82,11 +79,9 @@ PyMethodDef hook_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 void dealloc_hook(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<HookObject*>(self)->watch);
   Py_XDECREF(reinterpret_cast<HookObject*>(self)->entries);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_object(self);
 }
 
 PyMemberDef hook_members[] = {

@@ -173,12 +173,8 @@ void Watch::leave(PyObject* entries, PyObject* module, PyObject* result, PyObjec
   calls.pop_back();
   keeping(call, [&] {
     Py_DECREF(call);
-    try {
-      finish_forward(call, module, result, error);
-    } catch (const std::exception&) {
-      call_of(call).abandon(true);
-      throw;
-    }
+    or_undo([&] { finish_forward(call, module, result, error); },
+            [&] { call_of(call).abandon(true); });
     call_of(call).abandon(!call_of(call).outer || closed_);  // else that has them
   });
 }
@@ -363,7 +359,7 @@ void Watch::close(Task& task) {
   // On the heap, as a frame may own no object of Python while a scope is left.
   auto* opened = new Task::Opened(std::move(task.opened.back()));
   task.opened.pop_back();
-  try {
+  const auto take_sample = [&] {
     Entry* entry = call_of(opened->call).entry;
     Entry* around = nullptr;
     bool nested = false;
@@ -375,11 +371,8 @@ void Watch::close(Task& task) {
     sums.take({std::move(sample), entry, &entry->backward, around,
                around != nullptr ? &around->backward : nullptr, nested,
                std::move(opened->recomputed)});
-  } catch (const std::exception&) {
-    delete opened;
-    throw;
-  }
-  delete opened;
+  };
+  with_cleanup(take_sample, [&] { delete opened; });
 }
 
 void Watch::finish(Task& task) {

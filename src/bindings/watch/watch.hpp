@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/watch/sums.hpp"
 
@@ -44,10 +45,8 @@ struct Callable {
 
  private:
   static void dealloc(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
     std::destroy_at(&of(self));
-    PyObject_Free(self);
-    Py_DECREF(type);
+    free_object(self);
   }
 
   static PyTypeObject* make_type() {
@@ -193,13 +192,7 @@ class Watch {
 template <typename Work>
 void keeping(PyObject* object, Work&& work) {
   Py_INCREF(object);
-  try {
-    work();
-  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
-    Py_DECREF(object);
-    throw;
-  }
-  Py_DECREF(object);
+  with_cleanup(work, [&] { Py_DECREF(object); });
 }
 
 // A new reference to the exception that is being handled, or None.
