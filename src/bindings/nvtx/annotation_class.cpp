@@ -1,6 +1,7 @@
 // gpuprof.Annotation as a Python class, and annotate() as a function that finds one by its name.
 #include "bindings/bind.hpp"
 #include "bindings/nvtx/annotation.hpp"
+#include "bindings/python/call_arguments.hpp"
 #include "bindings/python/callbacks.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
@@ -64,13 +65,9 @@ PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* 
 // The usual call, annotate("name") for a name met before, costs a look into a dictionary.
 PyObject* annotate(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                    PyObject* keywords) {
-  if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
-    PyObject* annotation = PyDict_GetItemWithError(annotations_by_name, arguments[0]);
-    if (annotation != nullptr) {
-      return Py_NewRef(annotation);
-    }
-    if (PyErr_Occurred() != nullptr) return nullptr;
-  }
+  if (PyObject* known = find_by_name(annotations_by_name, arguments, count, keywords))
+    return Py_NewRef(known);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   return guarded<PyObject*>(nullptr, [&] { return annotate_with(arguments, count, keywords); });
 }
 

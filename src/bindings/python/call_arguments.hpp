@@ -10,6 +10,14 @@
 
 namespace gpuprof::bindings {
 
+// What `by_name` has of the name that is a call's only argument; borrowed. Null for nothing, for
+// other calls, and with an exception set.
+inline PyObject* find_by_name(PyObject* by_name, PyObject* const* arguments, Py_ssize_t count,
+                              PyObject* keywords) {
+  const bool is_name = count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0]);
+  return is_name ? PyDict_GetItemWithError(by_name, arguments[0]) : nullptr;
+}
+
 template <std::size_t kCount>
 using ArgumentNames = const char* const (&)[kCount];
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ namespace py = pybind11;
 using timing::Sample;
 using timing::SampleRef;
 using timing::SampleStatus;
+using timing::SpanDetails;
 
 namespace {
 
@@ -49,17 +51,15 @@ Sample& sample_of(PyObject* self) noexcept {
 }
 
 void dealloc_sample(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   timing::drop_reference(&sample_of(self));
 #ifndef Py_GIL_DISABLED
   if (free_count < free_list.size()) {
     free_list[free_count++] = self;
-    Py_DECREF(type);
+    Py_DECREF(Py_TYPE(self));
     return;
   }
 #endif
-  PyObject_Free(self);
-  Py_DECREF(type);
+  free_object(self);
 }
 
 [[noreturn]] void throw_unmeasured(const Sample& sample) {
@@ -111,45 +111,27 @@ bool is_known(Sample& sample) {
   return sample.load_status() == SampleStatus::kDone;
 }
 
-PyObject* get_ms(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    const double ms = sample_milliseconds(sample_of(self));
-    call_listeners_after_read();
-    return PyFloat_FromDouble(ms);
-  });
-}
-
 PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     Sample& sample = sample_of(self);
     if (timing::is_off(sample.load_status())) return PyFloat_FromDouble(kNan);
     if (!is_known(sample)) Py_RETURN_NONE;
-    const double ms = sample_milliseconds(sample);
-    call_listeners_after_read();
-    return PyFloat_FromDouble(ms);
+    return PyFloat_FromDouble(read_milliseconds(sample));
   });
 }
 
-PyObject* get_ready(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return PyBool_FromLong(is_known(sample_of(self))); });
-}
-
-PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Sample& sample = sample_of(self);
-    const SampleStatus status = sample.load_status();
-    if (status == SampleStatus::kOpen) throw_unmeasured(sample);
-    return PyFloat_FromDouble(timing::is_off(status) ? kNan : sample.host_ms());
-  });
-}
-
-// Of what never waits and never throws but for lack of memory.
 template <auto kRead>
 PyObject* get(PyObject* self, void* /*closure*/) {
   return guarded<PyObject*>(nullptr, [&] {
     py::object value = py::detail::object_or_cast(std::invoke(kRead, sample_of(self)));
     return value.release().ptr();
   });
+}
+
+double host_ms_of(const Sample& sample) {
+  const SampleStatus status = sample.load_status();
+  if (status == SampleStatus::kOpen) throw_unmeasured(sample);
+  return timing::is_off(status) ? kNan : sample.host_ms();
 }
 
 py::object path_of(const Sample& sample) { return path_text(*sample.path); }
@@ -161,14 +143,14 @@ bool has_failed(const Sample& sample) {
 }
 bool was_dropped(const Sample& sample) { return sample.load_status() == SampleStatus::kDropped; }
 
-PyObject* get_work(PyObject* self, void* closure) { return get_amount(sample_of(self), closure); }
-
-int set_work(PyObject* self, PyObject* value, void* closure) {
-  return set_amount(sample_of(self), value, closure);
+template <auto kAmount>
+std::optional<double> amount(const Sample& sample) {
+  return get_amount(sample, kAmount);
 }
 
-PyObject* get_memory(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return memory_of(sample_of(self)); });
+template <auto kAmount>
+int set_work(PyObject* self, PyObject* value, void* /*closure*/) {
+  return set_amount(sample_of(self), value, kAmount);
 }
 
 // In the order of SampleStatus.
@@ -223,10 +205,9 @@ PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
     result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
     result["failed"] = has_failed(sample);
     if (sample.weight > 1) result["one_in"] = sample.weight;
-    for (const auto& [name, which] :
-         {std::pair{"flops", &flops_closure}, {"nbytes", &nbytes_closure}})
-      result[name] = py::reinterpret_steal<py::object>(get_amount(sample, which));
-    const auto memory = py::reinterpret_steal<py::object>(memory_of(sample));
+    result["flops"] = get_amount(sample, &SpanDetails::flops);
+    result["nbytes"] = get_amount(sample, &SpanDetails::nbytes);
+    const py::object memory = memory_of(sample);
     result["memory"] = memory.is_none() ? memory : memory.attr("to_dict")();
     return result.release().ptr();
   });
@@ -253,8 +234,8 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
 
 py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
                           int status, bool body_raised, double device_ms, std::int64_t host_span,
-                          const py::typing::Tuple<py::object, py::ellipsis>& details,
-                          std::int64_t host_begin, std::uint32_t thread, std::uint32_t weight) {
+                          const AnyTuple& details, std::int64_t host_begin, std::uint32_t thread,
+                          std::uint32_t weight) {
   const auto restored = static_cast<SampleStatus>(status);
   if (status < 0 || status > static_cast<int>(SampleStatus::kLeftOut) ||
       restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
@@ -292,7 +273,7 @@ Py_hash_t hash_of_sample(PyObject* self) {
 }
 
 PyGetSetDef sample_getset[] = {
-    {"ms", get_ms, nullptr,
+    {"ms", get<&read_milliseconds>, nullptr,
      "Milliseconds between enter and exit, on the GPU where the clock is 'cuda'.\n\n"
      "Waits for the GPU, letting other threads run. nan if timing was off, or if the budget left\n"
      "this visit out.\n\n"
@@ -300,8 +281,9 @@ PyGetSetDef sample_getset[] = {
      "skipped.\nNotReplayedError\n    It was recorded into a graph that has not run yet.\n"
      "CudaError\n    The driver refused to measure it.",
      nullptr},
-    {"ready", get_ready, nullptr, "Whether `ms` would return at once with a measurement.", nullptr},
-    {"host_ms", get_host_ms, nullptr, "Milliseconds that the host spent inside the scope.",
+    {"ready", get<&is_known>, nullptr, "Whether `ms` would return at once with a measurement.",
+     nullptr},
+    {"host_ms", get<&host_ms_of>, nullptr, "Milliseconds that the host spent inside the scope.",
      nullptr},
     {"host_begin_ns", get<&Sample::host_begin>, nullptr,
      "When the host entered the scope, on the clock of time.monotonic_ns(); 0 if timing was off.",
@@ -334,14 +316,13 @@ PyGetSetDef sample_getset[] = {
     {"cuda_started_inside", get<&Sample::device_started>, nullptr,
      "Whether CUDA came into use inside this CPU-clock scope, so that GPU work may be missing.",
      nullptr},
-    {"flops", get_work, set_work,
-     "Floating-point operations of this entry, or None. Set it inside the scope.", &flops_closure},
-    {"nbytes", get_work, set_work,
-     "Bytes that this entry reads and writes, or None. Set it inside the scope.", &nbytes_closure},
-    {"memory", get_memory, nullptr,
+    {"flops", get<&amount<&SpanDetails::flops>>, set_work<&SpanDetails::flops>,
+     "Floating-point operations of this entry, or None. Set it inside the scope.", nullptr},
+    {"nbytes", get<&amount<&SpanDetails::nbytes>>, set_work<&SpanDetails::nbytes>,
+     "Bytes that this entry reads and writes, or None. Set it inside the scope.", nullptr},
+    {"memory", get<&memory_of>, nullptr,
      "What the allocators did, a `results.MemoryUse`. None without `memory=True`, inside the "
-     "scope, and on "
-     "other clocks than 'cuda'.",
+     "scope, and on other clocks than 'cuda'.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -405,6 +386,12 @@ double sample_milliseconds(Sample& sample) {
         [&](timing::HostNanoseconds until) { return timing::device::wait(sample, until); });
   }
   return value_of(sample);
+}
+
+double read_milliseconds(Sample& sample) {
+  const double ms = sample_milliseconds(sample);
+  call_listeners_after_read();
+  return ms;
 }
 
 void bind_timing_sample(py::module_& module) {

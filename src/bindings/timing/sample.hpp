@@ -26,6 +26,8 @@ PyObject* left_out_sample() noexcept;
 
 // Waits until the sample is known, handling signals. Throws.
 double sample_milliseconds(timing::Sample& sample);
+// The same for who asks for it: the listeners are called then.
+double read_milliseconds(timing::Sample& sample);
 
 // For people: the names joined by '/'.
 pybind11::str path_text(const timing::Path& path);

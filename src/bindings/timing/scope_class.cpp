@@ -44,30 +44,19 @@ PyMethodDef scope_exit{
 
 constexpr Py_ssize_t kMaxScopes = 10000;
 
-struct TimerArguments {
-  PyObject* name = Py_None;
-  PyObject* stream = Py_None;
-  PyObject* backend = nullptr;
-  PyObject* enabled = Py_None;
-  PyObject* verify_stream = Py_False;
-  PyObject* in_capture = nullptr;
-  PyObject* memory = Py_False;
-  PyObject* flops = Py_None;
-  PyObject* nbytes = Py_None;
-};
+using TimerArguments = CallArguments<9>;
 
+// A backend and an in_capture that are not given stay null.
 bool sort_arguments(TimerArguments& given, PyObject* const* arguments, Py_ssize_t count,
                     PyObject* keywords) {
   static constexpr const char* kNames[] = {"name",    "stream",        "backend",
                                            "enabled", "verify_stream", "in_capture",
                                            "memory",  "flops",         "nbytes"};
-  PyObject** const places[] = {&given.name,    &given.stream,        &given.backend,
-                               &given.enabled, &given.verify_stream, &given.in_capture,
-                               &given.memory,  &given.flops,         &given.nbytes};
-  CallArguments<9> read;
-  if (!read.read(kNames, 1, arguments, count, keywords)) return false;
+  PyObject* const defaults[] = {Py_None, Py_None,  nullptr, Py_None, Py_False,
+                                nullptr, Py_False, Py_None, Py_None};
+  if (!given.read(kNames, 1, arguments, count, keywords)) return false;
   for (std::size_t i = 0; i < 9; ++i) {
-    if (read.at[i] != nullptr) *places[i] = read.at[i];
+    if (given.at[i] == nullptr) given.at[i] = defaults[i];
   }
   return true;
 }
@@ -80,15 +69,15 @@ bool is_one_of(PyObject* text, std::initializer_list<const char*> words) {
 }
 
 bool is_usual(const TimerArguments& given) {
-  if (given.name != Py_None &&
-      (PyUnicode_Check(given.name) == 0 || PyUnicode_GET_LENGTH(given.name) == 0)) {
+  const auto& [name, stream, backend, enabled, verify_stream, in_capture, memory, flops, nbytes] =
+      given.at;
+  if (name != Py_None && (PyUnicode_Check(name) == 0 || PyUnicode_GET_LENGTH(name) == 0)) {
     return false;
   }
-  return (given.backend == nullptr || is_one_of(given.backend, {"auto", "cpu", "cuda"})) &&
-         (given.enabled == Py_None || PyBool_Check(given.enabled) != 0) &&
-         PyBool_Check(given.verify_stream) != 0 &&
-         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto", "skip", "record"})) &&
-         PyBool_Check(given.memory) != 0;
+  return (backend == nullptr || is_one_of(backend, {"auto", "cpu", "cuda"})) &&
+         (enabled == Py_None || PyBool_Check(enabled) != 0) && PyBool_Check(verify_stream) != 0 &&
+         (in_capture == nullptr || is_one_of(in_capture, {"auto", "skip", "record"})) &&
+         PyBool_Check(memory) != 0;
 }
 
 // A scope only watches: where CUDA was lost to a fork or an error it can be made, measures nothing,
@@ -102,28 +91,29 @@ void require_cuda() {
 }
 
 py::object make_usual(const TimerArguments& given) {
-  const bool is_auto = given.backend == nullptr || is_one_of(given.backend, {"auto"});
-  if (!is_auto && is_one_of(given.backend, {"cuda"})) require_cuda();  // with no object held yet
+  const auto& [name_given, stream, backend, enabled, verify_stream, in_capture, memory, flops,
+               nbytes] = given.at;
+  const bool is_auto = backend == nullptr || is_one_of(backend, {"auto"});
+  if (!is_auto && is_one_of(backend, {"cuda"})) require_cuda();  // with no object held yet
   ScopeOptions options;
   py::object name = py::none();
-  if (given.name != Py_None) {
-    name = owned(PyUnicode_FromObject(given.name));  // of str itself
+  if (name_given != Py_None) {
+    name = owned(PyUnicode_FromObject(name_given));  // of str itself
     options.name = without_nul(utf8(name.ptr()));
   }
-  options.stream = py::reinterpret_borrow<py::object>(given.stream);
+  options.stream = py::reinterpret_borrow<py::object>(stream);
   options.backend =
-      is_auto ? py::object(py::str("auto")) : py::reinterpret_borrow<py::object>(given.backend);
-  if (given.enabled != Py_None) options.enabled = given.enabled == Py_True;
-  options.verify_stream = given.verify_stream == Py_True;
-  options.record_in_capture =
-      given.in_capture != nullptr && is_one_of(given.in_capture, {"record"});
-  options.memory = given.memory == Py_True;
-  options.flops = amount_of(given.flops, "flops");
-  options.nbytes = amount_of(given.nbytes, "nbytes");
-  const bool is_plain = options.name && given.stream == Py_None && is_auto &&
-                        given.enabled == Py_None && !options.verify_stream && !options.memory &&
-                        !options.flops && !options.nbytes &&
-                        (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
+      is_auto ? py::object(py::str("auto")) : py::reinterpret_borrow<py::object>(backend);
+  if (enabled != Py_None) options.enabled = enabled == Py_True;
+  options.verify_stream = verify_stream == Py_True;
+  options.record_in_capture = in_capture != nullptr && is_one_of(in_capture, {"record"});
+  options.memory = memory == Py_True;
+  options.flops = amount_of(flops, "flops");
+  options.nbytes = amount_of(nbytes, "nbytes");
+  const bool is_plain = options.name && stream == Py_None && is_auto && enabled == Py_None &&
+                        !options.verify_stream && !options.memory && !options.flops &&
+                        !options.nbytes &&
+                        (in_capture == nullptr || is_one_of(in_capture, {"auto"}));
   py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
   if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxScopes) return scope;
   return py::reinterpret_borrow<py::object>(
@@ -135,13 +125,9 @@ py::object make_usual(const TimerArguments& given) {
 // forked child can make a scope while the package is being imported.
 PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                 PyObject* keywords) {
-  if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
-    PyObject* scope = PyDict_GetItemWithError(scopes_by_name, arguments[0]);
-    if (scope != nullptr) {
-      return Py_NewRef(scope);
-    }
-    if (PyErr_Occurred() != nullptr) return nullptr;
-  }
+  if (PyObject* known = find_by_name(scopes_by_name, arguments, count, keywords))
+    return Py_NewRef(known);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   return guarded<PyObject*>(nullptr, [&] {
     TimerArguments given;
     if (sort_arguments(given, arguments, count, keywords) && is_usual(given)) {
@@ -229,9 +215,7 @@ double last_milliseconds(Scope& scope) {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const SampleRef last = scope.read_last();
   if (!last) throw_invalid_state("this scope has not been left yet, so there is nothing to read");
-  const double ms = sample_milliseconds(*last.get());
-  call_listeners_after_read();
-  return ms;
+  return read_milliseconds(*last.get());
 }
 
 py::object last_sample(Scope& scope) {

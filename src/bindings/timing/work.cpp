@@ -22,14 +22,7 @@ using timing::SampleRef;
 using timing::SampleStatus;
 using timing::SpanDetails;
 
-int flops_closure = 0;
-int nbytes_closure = 0;
-
 namespace {
-
-double& amount_in(SpanDetails& details, void* closure) noexcept {
-  return closure == &flops_closure ? details.flops : details.nbytes;
-}
 
 std::string wrong_amount(PyObject* value, const char* argument) {
   return std::string(argument) + ": expected a finite number >= 0 or None, got " +
@@ -100,15 +93,13 @@ std::optional<double> amount_of(PyObject* value, const char* argument) {
   return amount;
 }
 
-PyObject* get_amount(const Sample& sample, void* closure) {
-  if (sample.details == nullptr) Py_RETURN_NONE;
-  const double amount = amount_in(*sample.details, closure);
-  if (amount < 0.0) Py_RETURN_NONE;
-  return PyFloat_FromDouble(amount);
+std::optional<double> get_amount(const Sample& sample, double SpanDetails::* which) {
+  const double amount = sample.details != nullptr ? sample.details->*which : -1.0;
+  return amount < 0.0 ? std::nullopt : std::optional(amount);
 }
 
-int set_amount(Sample& sample, PyObject* value, void* closure) {
-  const char* argument = closure == &flops_closure ? "flops" : "nbytes";
+int set_amount(Sample& sample, PyObject* value, double SpanDetails::* which) {
+  const char* argument = which == &SpanDetails::flops ? "flops" : "nbytes";
   if (value == nullptr) {
     PyErr_Format(PyExc_AttributeError, "%s: it cannot be deleted; set it to None", argument);
     return -1;
@@ -122,20 +113,20 @@ int set_amount(Sample& sample, PyObject* value, void* closure) {
                               .c_str());
     }
     if (timing::is_off(sample.load_status())) return 0;  // one object for all
-    amount_in(timing::details_of(sample), closure) = amount.value_or(-1.0);
+    timing::details_of(sample).*which = amount.value_or(-1.0);
     return 0;
   });
 }
 
-PyObject* memory_of(const Sample& sample) {
+py::object memory_of(const Sample& sample) {
   const SpanDetails* details = sample.details;
   if (details == nullptr || !details->memory_read.load(std::memory_order_acquire) ||
       details->memory.note == MemoryNote::kOtherClock) {
-    Py_RETURN_NONE;
+    return py::none();
   }
   const MemoryUse& use = details->memory;
-  return checked(PyObject_CallFunction(callback(Callback::kMemoryUse), "dddi", use.peak,
-                                       use.absolute, use.change, static_cast<int>(use.note)));
+  return owned(PyObject_CallFunction(callback(Callback::kMemoryUse), "dddi", use.peak, use.absolute,
+                                     use.change, static_cast<int>(use.note)));
 }
 
 PyObject* begin_memory(py::handle stream) {
@@ -222,12 +213,10 @@ PyObject* Scope::enter_measured(SampleRef sample, timing::Visit visit) {
     PyObject* reading = may_be_cuda ? begin_memory(options_.stream) : Py_NewRef(Py_None);
     held_.push_back({raw, reading, true});
   }
-  try {
-    return open_sample(std::move(sample), visit);
-  } catch (const std::exception&) {
-    while (const std::optional<Held> held = take_held(*raw)) Py_DECREF(held->object);
-    throw;
-  }
+  return or_undo([&] { return open_sample(std::move(sample), visit); },
+                 [&] {
+                   while (const std::optional<Held> held = take_held(*raw)) Py_DECREF(held->object);
+                 });
 }
 
 std::optional<Scope::Held> Scope::take_held(const Sample& sample) {

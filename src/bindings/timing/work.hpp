@@ -17,14 +17,12 @@ namespace gpuprof::bindings {
 // names `argument`.
 std::optional<double> amount_of(PyObject* value, const char* argument);
 
-// The attributes `flops` and `nbytes` of a Python sample; `closure` says which.
-PyObject* get_amount(const timing::Sample& sample, void* closure);
-int set_amount(timing::Sample& sample, PyObject* value, void* closure);
-extern int flops_closure;
-extern int nbytes_closure;
+// The attributes `flops` and `nbytes` of a Python sample. `which` is the one of that name.
+std::optional<double> get_amount(const timing::Sample& sample, double timing::SpanDetails::* which);
+int set_amount(timing::Sample& sample, PyObject* value, double timing::SpanDetails::* which);
 
 // A gpuprof.results.MemoryUse, or None where the memory was not asked for or is not read.
-PyObject* memory_of(const timing::Sample& sample);
+pybind11::object memory_of(const timing::Sample& sample);
 
 // Reads the allocators before a scope is entered: an object for end_memory(). Only an interrupt
 // comes out of it.
