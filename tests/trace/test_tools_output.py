@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuprof._trace_tools import files
@@ -285,7 +285,11 @@ def test_a_cut_object_is_not_merged_before_it_is_repaired(tmp_path: Path) -> Non
                 "pid": st.integers(0, 5),
                 "args": st.dictionaries(
                     st.text(),
-                    st.one_of(st.text(), st.floats(allow_nan=False, allow_infinity=False)),
+                    st.one_of(
+                        st.text(),
+                        st.integers(),
+                        st.floats(allow_nan=False, allow_infinity=False),
+                    ),
                 ),
             },
         ),
@@ -294,6 +298,7 @@ def test_a_cut_object_is_not_merged_before_it_is_repaired(tmp_path: Path) -> Non
     st.booleans(),
     st.integers(1, 50),
 )
+@example([{"ph": "X", "name": "a", "ts": 1, "args": {"above 64 bits": 10**20 + 1}}], True, 1000)
 @bounded(100)
 def test_repair_and_merge_change_nothing_of_a_sound_trace(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event], ascii_only: bool, step: int

@@ -30,11 +30,16 @@ _loads: Callable[[str], Any] | None = None
 with suppress(ImportError):
     _loads = importlib.import_module("orjson").loads
 NOT_DECODED = (ValueError, RecursionError, StopIteration)
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
-def decoded(text: str) -> Any:
-    """Decode a whole text, by orjson where that is installed; one of `NOT_DECODED` is raised."""
-    if _loads:
+def decoded(text: str, raw: bytes) -> Any:
+    """Decode a list, whose items are `raw`; one of `NOT_DECODED` is raised.
+
+    By orjson where that is installed, unless there may be a whole number above 64 bits, which it
+    rounds.
+    """
+    if _loads and b"0" * 20 not in raw.translate(_ZEROS):
         with suppress(ValueError):  # a lone surrogate, or what the other refuses too
             return _loads(text)
     value, end = SCAN(text, 0)

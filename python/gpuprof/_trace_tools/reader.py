@@ -248,7 +248,7 @@ class EventReader:
         raw = bytes(self._text[self._at : end])
         try:
             text = f"[{raw.decode()}]"
-            events = decoded(text)
+            events = decoded(text, raw)
         except NOT_DECODED:
             return None
         if not has_unique_keys(text, events):
