@@ -82,8 +82,8 @@ constexpr Entry kEntries[] = {
     {"cuGraphGetEdges", 10000, "cuGraphGetEdges"},
     {"cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"},
     // Newer than the driver whose answers are recorded, so no entry points of their own.
-    {"cuGraphNodeGetToolsId", 13010, "cuGraphNodeGetToolsId"},
-    {"cuGraphExecGetId", 13010, "cuGraphExecGetId"},
+    {"cuGraphNodeGetToolsId", 13010, "fakecuda_tell_node_id"},
+    {"cuGraphExecGetId", 13010, "fakecuda_tell_exec_id"},
     {"cuGraphNodeGetType", 10000, "cuGraphNodeGetType"},
     {"cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams_v2"},
     {"cuGraphMemcpyNodeGetParams", 10000, "cuGraphMemcpyNodeGetParams"},
