@@ -112,3 +112,14 @@ def test_a_test_of_a_folder_elsewhere_is_found_again(slower: pytest.Pytester) ->
         done = slower.run(sys.executable, "-m", "pytest", *command)
     done.assert_outcomes(failed=1)
     assert len({pid for pid, _ in pids(slower)}) == 3
+
+
+def test_only_the_first_process_judges_by_max_ms(slower: pytest.Pytester) -> None:
+    limited = TEST.replace(
+        "def test_it", "import pytest\n@pytest.mark.gpu_benchmark(max_ms=1e-6)\ndef test_it"
+    )
+    slower.makepyfile(test_it=limited)
+    done = slower.runpytest_subprocess(*QUICK)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["TOO SLOW: *", "*now *", "*measured again *"])
+    assert len(pids(slower)) == 2
