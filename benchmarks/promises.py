@@ -31,7 +31,11 @@ _CPU: Mapping[str, Sequence[str]] = {
         "tests/trace/test_tools_hostile.py",
         "tests/trace/test_tools_odd.py",
     ],
-    "processes that are killed": ["tests/trace/test_dump_signals.py", "tests/trace/test_disk.py"],
+    "processes that are killed": [
+        "tests/trace/test_process.py",
+        "tests/trace/test_dump_signals.py",
+        "tests/trace/test_disk.py",
+    ],
     "surroundings": ["tests/faults/test_surroundings.py"],
     "answers of the real driver": ["tests/doubles/test_conformance.py"],
 }
