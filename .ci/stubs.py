@@ -119,6 +119,8 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 
 # The types of attributes that are C getters, and of variables.
 ATTRIBUTES = {
+    "CallBase._entries": "tuple[typing.Any, ...]",
+    "CallBase._hits": "int",
     "Sample.clock": "str",
     "Sample.cuda_started_inside": "bool",
     "Sample.dropped": "bool",
@@ -156,7 +158,7 @@ NAMED_TUPLES = {
 }
 
 # What a checker knows itself, and order comparisons that only answer NotImplemented.
-LEFT_OUT = {"Sample.__ge__", "Sample.__gt__", "Sample.__le__", "Sample.__lt__"}
+LEFT_OUT = {"CallBase.__new__", "Sample.__ge__", "Sample.__gt__", "Sample.__le__", "Sample.__lt__"}
 
 # Types without a Python name; SIGNATURES has the annotation.
 _NAMELESS = r"detail::accessor<.*"

@@ -51,7 +51,6 @@ class CapturingCalls(_core.CallBase):
     @classmethod
     def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
         self: Self = cls.__new__(cls)
-        _core.CallBase.__init__(self)
         self._begin(fn, settings, samples)
         return self
 

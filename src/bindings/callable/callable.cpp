@@ -6,10 +6,8 @@
 // `_verified(entry, args, kwargs)`, and on a stream that is being captured by
 // `_eagerly(args, kwargs)`.
 #include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -25,22 +23,48 @@ namespace py = pybind11;
 
 namespace {
 
-using Entries = std::vector<py::object>;
-
-struct Calls {
-  Entries entries;  // most recently used first
-  std::uint64_t hits = 0;
-
-  int traverse(visitproc visit, void* arg) const {
-    for (const py::object& entry : entries) Py_VISIT(entry.ptr());
-    return 0;
-  }
-  void clear() { const Entries gone = std::exchange(entries, {}); }
+struct CallObject {
+  PyObject_HEAD                         // NOLINT
+      std::vector<PyObject*>* entries;  // owned, most recently used first
+  unsigned long long hits;
 };
 
-Calls& calls_of(PyObject* self) { return unchecked<Calls>(self); }
-
 PyObject* no_fit = nullptr;  // what `_run` answers in place of a result
+
+CallObject& call_object(PyObject* self) { return *reinterpret_cast<CallObject*>(self); }
+
+PyObject* make_call(PyTypeObject* type, PyObject* /*args*/, PyObject* /*keywords*/) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    call_object(self).entries = new std::vector<PyObject*>;
+    return self;
+  });
+}
+
+int traverse_call(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (call_object(self).entries == nullptr) return 0;
+  for (PyObject* entry : *call_object(self).entries) Py_VISIT(entry);
+  return 0;
+}
+
+int clear_call(PyObject* self) {
+  if (call_object(self).entries == nullptr) return 0;
+  std::vector<PyObject*> entries;
+  entries.swap(*call_object(self).entries);
+  for (PyObject* entry : entries) Py_DECREF(entry);
+  return 0;
+}
+
+void dealloc_call(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear_call(self);
+  delete call_object(self).entries;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
 
 PyObject* ask_python(PyObject* self, PyObject* name, PyObject* entry, PyObject* args,
                      PyObject* keywords) {
@@ -55,20 +79,15 @@ PyObject* ask_python(PyObject* self, PyObject* name, PyObject* entry, PyObject* 
   return checked(result);
 }
 
-Entries::iterator find_entry(Entries& entries, const CacheEntry& entry) {
-  return std::find_if(entries.begin(), entries.end(), [&entry](const py::object& each) {
-    return &call_entry(each.ptr()) == &entry;
-  });
-}
-
-void move_to_front(Entries& entries, const CacheEntry& entry) {
-  const auto found = find_entry(entries, entry);
+void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {
+  if (!entries.empty() && entries.front() == entry) return;
+  const auto found = std::find(entries.begin(), entries.end(), entry);
   if (found != entries.end()) std::rotate(entries.begin(), found, found + 1);
 }
 
 enum class Answer { kNo, kStale, kVerify, kCapturing, kYes };
 
-// `result` is a new reference where the answer is kYes. The entry is kept by the caller.
+// `result` is a new reference where the answer is kYes. `entry` is kept by the caller.
 // `verifies` says that the caller can compare a call with the function.
 Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, bool verifies,
                  CallBuffers& buffers, PyObject*& result) {
@@ -81,12 +100,18 @@ Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, bool ve
 }
 
 // The same, letting go of what it takes.
-Answer answer_by(CacheEntry& cached, PyObject* args, PyObject* keywords, bool verifies,
+Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, bool verifies,
                  PyObject*& result) {
+  CacheEntry& cached = call_entry(entry);
   std::unique_ptr<CallBuffers> buffers = cached.take_buffers();
-  const Answer answer =
-      with_cleanup([&] { return try_entry(cached, args, keywords, verifies, *buffers, result); },
-                   [&] { buffers->let_go(); });
+  Answer answer = Answer::kNo;
+  try {
+    answer = try_entry(cached, args, keywords, verifies, *buffers, result);
+  } catch (const std::exception&) {
+    buffers->let_go();
+    throw;
+  }
+  buffers->let_go();
   cached.give_back(std::move(buffers));
   return answer;
 }
@@ -96,24 +121,27 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
   static PyObject* const stale = interned("_stale");
   static PyObject* const verified = interned("_verified");
   static PyObject* const in_capture = interned("_eagerly");
-  Calls& calls = calls_of(self);
+  auto& entries = *call_object(self).entries;
   // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
   // at all, and Python finds it.
-  for (std::size_t i = 0; i < calls.entries.size(); ++i) {
-    PyObject* entry = Py_NewRef(calls.entries[i].ptr());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    PyObject* entry = entries[i];
     PyObject* result = nullptr;
-    const auto answer_call = [&] {
-      CacheEntry& cached = call_entry(entry);
-      const Answer answer = answer_by(cached, args, keywords, /*verifies=*/true, result);
+    Answer answer = Answer::kNo;
+    Py_INCREF(entry);
+    try {
+      answer = answer_by(entry, args, keywords, /*verifies=*/true, result);
       if (answer == Answer::kStale) result = ask_python(self, stale, entry, args, keywords);
       if (answer == Answer::kVerify) result = ask_python(self, verified, entry, args, keywords);
-      if (answer == Answer::kYes) {
-        move_to_front(calls.entries, cached);
-        ++calls.hits;
-      }
-      return answer;
-    };
-    const Answer answer = with_cleanup(answer_call, [&] { Py_DECREF(entry); });
+    } catch (const std::exception&) {
+      Py_DECREF(entry);
+      throw;
+    }
+    if (answer == Answer::kYes) {
+      move_to_front(entries, entry);
+      ++call_object(self).hits;
+    }
+    Py_DECREF(entry);
     if (answer == Answer::kCapturing) return ask_python(self, in_capture, nullptr, args, keywords);
     if (answer != Answer::kNo) return result;
   }
@@ -124,58 +152,112 @@ PyObject* call_entries(PyObject* self, PyObject* args, PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] { return call_with(self, args, keywords); });
 }
 
-void add_entry(Calls& self, CacheEntry& entry) {
-  self.entries.insert(self.entries.begin(), py::cast(&entry, py::return_value_policy::reference));
+bool is_entry(PyObject* object) {
+  static PyObject* const type = py::type::of<CacheEntry>().release().ptr();
+  if (PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type)) != 0) return true;
+  PyErr_SetString(PyExc_TypeError, "expected a _CacheEntry");
+  return false;
 }
 
-bool remove_entry(Calls& self, const CacheEntry& entry) {
-  const auto found = find_entry(self.entries, entry);
-  if (found == self.entries.end()) return false;
-  const py::object gone = std::move(*found);
-  self.entries.erase(found);
-  return true;
+PyObject* add_entry(PyObject* self, PyObject* entry) {
+  if (!is_entry(entry)) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    auto& entries = *call_object(self).entries;
+    entries.insert(entries.begin(), entry);
+    Py_INCREF(entry);
+    return Py_NewRef(Py_None);
+  });
 }
 
-// The result of a call that this entry is for, even if it is in no list; `_no_fit` where it is not,
-// or what the function reads has changed.
-py::object run_entry(py::handle self, CacheEntry& entry, py::handle args, py::handle kwargs) {
-  static PyObject* const in_capture = interned("_eagerly");
-  auto& calls = self.cast<Calls&>();
-  if (PyTuple_Check(args.ptr()) == 0 || PyDict_Check(kwargs.ptr()) == 0) {
-    throw py::type_error("_run(entry, args, kwargs)");
+PyObject* remove_entry(PyObject* self, PyObject* entry) {
+  auto& entries = *call_object(self).entries;
+  const auto found = std::find(entries.begin(), entries.end(), entry);
+  const bool was_there = found != entries.end();
+  if (was_there) {
+    entries.erase(found);
+    Py_DECREF(entry);
   }
-  PyObject* result = nullptr;
-  const Answer answer = answer_by(entry, args.ptr(), kwargs.ptr(), /*verifies=*/false, result);
-  if (answer == Answer::kYes) {
-    move_to_front(calls.entries, entry);
-  } else if (answer == Answer::kCapturing) {
-    result = ask_python(self.ptr(), in_capture, nullptr, args.ptr(), kwargs.ptr());
-  } else {
-    result = Py_NewRef(no_fit);
-  }
-  return py::reinterpret_steal<py::object>(result);
+  return PyBool_FromLong(was_there);
 }
 
-AnyTuple entries_of(const Calls& self) {
-  const Entries entries = self.entries;  // to make the tuple may run code that changes the list
-  return py::tuple(py::cast(entries));
+// _run(entry, args, kwargs): the result of a call that this entry is for, even if it is in no list;
+// `_no_fit` where it is not, or what the function reads has changed.
+PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  const bool right =
+      count == 3 && PyTuple_Check(arguments[1]) != 0 && PyDict_Check(arguments[2]) != 0;
+  if (!right) {
+    PyErr_SetString(PyExc_TypeError, "_run(entry, args, kwargs)");
+    return nullptr;
+  }
+  if (!is_entry(arguments[0])) return nullptr;
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    static PyObject* const in_capture = interned("_eagerly");
+    PyObject* result = nullptr;
+    switch (answer_by(arguments[0], arguments[1], arguments[2], /*verifies=*/false, result)) {
+      case Answer::kYes:
+        move_to_front(*call_object(self).entries, arguments[0]);
+        return result;
+      case Answer::kCapturing:
+        return ask_python(self, in_capture, nullptr, arguments[1], arguments[2]);
+      case Answer::kStale:
+      case Answer::kNo:
+      case Answer::kVerify:  // not asked for
+        break;
+    }
+    return Py_NewRef(no_fit);
+  });
 }
+
+PyObject* get_entries(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    // Making the tuple may run code that changes the list.
+    std::vector<py::object> entries;
+    for (PyObject* entry : *call_object(self).entries) {
+      entries.push_back(py::reinterpret_borrow<py::object>(entry));
+    }
+    py::tuple result(entries.size());
+    for (std::size_t i = 0; i < entries.size(); ++i) result[i] = entries[i];
+    return result.release().ptr();
+  });
+}
+
+PyObject* get_hits(PyObject* self, void* /*closure*/) {
+  return PyLong_FromUnsignedLongLong(call_object(self).hits);
+}
+
+PyGetSetDef call_getset[] = {
+    {"_entries", get_entries, nullptr, "The entries, most recently used first.", nullptr},
+    {"_hits", get_hits, nullptr, "How many calls an entry has answered without Python.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef call_methods[] = {
+    {"_add", add_entry, METH_O,
+     "_add(self: gpuprof._core.CallBase, entry: gpuprof._core._CacheEntry) -> None"},
+    {"_remove", remove_entry, METH_O,
+     "_remove(self: gpuprof._core.CallBase, entry: gpuprof._core._CacheEntry) -> bool"},
+    {"_run", as_method(&run_entry), METH_FASTCALL,
+     "_run(self: gpuprof._core.CallBase, entry: gpuprof._core._CacheEntry, args: tuple[typing.Any, "
+     "...], kwargs: dict[str, typing.Any]) -> typing.Any"},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot call_slots[] = {
+    {Py_tp_doc, const_cast<char*>("What a graphed callable has of its graphs.")},
+    {Py_tp_new, reinterpret_cast<void*>(&make_call)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_call)},
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_call)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_call)},
+    {Py_tp_call, reinterpret_cast<void*>(&call_entries)},
+    {Py_tp_getset, call_getset},
+    {Py_tp_methods, call_methods},
+    {0, nullptr}};
+
+PyType_Spec call_spec = {"gpuprof._core.CallBase", sizeof(CallObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, call_slots};
 
 }  // namespace
 
 void bind_callable(py::module_& module) {
-  const auto set_up = [](PyHeapTypeObject* type) {
-    collectable<&calls_of>().value(type);
-    type->ht_type.tp_call = &call_entries;
-  };
-  py::class_<Calls>(module, "CallBase", py::custom_type_setup(set_up),
-                    "What a graphed callable has of its graphs.")
-      .def(py::init<>())
-      .def("_add", &add_entry, py::arg("entry"))
-      .def("_remove", &remove_entry, py::arg("entry"))
-      .def("_run", &run_entry, py::arg("entry"), py::arg("args"), py::arg("kwargs"))
-      .def_property_readonly("_entries", &entries_of, "The entries, most recently used first.")
-      .def_readonly("_hits", &Calls::hits, "How many calls an entry has answered without Python.");
+  add_type(module, call_spec);
   no_fit = py::module_::import("builtins").attr("object")().release().ptr();
   module.attr("_no_fit") = py::handle(no_fit);
 }
