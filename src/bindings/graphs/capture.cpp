@@ -82,12 +82,14 @@ class PyCapture {
 
   std::unique_ptr<graphs::CapturedParts> end() {
     Capture& capture = begun();
-    const auto end_it = [&] { return std::make_unique<graphs::CapturedParts>(capture.end()); };
-    auto ended = or_undo(end_it, [&] {
+    const auto end_it = [&] {
+      auto ended = std::make_unique<graphs::CapturedParts>(capture.end());
+      if (!capture.attached()) close();
+      return ended;
+    };
+    return or_undo(end_it, [&] {
       if (!capture.open()) close();
     });
-    if (!capture.attached()) close();
-    return ended;
   }
 
   // After the framework has ended an attached capture, and for one that never began.

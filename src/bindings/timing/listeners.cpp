@@ -61,13 +61,13 @@ bool hand_on(SampleQueue& queue, py::handle function) {
   if (inside_listeners || is_paused() || !queue.begin()) return false;
   PyObject* list = list_of(queue.take());
   PyObject* done = list;
+  inside_listeners = true;  // also in destructors of what the function has returned or put there
   if (list != nullptr && PyList_GET_SIZE(list) != 0) {
-    inside_listeners = true;
     done = PyObject_CallOneArg(function.ptr(), list);
-    inside_listeners = false;
     Py_XDECREF(done);
   }
   Py_XDECREF(list);
+  inside_listeners = false;
   queue.end();
   if (done == nullptr) throw py::error_already_set();
   return true;
