@@ -14,8 +14,8 @@ constexpr std::size_t kAllocator = 32;  // what its blocks take besides
 std::size_t size_of(const Event& event) noexcept {
   if (event.extra == nullptr) return sizeof(Event);
   const Extra& extra = *event.extra;
-  const std::size_t own = extra.own ? sizeof(Label) + extra.own->json.size() : 0;
-  return sizeof(Event) + sizeof(Extra) + kAllocator + extra.args.size() + own;
+  const std::size_t label = extra.own ? sizeof(Label) + extra.own->json.size() : 0;
+  return sizeof(Event) + sizeof(Extra) + kAllocator + extra.args.size() + label;
 }
 
 std::unique_ptr<Extra> copy_of(const Extra& extra) {

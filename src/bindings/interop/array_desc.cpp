@@ -153,7 +153,9 @@ PyStructSequence_Desc array_desc_struct{
 PyTypeObject* array_desc_type = nullptr;
 
 py::tuple numbers(const std::int64_t* values, int count) {
-  return py::tuple(py::cast(std::vector<std::int64_t>(values, values + count)));
+  py::tuple result(count);
+  for (int i = 0; i < count; ++i) result[static_cast<std::size_t>(i)] = values[i];
+  return result;
 }
 
 py::object describe_array(const py::object& object) {
