@@ -73,8 +73,10 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Give workers files that follow each other, for fixtures of modules are dear.
 
-    A worker that is done takes tests from the other one.
+    A worker that is done takes tests from the other one. Another ``--dist`` is left alone.
     """
+    if config.getoption("dist") != "load":
+        return None
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)

@@ -6,6 +6,33 @@ it and the driver call that answered it. Bad arguments are plain `TypeError` and
 
 from __future__ import annotations
 
+__all__ = [
+    "BaselineError",
+    "CaptureError",
+    "CaptureImplicitError",
+    "CaptureInvalidatedError",
+    "CaptureIsolationError",
+    "CaptureMergeError",
+    "CaptureUnjoinedError",
+    "CaptureUnmatchedError",
+    "CaptureUnsupportedError",
+    "CaptureWrongThreadError",
+    "CapturedEventError",
+    "CudaError",
+    "CudaUnavailableError",
+    "DriverGoneError",
+    "EmptyGraphError",
+    "ForkedProcessError",
+    "GpuprofError",
+    "GraphMismatchError",
+    "GraphUpdateError",
+    "InvalidStateError",
+    "NotReplayedError",
+    "StreamMismatchError",
+    "TraceError",
+    "cuda_error",
+]
+
 
 class GpuprofError(RuntimeError):
     """The root of all exceptions that gpuprof raises for its own reasons."""
@@ -172,6 +199,12 @@ class BaselineError(GpuprofError):
     """A stored baseline is missing, damaged or of another format."""
 
 
+# In tracebacks and pickles they have the name by which users import them.
+for _class in [*globals().values()]:
+    if isinstance(_class, type):
+        _class.__module__ = "gpuprof"
+del _class
+
 # By code: the exception, and CUDA's name after CUDA_ERROR_.
 _BY_CODE: dict[int, tuple[type[CaptureError], str]] = {
     900: (CaptureUnsupportedError, "STREAM_CAPTURE_UNSUPPORTED"),
@@ -223,13 +256,3 @@ def refused(code: int, call: str, detail: str | None = None) -> CaptureError:
     known = code if code in _BY_CODE else INVALIDATED
     kind, name = _BY_CODE[known]
     return kind(known, f"CUDA_ERROR_{name}", call, detail or CAPTURE_TEXTS[known])
-
-
-_CLASSES = [each for each in globals().values() if isinstance(each, type)]
-__all__ = [each.__name__ for each in _CLASSES]
-__all__ += ["cuda_error"]
-
-# In tracebacks and pickles they have the name by which users import them.
-for _class in _CLASSES:
-    _class.__module__ = "gpuprof"
-del _class

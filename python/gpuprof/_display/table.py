@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TextIO, TypeVar
+from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from gpuprof._common.checks import choice
 from gpuprof._common.text import (
@@ -244,7 +244,15 @@ def html_list(texts: Sequence[str]) -> str:
     return "".join(f"<div>{in_html(text)}</div>" for text in texts)
 
 
-R = TypeVar("R", bound=Any)  # a row, with the `names` of its path; a path may have several
+class HasNames(Protocol):
+    """A row of a path, which may have several rows."""
+
+    @property
+    def names(self) -> Names:
+        """The names of the path, outermost first."""
+
+
+R = TypeVar("R", bound=HasNames)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class GitBaselines(Baselines):
         raise BaselineError(message)
 
     def _join(self, theirs: str) -> None:
+        """Take over the lines of another commit."""
 
         def joined(ours: str) -> bytes:
             found = self._run("merge-base", ours, theirs)[0] if ours else b""
