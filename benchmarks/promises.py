@@ -1,11 +1,13 @@
 """How many tests of each promise pass, and of what gpuprof must survive, on this machine.
 
-Rows are counts of one run of pytest. With a GPU the tests of a GPU run, without one those on the
-fake driver. A test with random input counts once.
+With a GPU the tests of a GPU run, without one those on the fake driver. ``PYTEST_ADDOPTS="-n 14"``
+runs several at once; those that need the GPU alone run after them. A test with random input counts
+once.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -57,12 +59,13 @@ def _promises() -> dict[str, list[str]]:
     return found
 
 
-def _outcomes(paths: Iterable[str], options: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _outcomes(paths: Iterable[str], *options: str, alone: bool) -> Iterator[tuple[str, str]]:
     """Run the tests; yield the module of each, as a path without its ending, and its outcome."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *paths]
-        subprocess.run(command, cwd=_ROOT, check=False)
+        subprocess.run(command, cwd=_ROOT, env=env if alone else None, check=False)
         for case in ET.parse(report).iter("testcase"):
             outcomes = {"failure": "failed", "error": "failed", "skipped": "skipped"}
             outcome = [outcomes[each.tag] for each in case if each.tag in outcomes]
@@ -72,11 +75,18 @@ def _outcomes(paths: Iterable[str], options: Sequence[str]) -> Iterator[tuple[st
 def _rows() -> Iterator[Row]:
     on_gpu = environment.machine()["gpu"] is not None
     groups = dict(_GPU) if on_gpu else {**_promises(), **_CPU}
-    options = ["-m", "gpu", "-p", "no:benchmark"] if on_gpu else []
+    paths = [*chain.from_iterable(groups.values())]
+    if on_gpu:  # with the options of the environment, then what needs the GPU alone, without them
+        runs = [
+            _outcomes(paths, "-m", "gpu and not alone", "-p", "no:benchmark", alone=False),
+            _outcomes(paths, "-m", "gpu and alone", "-p", "no:benchmark", alone=True),
+        ]
+    else:
+        runs = [_outcomes(paths, alone=False)]
     counts = {name: Counter[str]() for name in groups}
-    for module, outcome in _outcomes(chain.from_iterable(groups.values()), options):
-        for name, paths in groups.items():
-            if any(module.startswith(path.removesuffix(".py")) for path in paths):
+    for module, outcome in chain.from_iterable(runs):
+        for name, modules in groups.items():
+            if any(module.startswith(each.removesuffix(".py")) for each in modules):
                 counts[name][outcome] += 1
     for name, count in counts.items():
         for outcome in ("passed", "failed", "skipped"):

@@ -23,7 +23,9 @@ namespace {
 constexpr int kTries = 50;
 constexpr int kLooks = 50;                    // at least: this thread may not have run meanwhile
 constexpr HostNanoseconds kBudget = 500'000;  // for all tries together
-constexpr HostNanoseconds kLongPatience = 20'000'000;  // for the first of them, where it takes long
+// For the first of them, where other processes have the GPU: it serves them in turns.
+constexpr HostNanoseconds kLongPatience = 100'000'000;
+constexpr HostNanoseconds kSeenWithin = 50'000;  // after an event completed, a query says so
 constexpr HostNanoseconds kSecond = 1'000'000'000;
 constexpr HostNanoseconds kEventLife = 120 * kSecond;
 constexpr HostNanoseconds kMapLife = 600 * kSecond;
@@ -67,7 +69,7 @@ void CudaTimeline::refresh() noexcept {
 // An anchor for a span that ended before the first one.
 void CudaTimeline::take_first() noexcept {
   const std::lock_guard busy(busy_);
-  if (newest_.load(std::memory_order_relaxed) == 0) take(kBudget);
+  if (newest_.load(std::memory_order_relaxed) == 0) take(kLongPatience);
 }
 
 // With `busy_` held.
@@ -97,7 +99,7 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
     Sighting found{spare_, host_now(), 0};
     check(clock_.access().record(found.event->handle, stream_), "cuEventRecord");
     const HostNanoseconds until = begun + (best.event ? kBudget : std::max(patience, kBudget));
-    if (!await(*found.event, until, begun + kBudget, found.after)) break;
+    if (!await(found, until, begun + kBudget)) break;
     if (!best.event || found.width() < best.width()) {
       spare_ = std::exchange(best, std::move(found)).event;
     }
@@ -112,14 +114,15 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
 
 // Polls until the event completes, from `nap_from` on with pauses. False at `until`; the next try
 // records the event again.
-bool CudaTimeline::await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
-                         HostNanoseconds& after) {
+bool CudaTimeline::await(Sighting& found, HostNanoseconds until, HostNanoseconds nap_from) {
   driver::EventAccess access = clock_.access();
   for (int looks = 1;; ++looks) {
-    const CUresult status = access.query(event.handle);
-    after = host_now();
+    const HostNanoseconds asked = host_now();
+    const CUresult status = access.query(found.event->handle);
+    found.after = host_now();
     if (status == CUDA_SUCCESS) return true;
     if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
+    found.before = std::max(found.before, asked - kSeenWithin);
     const HostNanoseconds now = monotonic_now();
     if (now >= until && looks >= kLooks) return false;
     if (now < nap_from) continue;

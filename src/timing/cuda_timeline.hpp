@@ -77,8 +77,7 @@ class CudaTimeline {
   void take_first() noexcept;
   void take(HostNanoseconds patience) noexcept;
   Sighting observe(HostNanoseconds patience);
-  bool await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
-             HostNanoseconds& after);
+  bool await(Sighting& found, HostNanoseconds until, HostNanoseconds nap_from);
   void append(const Sighting& found);
   void release() noexcept;
   void stop(const driver::Error& error) noexcept;

@@ -40,7 +40,7 @@ void want(bool on) noexcept;
 
 // Drains (device::drain), then takes an anchor on every context in use, later than all marks so
 // far. Call it a few times a second, and at the begin and end of a trace. Takes about 0.5 ms for
-// each context, up to 20 ms where the GPU is slow to answer; does nothing unless wanted. Breaks no
+// each context, up to 100 ms where the GPU is slow to answer; does nothing unless wanted. Breaks no
 // stream capture and calls no driver that is gone. A failure becomes one warning and ends the
 // anchors of this context until they are wanted anew.
 void refresh() noexcept;

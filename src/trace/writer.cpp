@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTakeEvery = 10ms;
 constexpr HostNanoseconds kWriteEvery = 250'000'000;
+constexpr HostNanoseconds kClosePatience = 1'000'000'000;  // for the GPU to be asked its time
 constexpr std::size_t kMostWaiting = 100'000;
 
 // One open trace, guarded by mutex() except `sink`.
@@ -180,9 +181,13 @@ class Writer {
       if (entry->sink->begin_round(now)) due = true;
     }
     if (due) gpu_clock.refresh();
-    take_published([](void* self, const Event& event,
-                      std::uint32_t tid) { static_cast<Writer*>(self)->take(event, tid); },
-                   this);
+    take_all();
+    // Other processes may have the GPU for longer than one refresh() waits for it.
+    while (a_closing_one_lacks_spans() && driver::monotonic_now() < now + kClosePatience) {
+      std::this_thread::sleep_for(1ms);
+      gpu_clock.refresh();
+      take_all();
+    }
     if (due) {
       place_waiting();
       for (const auto& entry : entries_) entry->sink->flush();
@@ -212,6 +217,25 @@ class Writer {
     for (const auto& entry : entries_) {
       if (entry->sink->wants(event)) use(*entry->sink);
     }
+  }
+
+  void take_all() {
+    take_published([](void* self, const Event& event,
+                      std::uint32_t tid) { static_cast<Writer*>(self)->take(event, tid); },
+                   this);
+  }
+
+  [[nodiscard]] bool a_closing_one_lacks_spans() const {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
+      return entry->closes &&
+             std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& each) {
+               HostNanoseconds begin = 0;
+               HostNanoseconds error = 0;
+               return entry->sink->wants(each.event) &&
+                      gpu_clock.place(each.extra->gpu.begin, begin, error) ==
+                          GpuClock::Answer::kNotYet;
+             });
+    });
   }
 
   void take(const Event& event, std::uint32_t tid) {

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance import build as conformance_build
 from tests.conformance import golden
+from tests.gpu.support.alone import needs_the_gpu_alone
 
 # The most that may rest on nothing but the fake's own word.
 LARGEST_UNRECORDED_SHARE = 0.15
@@ -102,6 +103,7 @@ def test_every_exception_still_covers_a_recorded_row() -> None:
     assert unused == []
 
 
+@needs_the_gpu_alone
 @pytest.mark.gpu
 def test_the_real_driver_answers_every_recorded_row(program: Path) -> None:
     actual = answers(program, "libcuda.so.1")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,13 +125,33 @@ def test_no_number_is_asked_for_without_a_trace(fake: FakeCuda, stream: int) -> 
     assert fake.calls("cuStreamGetId") == before
 
 
+def test_a_closing_trace_waits_for_a_gpu_that_other_processes_have(
+    fake: FakeCuda, stream: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    with gpuprof.trace(path) as writer:
+        with gpuprof.timer("step", stream=stream) as sample:
+            fake.work(stream, MS)
+        assert sample.ms == pytest.approx(1.0, rel=0.1)
+        fake.configure(seen_ns=200 * MS)
+        turn = threading.Timer(0.4, fake.configure, kwargs={"seen_ns": 0})
+        turn.start()
+    turn.join()
+    assert sorted(event["cat"] for event in events(path)) == ["gpu", "scope"]
+    assert writer.stats()["unplaced"] == 0
+    assert writer.stats()["gpu_error_ns"] < 5 * MS
+
+
 def test_slices_that_cannot_be_placed_for_want_of_an_anchor_are_counted(
     fake: FakeCuda, stream: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.json"
-    fake.configure(seen_ns=100 * MS)  # as where other processes keep the GPU: no anchor in time
+    fake.configure(seen_ns=10_000 * MS)  # as where other processes keep the GPU: no anchor in time
     try:
-        with gpuprof.trace(path) as writer:
+        with (
+            pytest.warns(RuntimeWarning, match="lacks 1 GPU slices"),
+            gpuprof.trace(path) as writer,
+        ):
             with gpuprof.timer("step", stream=stream) as sample:
                 fake.work(stream, MS)
             assert sample.ms == pytest.approx(1.0, rel=0.1)

@@ -388,6 +388,11 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
                 f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
                 "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
             )
+        if state["unplaced"]:
+            checks.warn_outside(
+                f"gpuprof: the trace {self._path} lacks {state['unplaced']} GPU slices: the GPU "
+                "was not reached in time to place them on the host's clock"
+            )
         return state
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import nccl_or_skip
 from tests.support.processes import ROOT, environment
 from tests.support.trace_files import load
@@ -52,6 +53,7 @@ def test_what_ddp_waits_for_is_on_the_gpus_clock_inside_the_backward_pass(tmp_pa
     run("ddp", tmp_path)
 
 
+@needs_the_gpu_alone
 def test_exposed_communication_is_what_the_intervals_of_torchs_trace_say(tmp_path: Path) -> None:
     run("exposed", tmp_path)
 

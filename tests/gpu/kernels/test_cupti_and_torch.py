@@ -45,9 +45,9 @@ def gpuprof_sees(number):
     kernels = seen.named("sin")
     counts.append(["gpuprof", number, len(kernels)])
     elapsed = [row.end_ns - row.begin_ns for row in kernels]
-    assert all(0 < each < 10_000_000 for each in elapsed), elapsed
+    assert all(0 < each < 1_000_000_000 for each in elapsed), elapsed
     for row in kernels:
-        assert -100_000 < row.begin_ns - seen.launch_of(row).begin_ns < 10_000_000, row
+        assert -100_000 < row.begin_ns - seen.launch_of(row).begin_ns < 1_000_000_000, row
 """
 
 

@@ -154,7 +154,7 @@ def graphed(gpuprof: Any, program: Program, sides: Sequence[Any]) -> Callable[[W
 @contextlib.contextmanager
 def without_gradients(torch: Any) -> Iterator[None]:
     """Let programs write to what would need gradients; and leave torch's generators as they are."""
-    with torch.no_grad(), torch.random.fork_rng():
+    with torch.no_grad(), torch.random.fork_rng(devices=[torch.cuda.current_device()]):
         yield
 
 

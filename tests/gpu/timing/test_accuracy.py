@@ -10,6 +10,7 @@ import statistics
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
@@ -24,6 +25,7 @@ def _reading(sample: gpuprof.Sample) -> float:
     return value
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("nominal_ms", list(_REPETITIONS))
 def test_queued_behind_other_work_a_scope_reads_the_kernels_own_time(nominal_ms: float) -> None:
     stream = device().stream()
@@ -39,6 +41,7 @@ def test_queued_behind_other_work_a_scope_reads_the_kernels_own_time(nominal_ms:
     assert abs(statistics.median(errors_ms)) <= 0.001 * nominal_ms + 0.004
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("nominal_ms", list(_REPETITIONS))
 def test_on_an_idle_stream_a_scope_reads_at_most_the_launch_gap_more(nominal_ms: float) -> None:
     stream = device().stream()
@@ -55,6 +58,7 @@ def test_on_an_idle_stream_a_scope_reads_at_most_the_launch_gap_more(nominal_ms:
     assert abs(statistics.median(errors_ms)) <= 0.001 * nominal_ms + 0.012
 
 
+@needs_the_gpu_alone
 def test_a_scope_agrees_with_torch_events_nested_inside() -> None:
     torch = torch_or_skip()
     stream = torch.cuda.Stream()
@@ -74,6 +78,7 @@ def test_a_scope_agrees_with_torch_events_nested_inside() -> None:
     assert -0.1 <= statistics.median(differences_us) <= 5.0
 
 
+@needs_the_gpu_alone
 def test_an_empty_scope_reads_a_few_microseconds_at_most() -> None:
     scope = gpuprof.timer(stream=device().stream())
     readings_ms = []
@@ -84,6 +89,7 @@ def test_an_empty_scope_reads_a_few_microseconds_at_most() -> None:
     assert 0.0 < statistics.median(readings_ms) < 0.012
 
 
+@needs_the_gpu_alone
 def test_calibrate_finds_the_tick_and_what_an_empty_interval_reads() -> None:
     found = gpuprof.calibrate()
     assert 0.0 < found.tick_ns <= 1100.0

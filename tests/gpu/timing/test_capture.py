@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
@@ -34,6 +35,7 @@ def _on_another_thread(action: Callable[[], None]) -> None:
         raise raised[0]
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("mode", ["thread_local", "global"])
 @pytest.mark.parametrize("thread", ["capturing", "another"])
 def test_timing_and_reading_during_a_capture_leave_it_intact(mode: str, thread: str) -> None:
@@ -69,6 +71,7 @@ def test_timing_and_reading_during_a_capture_leave_it_intact(mode: str, thread: 
     assert values[0].item() == 6.0
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("replays", [1, 10, 100])
 def test_a_recorded_scope_reads_the_last_replay(replays: int) -> None:
     torch = torch_or_skip()

@@ -7,6 +7,7 @@ import ctypes
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
 pytestmark = pytest.mark.gpu
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.gpu
 _WITHIN_MS = 0.05
 
 
+@needs_the_gpu_alone
 def test_a_timer_is_reused_in_a_loop() -> None:
     stream = device().stream()
     spin = Spin(device(), stream, MILLISECOND // 10)
@@ -36,6 +38,7 @@ def _let_wait(stream: int, other: int) -> None:
     device().call("cuEventDestroy_v2", event)
 
 
+@needs_the_gpu_alone
 def test_a_timer_spans_from_one_stream_to_another() -> None:
     origin, branch = device().stream(), device().stream()
     first, second = Spin(device(), origin, MILLISECOND), Spin(device(), branch, 2 * MILLISECOND)
@@ -51,6 +54,7 @@ def test_a_timer_spans_from_one_stream_to_another() -> None:
     timer.close()
 
 
+@needs_the_gpu_alone
 def test_a_timer_that_ends_on_a_stream_that_did_not_wait_reads_a_negative_time() -> None:
     origin, branch = device().stream(), device().stream()
     spin = Spin(device(), origin, 100 * MILLISECOND)
