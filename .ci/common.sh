@@ -83,10 +83,10 @@ from tests.fake_driver.build import build
 print(build(Path(sys.argv[1]).resolve()))' "$folder"
 }
 
-# cpp_tests FOLDER DRIVER: the C++ tests of a build, one process each.
+# cpp_tests FOLDER DRIVER [CTEST OPTIONS]: the C++ tests of a build, one process each.
 cpp_tests() {
   GPUPROF_CUDA_DRIVER=$2 "$tools/bin/ctest" --test-dir "$1" --output-on-failure --no-tests=error \
-    --parallel 2 | grep -vE '^ +Start +[0-9]+:| +Passed +[0-9.]+ sec$'
+    --parallel 2 "${@:3}" | grep -vE '^ +Start +[0-9]+:| +Passed +[0-9.]+ sec$'
 }
 
 # The sanitizers' runtime libraries, to be loaded before an interpreter that was built without them.
