@@ -100,33 +100,3 @@ class FileClock:
             "offsetNanoseconds": [anchor.offset for anchor in self.anchors],
             "errorNanoseconds": self.error,
         }
-
-
-def on_one_clock(
-    wall: Sequence[int | None], clocks: Sequence[FileClock | None], ranks: Sequence[int | None]
-) -> tuple[list[int | None], list[FileClock | None]]:
-    """Return the wall clock at each file's time 0, and the measured clocks that count.
-
-    The files with a measured clock keep their distance by it from the one with the lowest rank.
-    Those of another run than that one's, and those without, are placed by their own wall clock.
-    """
-    measured = [
-        (rank if rank is not None else MOST_NS, number)
-        for number, (clock, base, rank) in enumerate(zip(clocks, wall, ranks, strict=True))
-        if clock is not None and base is not None
-    ]
-    if not measured:
-        return [*wall], [None] * len(clocks)
-    first = min(measured)[1]
-    lead, origin = clocks[first], wall[first]
-    assert lead is not None
-    assert origin is not None
-    counting = [
-        clock if clock is not None and clock.reference == lead.reference else None
-        for clock in clocks
-    ]
-    bases = [
-        base if clock is None else origin + clock.start - lead.start
-        for clock, base in zip(counting, wall, strict=True)
-    ]
-    return bases, counting

@@ -16,14 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuprof._trace_tools.batch import Header
-from gpuprof._trace_tools.clocks import (
-    CATEGORY,
-    MOST_ANCHORS,
-    Anchor,
-    FileClock,
-    anchors_in,
-    on_one_clock,
-)
+from gpuprof._trace_tools.clocks import CATEGORY, MOST_ANCHORS, Anchor, FileClock, anchors_in
 from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
@@ -47,6 +40,7 @@ PID_STEP = 1 << 22  # Linux has no pid as large
 PIDS = 1 << 32
 SCATTER = 0x9E3779B97F4A7C15
 _ID = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})")
+Pid = int | str | float
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -55,20 +49,19 @@ def _whole(value: object) -> int | None:
 
 
 class FileScan(Scan):
-    """What one file says of itself; `read` it first."""
+    """What one file says of itself; `read` it first. Then `Merge` says what becomes of it."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
         self.base: int | None = None  # nanoseconds since the epoch
         self.rank: int | None = None
-        self.pids: dict[int | str | float, None] = {}  # in the order of their first event
+        self.pids: dict[Pid, None] = {}  # in the order of their first event
         self.headers: list[Header] = []
         self.anchors: list[Anchor] = []
-
-    @property
-    def clock(self) -> FileClock | None:
-        return FileClock(self.anchors) if self.anchors else None
+        self.shift = 0  # nanoseconds by which its times move
+        self.clock: FileClock | None = None  # if it counts
+        self.renamed: dict[Pid, int | str] = {}
 
     def read(self, pieces: Iterator[bytes]) -> None:
         super().read(pieces)
@@ -116,104 +109,103 @@ class FileScan(Scan):
                 self.anchors += anchors_in(event, self.time(event)[0])
 
 
-def _other_pid(pid: str | float, steps: int) -> int | str:
+def _place(scans: list[FileScan]) -> int:
+    """Put files whose base is known on one clock, and return the base of that.
+
+    The files with a measured clock keep their distance by it from the one with the lowest rank.
+    Those of another run than that one's, and those without, are placed by their own wall clock.
+    """
+    measured = [scan for scan in scans if scan.anchors]
+    measured.sort(key=lambda scan: MOST_NS if scan.rank is None else scan.rank)
+    for scan in scans:
+        scan.shift = scan.base or 0
+        if scan.anchors and scan.anchors[0].reference == measured[0].anchors[0].reference:
+            scan.clock = FileClock(scan.anchors)
+            ahead = scan.clock.start - FileClock(measured[0].anchors).start
+            scan.shift = (measured[0].base or 0) + ahead
+    base = min(scan.shift for scan in scans)
+    for scan in scans:
+        scan.shift -= base
+    return base
+
+
+def _rename(scans: list[FileScan]) -> None:
+    """Give each process a pid that no earlier file has."""
+    taken: set[Pid] = set()
+    for position, scan in enumerate(scans):
+        own = set(scan.pids)
+        first = max(position if scan.rank is None else scan.rank, 1)
+        for pid in scan.pids:
+            if pid not in taken:
+                continue
+            steps = first
+            while (new := _other_pid(pid, steps)) in taken or new in own:
+                steps += 1
+            own.add(new)
+            scan.renamed[pid] = new
+        taken.update(scan.renamed.get(pid, pid) for pid in scan.pids)
+
+
+def _other_pid(pid: Pid, steps: int) -> int | str:
     """Return a pid in the place of another file's: steps added, or written behind it."""
     if isinstance(pid, int) and 0 <= pid < PID_STEP and steps < PIDS // PID_STEP:
         return steps * PID_STEP + pid
     return f"{pid} #{steps}"
 
 
-class Merge:
-    """Writes the files of `scans`, in their order: `begin`, `add` each, `finish`."""
+class Merge(Scan):
+    """Writes the files of `scans`, whose events they have checked: `begin`, `read` each, `finish`.
+
+    With `align`, all bases must be known.
+    """
 
     def __init__(
         self, scans: list[FileScan], *, align: bool, write: Callable[[bytes], object]
     ) -> None:
-        self.events = 0
-        self.scans, self._write = scans, write
-        walls, self.clocks = on_one_clock(
-            [scan.base for scan in scans],
-            [scan.clock if align else None for scan in scans],
-            [scan.rank for scan in scans],
-        )
-        known = [wall for wall in walls if wall is not None]
-        self.base = (min(known) if align else scans[0].base) if known else None
-        smallest = self.base or 0
-        self.shifts = [wall - smallest if align and wall is not None else 0 for wall in walls]
-        self.pids = self._plan_pids()
-        self._any = False
-        self._number = 0
-
-    def _plan_pids(self) -> list[dict[int | str | float, int | str]]:
-        taken: set[int | str | float] = set()
-        plan: list[dict[int | str | float, int | str]] = []
-        for position, scan in enumerate(self.scans):
-            own = set(scan.pids)
-            renamed: dict[int | str | float, int | str] = {}
-            first = max(position if scan.rank is None else scan.rank, 1)
-            for pid in scan.pids:
-                if pid not in taken:
-                    continue
-                steps = first
-                while (new := _other_pid(pid, steps)) in taken or new in own:
-                    steps += 1
-                own.add(new)
-                renamed[pid] = new
-            taken.update(renamed.get(pid, pid) for pid in scan.pids)
-            plan.append(renamed)
-        return plan
-
-    def begin(self) -> None:
-        head = '{"displayTimeUnit":"ns",'
-        if self.base is not None:
-            head += f'"{BASE}":{self.base},'
-        self._write(f'{head}"mergedFrom":['.encode())
-        for number, scan in enumerate(self.scans):
-            self._write((b"," if number else b"") + _description(scan, self.clocks[number]))
-        self._write(b'],"traceEvents":[')
-
-    def add(self, pieces: Iterator[bytes]) -> None:
-        events = _Events(self, self._number)
-        events.read(pieces)
-        self.events += events.end.events
-        self._number += 1
-
-    def write_events(self, texts: list[str]) -> None:
-        self._write((b",\n" if self._any else b"\n") + ",\n".join(texts).encode())
-        self._any = True
-
-    def finish(self) -> None:
-        self._write(b"\n]}\n")
-
-
-class _Events(Scan):
-    """Rewrites the events of one file, which were checked by its `FileScan`."""
-
-    def __init__(self, merged: Merge, number: int) -> None:
         super().__init__()
-        self._merged, self._number, self._files = merged, number, len(merged.scans)
-        self._scan, self._pids = merged.scans[number], merged.pids[number]
-        self._shift, self._clock = merged.shifts[number], merged.clocks[number]
+        self.events = 0
+        self._scans, self._write = scans, write
+        self._base = _place(scans) if align else scans[0].base
+        _rename(scans)
+        self._number = -1
+        self._any = False
         self._texts: list[str] = []
 
     leave_out = FileScan.leave_out
 
+    def begin(self) -> None:
+        head = '{"displayTimeUnit":"ns",'
+        if self._base is not None:
+            head += f'"{BASE}":{self._base},'
+        descriptions = b",".join(map(_description, self._scans))
+        self._write(b'%s"mergedFrom":[%s],"traceEvents":[' % (head.encode(), descriptions))
+
+    def read(self, pieces: Iterator[bytes]) -> None:
+        self._number += 1
+        super().read(pieces)
+        self.events += self.end.events
+
+    def finish(self) -> None:
+        self._write(b"\n]}\n")
+
     def after_batch(self) -> None:
-        self._merged.write_events(self._texts)
+        self._write((b",\n" if self._any else b"\n") + ",\n".join(self._texts).encode())
+        self._any = True
         self._texts.clear()
 
     def visit(self, event: Event) -> None:
+        scan = self._scans[self._number]
         time = self.time(event)[0] if "ts" in event else None
         phase, begin = phase_of(event), "{"
         try:
-            if time is not None and (moved := self._moved(time)) != time:
+            if time is not None and (moved := _moved(scan, time)) != time:
                 del event["ts"]
                 begin = f'{{"ts":{microseconds(moved)},'
             named = names_of(event) if phase == "M" else None
             if named and len(named[0]) == 1:  # a process
-                event["args"]["name"] = self._new_name(event.get("pid"), named[1])
+                event["args"]["name"] = _new_name(scan, event.get("pid"), named[1])
             if "pid" in event:
-                event["pid"] = self._pids.get(event["pid"], event["pid"])
+                event["pid"] = scan.renamed.get(event["pid"], event["pid"])
             if phase not in "CM":
                 for key in ("id", "bind_id"):
                     if key in event:
@@ -229,48 +221,51 @@ class _Events(Scan):
             reason = "the file has changed while it was read"
             raise OddError(reason) from None
 
-    def _moved(self, time: int) -> int:
-        time += self._shift + (self._clock.drift(time) if self._clock else 0)
-        if time > MOST_NS:
-            reason = '"ts" is too large; expected a time within 146 years of the others'
-            raise OddError(reason)
-        return time
-
     def _new_id(self, old: Any) -> Any:
         """Return an id that is the file's alone.
 
         Small ones are multiplied, so that each file has a residue of its own; large ones scattered.
         """
+        files = len(self._scans)
         match = _ID.fullmatch(old) if isinstance(old, str) else None
         value = int(match[1], 16) if match else old
-        if self._files == 1 or type(value) not in (int, str):
+        if files == 1 or type(value) not in (int, str):
             return old
         if isinstance(value, str):
             return f"{old} #{self._number}" if self._number else old
         if not 0 <= value < 1 << 64:
             return old
-        if value < EXACT_IN_DOUBLES // self._files - 1:
-            value = value * self._files + self._number
+        if value < EXACT_IN_DOUBLES // files - 1:
+            value = value * files + self._number
         else:
             value ^= self._number * SCATTER & (1 << 64) - 1
         return value if match is None and value < EXACT_IN_DOUBLES else f"0x{value:x}"
 
-    def _new_name(self, pid: Any, name: str) -> str:
-        """Return the name of a process with its rank, or else with its file if it was renamed."""
-        if self._scan.rank is not None:
-            return f"{name} (rank {self._scan.rank})"
-        return f"{name} ({self._scan.name})" if pid in self._pids else name
+
+def _moved(scan: FileScan, time: int) -> int:
+    time += scan.shift + (scan.clock.drift(time) if scan.clock else 0)
+    if time > MOST_NS:
+        reason = '"ts" is too large; expected a time within 146 years of the others'
+        raise OddError(reason)
+    return time
 
 
-def _description(scan: FileScan, clock: FileClock | None) -> bytes:
+def _new_name(scan: FileScan, pid: Any, name: str) -> str:
+    """Return the name of a process with its rank, or else with its file if it was renamed."""
+    if scan.rank is not None:
+        return f"{name} (rank {scan.rank})"
+    return f"{name} ({scan.name})" if pid in scan.renamed else name
+
+
+def _description(scan: FileScan) -> bytes:
     """Return what a file says of itself beside its events, where it is short."""
     parts = [b'"file":' + json.dumps(scan.name).encode()]
     if scan.rank is not None:
         parts.append(b'"rank":%d' % scan.rank)
     if scan.base is not None:
         parts.append(b'"%s":%d' % (BASE.encode(), scan.base))
-    if clock is not None:
-        parts.append(b'"clock":' + json.dumps(clock.to_dict()).encode())
+    if scan.clock is not None:
+        parts.append(b'"clock":' + json.dumps(scan.clock.to_dict()).encode())
     kept = [header.member() for header in scan.headers]
     if kept:
         parts.append(b'"members":{' + b",".join(kept) + b"}")

@@ -175,7 +175,7 @@ def merge(
         merged = Merge(scans, align=align, write=out.write)
         merged.begin()
         for file in files:
-            read(file, merged.add, twice=True)
+            read(file, merged.read, twice=True)
         merged.finish()
     return TraceMerge(
         output=str(target),
@@ -184,14 +184,12 @@ def merge(
             {
                 "path": str(file),
                 "rank": scan.rank,
-                "shift_ms": shift / 1e6,
-                "clock_error_ms": None if clock is None else clock.error / 1e6,
-                "renamed_pids": {str(old): str(new) for old, new in renamed.items()},
+                "shift_ms": scan.shift / 1e6,
+                "clock_error_ms": None if scan.clock is None else scan.clock.error / 1e6,
+                "renamed_pids": {str(old): str(new) for old, new in scan.renamed.items()},
                 "open_ended": not scan.end.complete,
             }
-            for file, scan, shift, clock, renamed in zip(
-                files, scans, merged.shifts, merged.clocks, merged.pids, strict=True
-            )
+            for file, scan in zip(files, scans, strict=True)
         ],
     )
 
