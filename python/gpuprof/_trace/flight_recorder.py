@@ -179,17 +179,6 @@ class FlightRecorder(TraceWriter):
         made = _core._trace_dump(number, reason)
         return os.fsdecode(made) if made else None
 
-    def stats(self) -> dict[str, Any]:
-        """Return how the recording goes.
-
-        Returns
-        -------
-        dict
-            As `~gpuprof.TraceWriter.stats`, where ``bytes`` are those of the ring; and ``held``
-            (events in it), ``reaches_back_ns``, ``dumps`` (files written).
-        """
-        return super().stats()
-
     def _finish(self) -> None:
         if self._limits:
             _core._trace_set_limits(self._number, {})

@@ -49,8 +49,6 @@ class WarmUp:
 
 
 class Window(TraceWriter):
-    """The trace of one window."""
-
     def close(self) -> None:
         """Let what ends from now on not belong to it, and close it once the GPU is done."""
         if self._process == os.getpid() and self._number:

@@ -135,7 +135,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         _from_start: bool = False,  # the event that opens it belongs to it
     ) -> None:
         self._pattern = trace_path.absolute(self._checked_pattern(path))  # also for a later use
-        self._path = self._expanded().replace(trace_path.NUMBER, "%n")
+        self._path = trace_path.expand(self._pattern).replace(trace_path.NUMBER, "%n")
         super().__init__(self._path, args, buffer_mib)
         self._collect = bool(collect)
         self._entered = False
@@ -165,7 +165,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             message = f"the trace {self._path} is being written already; close it first"
             raise InvalidStateError(message)
         self._say_unused.detach()
-        path = self._expanded()
+        path = trace_path.expand(self._pattern)
         self._uses[path] = use = self._uses.get(path, 0) + 1
         self._last_state = None
         with held_back():  # else an empty file would be left, or one that nobody closes
@@ -173,9 +173,6 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             self._open = True
             self._closed = False
         return self
-
-    def _expanded(self) -> str:
-        return trace_path.expand(self._pattern)
 
     def _path_of_use(self, path: str, use: int) -> str:
         return path if use == 1 else trace_path.insert(path, f".{use}")
@@ -242,7 +239,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         self._last_state = None
         self._from_start = True
         try:
-            path = self._expanded()
+            path = trace_path.expand(self._pattern)
             path = self._path_of_use(path, self._uses.get(path, 1))
             self._begin(path if "%p" in self._pattern else trace_path.with_process(path))
         except TraceError as error:  # the program asked for the parent's, not for this one
@@ -280,7 +277,9 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         dict
             ``open``, ``error``, ``events``, ``dropped`` (found no room), ``unplaced`` (GPU spans
             that could not be put on the host's clock), ``bytes``, ``gpu_error_ns`` (how far a GPU
-            slice may be off), ``writer_cpu_ns`` (what the writer thread has cost).
+            slice may be off), ``writer_cpu_ns`` (what the writer thread has cost). Of a flight
+            recorder ``bytes`` are those of the ring, and there are ``held`` (events in it),
+            ``reaches_back_ns`` and ``dumps`` (files written).
         """
         if self._last_state is not None:
             return dict(self._last_state)

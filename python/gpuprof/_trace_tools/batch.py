@@ -68,8 +68,6 @@ def has_unique_keys(text: str, events: list[Any]) -> bool:
 
 @dataclass
 class Batch:
-    """Events that follow each other in a file."""
-
     events: list[Any]  # `OddError` for one that could not be decoded
     first: int  # the index of the first one
     offset: int  # the byte of the file where it begins

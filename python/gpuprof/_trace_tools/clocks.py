@@ -36,7 +36,6 @@ class Anchor:
     at: int = 0  # where it has been read
 
     def args(self) -> dict[str, Any]:
-        """Return the args of an instant at `clock`."""
         return {
             "clock_ns": self.clock,
             "offset_ns": self.offset,

@@ -127,29 +127,21 @@ def _row(
     kind: str, name: str, a: Figures | None, b: Figures | None, calls: tuple[int, int]
 ) -> DiffRow:
     state = "both" if a and b else "new" if b else "gone"
-    a, b = a or Figures(), b or Figures()
-    return DiffRow(
-        kind=kind,
-        name=name or "(unnamed)",
-        state=state,
-        calls_a=a.count / calls[0],
-        calls_b=b.count / calls[1],
-        total_a_ms=a.ns / 1e6 / calls[0],
-        total_b_ms=b.ns / 1e6 / calls[1],
-    )
+    calls_a, total_a = (a or Figures()).per(calls[0])
+    calls_b, total_b = (b or Figures()).per(calls[1])
+    return DiffRow(kind, name or "(unnamed)", state, calls_a, calls_b, total_a, total_b)
 
 
 def _idle(before: Contents, after: Contents, calls: tuple[int, int]) -> list[IdleRow]:
     if not (before.work and after.work):
         return []
-    busy = IdleRow("busy", 0, 0, before.busy / 1e6 / calls[0], after.busy / 1e6 / calls[1])
-    rows = []
+    rows = [IdleRow("busy", 0, 0, before.busy / 1e6 / calls[0], after.busy / 1e6 / calls[1])]
     for cause in CAUSES:
-        (count_a, ns_a), (count_b, ns_b) = before.idle[cause], after.idle[cause]
-        if count_a or count_b:
-            per_a, per_b = count_a / calls[0], count_b / calls[1]
-            rows.append(IdleRow(cause, per_a, per_b, ns_a / 1e6 / calls[0], ns_b / 1e6 / calls[1]))
-    return [busy, *rows]
+        a, b = before.idle[cause], after.idle[cause]
+        if a.count or b.count:
+            (gaps_a, total_a), (gaps_b, total_b) = a.per(calls[0]), b.per(calls[1])
+            rows.append(IdleRow(cause, gaps_a, gaps_b, total_a, total_b))
+    return rows
 
 
 def _notes(before: Contents, after: Contents, per: str | None) -> list[str]:

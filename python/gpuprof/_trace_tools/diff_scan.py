@@ -42,8 +42,6 @@ _STEP = re.compile(r"ProfilerStep#\d+")
 
 @dataclass
 class Figures:
-    """How often, and how long in all."""
-
     count: int = 0
     ns: float = 0.0
 
@@ -51,19 +49,23 @@ class Figures:
         self.count += 1
         self.ns += ns
 
+    def per(self, calls: int) -> tuple[float, float]:
+        """Return how often, and how many milliseconds, for each of so many calls."""
+        return self.count / calls, self.ns / 1e6 / calls
+
 
 @dataclass
 class Contents:
     """What is compared. Rows are by kind (`KINDS`) and name."""
 
     which: str  # "A" or "B"
-    rows: dict[str, dict[str, Figures]]
-    idle: dict[str, tuple[int, float]]  # by cause, of all devices
-    busy: float
-    devices: int
-    launched: int  # pieces of GPU work whose launch is known
-    rank: int | None
-    ranks: int  # how many processes' traces were merged into it
+    rows: dict[str, dict[str, Figures]] = field(default_factory=dict)
+    idle: dict[str, Figures] = field(default_factory=dict)  # by cause, of all devices
+    busy: float = 0.0
+    devices: int = 0
+    launched: int = 0  # pieces of GPU work whose launch is known
+    rank: int | None = None
+    ranks: int = 1  # how many processes' traces were merged into it
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -89,7 +91,7 @@ class DiffScan(Scan):
 
     def __init__(self, which: str) -> None:
         super().__init__()
-        self._which = which
+        self._found = Contents(which)
         self._base: int | None = None
         self._names = Numbers()
         self._tracks = Numbers()
@@ -101,14 +103,13 @@ class DiffScan(Scan):
         self._scope: dict[int, str] = {}  # of work that says it
         self._launches: dict[int, _Call] = {}
         self._ranks: set[int] = set()
-        self._rank: int | None = None
         self._unkept_work = self._unkept_scopes = 0
 
     def read(self, pieces: Iterator[bytes]) -> None:
         super().read(pieces)
         for header in self.reader.headers:
             if header.key == "distributedInfo":
-                self._rank = header.number("rank", self._rank)
+                self._found.rank = header.number("rank", self._found.rank)
 
     def visit(self, event: Event) -> None:
         category, phase = event.get("cat"), event.get("ph")
@@ -124,7 +125,7 @@ class DiffScan(Scan):
             elif category in GPU_SCOPES:
                 self._take_gpu(event, self._span(event)[1])
         elif phase == "M" and type(rank := own_args(event).get("rank")) is int:
-            self._rank = rank
+            self._found.rank = rank
 
     def _span(self, event: Event) -> tuple[float, float]:
         """Return begin and length, the begin from the first one on."""
@@ -203,7 +204,7 @@ class DiffScan(Scan):
         self._gpu[self._number(name)].add(size)
 
     def contents(self) -> Contents:
-        """Join what was read."""
+        found, work = self._found, self._work
         names = [*self._names, OTHER]  # the last one is that of `NONE`
         host = Nested(self._host, names, self.slack)
         rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
@@ -211,36 +212,24 @@ class DiffScan(Scan):
             rows["host"][path].add(self._host.size(place))
         for kind, totals in (("gpu", self._gpu), ("kernel", self._kernels)):
             rows[kind] = {names[name]: figures for name, figures in totals.items()}
-        calls = [self._launches.get(link) for link in self._work.link]
+        calls = [self._launches.get(link) for link in work.link]
         for place, call in enumerate(calls):
             path = self._scope.get(place) or (host.at(call.track, call.begin) if call else "")
-            rows["launched"][path or "(no scope)"].add(self._work.size(place))
+            rows["launched"][path or "(no scope)"].add(work.size(place))
         if set(rows["launched"]) == {"(no scope)"}:
             rows["launched"].clear()
-        gaps, busy = self._idle(calls)
-        return Contents(
-            which=self._which,
-            rows=rows,
-            idle=gaps,
-            busy=busy,
-            devices=len(self._devices),
-            launched=len(calls) - calls.count(None),
-            rank=self._rank,
-            ranks=max(len(self._ranks), 1),
-            notes=self._notes(),
-        )
-
-    def _idle(self, calls: list[_Call | None]) -> tuple[dict[str, tuple[int, float]], float]:
-        """Return the gaps of all devices by cause, and how long these were busy."""
-        work = self._work
-        found: list[idle.Gap] = []
-        busy = 0.0
+        found.rows, found.devices = rows, len(self._devices)
+        found.launched = len(calls) - calls.count(None)
+        found.ranks = max(len(self._ranks), 1)
+        found.notes = self._notes()
+        found.idle = {cause: Figures() for cause in idle.CAUSES}
         for places in work.by_track().values():
             gaps = list(idle.gaps(self._given(place, calls[place]) for place in places))
+            for gap in gaps:
+                found.idle[gap.cause].add(gap.ns)
             span = max(work.end[place] for place in places) - work.begin[places[0]]
-            busy += span - sum(gap.ns for gap in gaps)
-            found += gaps
-        return idle.totals(found), busy
+            found.busy += span - sum(gap.ns for gap in gaps)
+        return found
 
     def _given(self, place: int, call: _Call | None) -> idle.Work:
         work, given = self._work, call.given if call else None

@@ -85,13 +85,3 @@ def gaps(works: Iterable[Work]) -> Iterator[Gap]:
             yield Gap(busy_until + late, begin, cause, place)
         if not place or end >= busy_until:
             busy_until, of_last = end, launch
-
-
-def totals(found: Iterable[Gap]) -> dict[str, tuple[int, float]]:
-    """Return (how many, nanoseconds in all) of each cause, also of those that did not occur."""
-    counts = dict.fromkeys(CAUSES, 0)
-    sums = dict.fromkeys(CAUSES, 0.0)
-    for gap in found:
-        counts[gap.cause] += 1
-        sums[gap.cause] += gap.ns
-    return {cause: (counts[cause], sums[cause]) for cause in CAUSES}

@@ -90,8 +90,6 @@ class GpuTrack(Plain):
 
 @dataclass(frozen=True)
 class TraceSummary(Plain):
-    """What a trace holds."""
-
     path: str
     by: str
     events: int
@@ -175,8 +173,6 @@ class TraceValidation(Plain):
 
 @dataclass(frozen=True)
 class TraceRepair(Plain):
-    """What a repair wrote."""
-
     path: str
     output: str
     events: int
@@ -198,8 +194,6 @@ class TraceRepair(Plain):
 
 @dataclass(frozen=True)
 class TraceMerge(Plain):
-    """What a merge wrote."""
-
     output: str
     events: int
     # Of each file its path, rank (or None), shift_ms by which its times moved, clock_error_ms by

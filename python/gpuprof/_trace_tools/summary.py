@@ -134,7 +134,6 @@ class Ranges:
         return self._numbers[which]
 
     def sum_up(self, *, is_last: bool = False) -> None:
-        """Place and sum up what has come."""
         for group in self._groups:
             if group.pending:
                 group.sum_up()
@@ -289,7 +288,6 @@ class Summary(Scan):
         return rest
 
     def visit(self, event: Event) -> None:
-        """Take one event that is out of the ordinary."""
         phase = phase_of(event)
         check_labels(event)
         if phase == "M":

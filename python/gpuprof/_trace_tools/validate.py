@@ -52,8 +52,6 @@ Key = str | int
 
 
 class Findings:
-    """What is wrong with one trace."""
-
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {"fault": Counter(), "note": Counter()}
         self.first: list[dict[str, Any]] = []
