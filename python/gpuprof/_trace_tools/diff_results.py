@@ -21,7 +21,6 @@ _TITLES = {
     "host": "host time by scope",
     "kernel": "kernels, copies and memsets",
 }
-_SCOPE_COLUMNS = ["A", "B", "change", "%", "calls A", "calls B", "each A", "each B"]
 _IDLE_COLUMNS = ["cause", "A", "B", "change", "%", "gaps A", "gaps B"]
 _CAUSES = {"host_bound": "host-bound", "launch_gap": "launch gap"}  # others as they are
 
@@ -55,19 +54,20 @@ class DiffRow(Plain):
         """The mean of a call in B."""
         return self.total_b_ms / self.calls_b if self.calls_b else None
 
-    def cells(self) -> list[str]:
+    def cells(self) -> dict[str, str]:
+        heading = "kernel" if self.kind == "kernel" else "scope"
         only = self.state if self.state != "both" else ""
-        return [
-            cut(shown_text(self.name), MAX_NAME_COLUMNS),
-            duration(self.total_a_ms) if self.calls_a else NOTHING,
-            duration(self.total_b_ms) if self.calls_b else NOTHING,
-            _signed(self.change_ms),
-            only or _change(self.total_a_ms, self.total_b_ms),
-            _count(self.calls_a),
-            _count(self.calls_b),
-            duration(self.each_a_ms),
-            duration(self.each_b_ms),
-        ]
+        return {
+            heading: cut(shown_text(self.name), MAX_NAME_COLUMNS),
+            "A": duration(self.total_a_ms) if self.calls_a else NOTHING,
+            "B": duration(self.total_b_ms) if self.calls_b else NOTHING,
+            "change": _signed(self.change_ms),
+            "%": only or _change(self.total_a_ms, self.total_b_ms),
+            "calls A": _count(self.calls_a),
+            "calls B": _count(self.calls_b),
+            "each A": duration(self.each_a_ms),
+            "each B": duration(self.each_b_ms),
+        }
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,11 @@ class TraceDiff(Plain, Exported):
                 continue
             more = self.hidden.get(kind, 0)
             note = f" ({more:,} more with smaller changes)" if more else ""
-            name = "kernel" if kind == "kernel" else "scope"
             lines = [row.cells() for row in rows]
-            tables.append(Table([name, *_SCOPE_COLUMNS], lines, {name}, title + note))
+            tables.append(Table.of(lines, left={"kernel", "scope"}, title=title + note))
         if self.idle:
-            lines = [row.cells() for row in self.idle]
-            tables.append(Table(_IDLE_COLUMNS, lines, {"cause"}, "GPU idle by cause"))
+            cells = [row.cells() for row in self.idle]
+            tables.append(Table(_IDLE_COLUMNS, cells, {"cause"}, "GPU idle by cause"))
         return tables
 
     def _all_notes(self) -> list[str]:

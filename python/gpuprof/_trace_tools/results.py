@@ -18,7 +18,6 @@ from gpuprof._display.table import Table
 _TITLES = {"gpu": "GPU time", "host": "host time", "async": "asynchronous ranges"}
 _GROUPS = {"path": "names", "name": "names", "cat": "categories", "tid": "tracks"}
 _HEADINGS = {"path": "name", "name": "name", "cat": "category", "tid": "track"}
-_TRACK_COLUMNS = ["track", "ranges", "span", "busy", "% busy", "gaps", "largest gap", "at"]
 _LEFT = frozenset((*_HEADINGS.values(), "track"))
 MOST_OF_CODE = 20
 
@@ -46,17 +45,17 @@ class Range(Plain):
     max_ms: float
     self_ms: float | None
 
-    def cells(self, span_ms: float) -> list[str]:
-        return [
-            self.name,
-            f"{self.count:,}",
-            duration(self.total_ms),
-            f"{100 * self.total_ms / span_ms:.1f}" if span_ms else NOTHING,
-            duration(self.self_ms),
-            duration(self.mean_ms),
-            duration(self.min_ms),
-            duration(self.max_ms),
-        ]
+    def cells(self, heading: str, span_ms: float) -> dict[str, str]:
+        return {
+            heading: self.name,
+            "count": f"{self.count:,}",
+            "total": duration(self.total_ms),
+            "% span": f"{100 * self.total_ms / span_ms:.1f}" if span_ms else NOTHING,
+            "self": duration(self.self_ms),
+            "mean": duration(self.mean_ms),
+            "min": duration(self.min_ms),
+            "max": duration(self.max_ms),
+        }
 
 
 @dataclass(frozen=True)
@@ -74,18 +73,18 @@ class GpuTrack(Plain):
     gaps: int
     largest_gaps: list[tuple[float, float]]  # begin and length, the longest first
 
-    def cells(self) -> list[str]:
+    def cells(self) -> dict[str, str]:
         at, gap = self.largest_gaps[0] if self.largest_gaps else (None, None)
-        return [
-            self.name,
-            f"{self.ranges:,}",
-            duration(self.span_ms),
-            duration(self.busy_ms),
-            f"{self.busy_percent:.1f}",
-            f"{self.gaps:,}",
-            duration(gap),
-            duration(at),
-        ]
+        return {
+            "track": self.name,
+            "ranges": f"{self.ranges:,}",
+            "span": duration(self.span_ms),
+            "busy": duration(self.busy_ms),
+            "% busy": f"{self.busy_percent:.1f}",
+            "gaps": f"{self.gaps:,}",
+            "largest gap": duration(gap),
+            "at": duration(at),
+        }
 
 
 @dataclass(frozen=True)
@@ -121,13 +120,11 @@ class TraceSummary(Plain):
                 continue
             more = self.groups[kind] - len(rows)
             note = f" ({more:,} more {_GROUPS[self.by]})" if more else ""
-            heading = _HEADINGS[self.by]
-            columns = [heading, "count", "total", "% span", "self", "mean", "min", "max"]
-            lines = [row.cells(self.span_ms) for row in rows]
-            tables.append(Table(columns, lines, _LEFT, title + note))
+            lines = [row.cells(_HEADINGS[self.by], self.span_ms) for row in rows]
+            tables.append(Table.of(lines, left=_LEFT, title=title + note))
         if self.gpu_tracks:
             lines = [track.cells() for track in self.gpu_tracks]
-            tables.append(Table(_TRACK_COLUMNS, lines, _LEFT, "GPU tracks"))
+            tables.append(Table.of(lines, left=_LEFT, title="GPU tracks"))
         return tables
 
 
