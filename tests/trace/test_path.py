@@ -25,8 +25,9 @@ def refused(path: object) -> str | None:
 
 
 def opened(path: Path) -> str:
-    """Return where a trace of a path is written."""
+    """Return where a trace of a path is written, which has one slice, "a"."""
     with gpuprof.TraceWriter(path) as writer:
+        writer.span("a", 1.0, cat="test")
         return writer.path
 
 
@@ -124,10 +125,9 @@ def test_a_part_of_somebody_else_is_left_alone(
     part.write_text("")
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        writer.span("a", 1.0, cat="test")
-    assert Path(writer.path).name == f"run.{os.getpid()}.json"
-    assert names(Path(writer.path)) == ["a"]
+    path = Path(opened(tmp_path / "run.json"))
+    assert path.name == f"run.{os.getpid()}.json"
+    assert names(path) == ["a"]
     assert part.read_text() == ""
     assert not (tmp_path / "run.json").exists()
 
@@ -135,10 +135,9 @@ def test_a_part_of_somebody_else_is_left_alone(
 def test_a_part_that_is_another_name_of_a_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("")
     (tmp_path / "run.json.part").hardlink_to(tmp_path / "precious")
-    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        writer.span("a", 1.0, cat="test")
+    path = opened(tmp_path / "run.json")
     assert (tmp_path / "precious").read_text() == ""
-    assert names(Path(writer.path)) == ["a"]
+    assert names(Path(path)) == ["a"]
     assert not (tmp_path / "run.json").exists()
 
 
@@ -160,8 +159,7 @@ def test_a_part_that_was_swapped_does_not_get_the_trace_s_name(tmp_path: Path, s
 
 def test_an_empty_part_of_one_s_own_is_used(tmp_path: Path) -> None:
     (tmp_path / "run.json.part").write_text("")
-    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
-        writer.span("a", 1.0, cat="test")
+    opened(tmp_path / "run.json")
     assert files(tmp_path) == {"run.json"}
 
 
@@ -169,8 +167,7 @@ def test_a_file_is_as_the_umask_wants_it(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         for name in ("run.json", "run.json.gz"):
-            with gpuprof.TraceWriter(tmp_path / name):
-                pass
+            opened(tmp_path / name)
             assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o640
     finally:
         os.umask(before)

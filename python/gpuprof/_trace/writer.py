@@ -421,14 +421,9 @@ _environment_read = False
 
 def open_as_wanted() -> None:
     """Open the trace of GPUPROF_TRACE_OUT, and in a forked child those of its parent."""
-    if registry.reopen_in_child():
-        _open_from_environment()
-
-
-def _open_from_environment() -> None:
     global _environment_read  # noqa: PLW0603 (once for the process, and its children)
     path = os.environ.get("GPUPROF_TRACE_OUT", "")
-    if _environment_read or not path:
+    if not registry.reopen_in_child() or _environment_read or not path:
         return
     _environment_read = True
     try:
@@ -438,5 +433,5 @@ def _open_from_environment() -> None:
     except Exception as error:
         # Whatever it is, a scope that the program happens to leave must not raise it.
         warnings.warn(
-            f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=2
+            f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=1
         )

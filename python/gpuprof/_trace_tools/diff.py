@@ -112,11 +112,9 @@ def _rows(
     """Return the rows that are shown, and how many of each kind are not."""
     rows, hidden = [], {}
     for kind in kinds:
-        names = dict.fromkeys([*before.rows[kind], *after.rows[kind]])
-        found = [
-            _row(kind, name, before.rows[kind].get(name), after.rows[kind].get(name), calls)
-            for name in names
-        ]
+        a, b = before.rows[kind], after.rows[kind]
+        names = dict.fromkeys([*a, *b])
+        found = [_row(kind, name, a.get(name), b.get(name), calls) for name in names]
         rows += sorted(found, key=lambda row: (-abs(row.change_ms), row.name))[:top]
         if len(found) > top:
             hidden[kind] = len(found) - top
