@@ -28,7 +28,7 @@ _exiting = False
 
 
 def remember(writer: OpenTrace, number: int) -> None:
-    """Take an open trace in, to be closed at exit."""
+    """Take an open trace in, to be closed at exit, and give it what it collects."""
     if not _writers:
         close_at_exit()
     _writers[number] = writer
@@ -37,6 +37,9 @@ def remember(writer: OpenTrace, number: int) -> None:
         from multiprocessing.util import Finalize
 
         Finalize(None, _close_all, exitpriority=-100)  # its children skip the exit handlers
+    if writer._collect:
+        _core._trace_wanted(True)
+        name_threads()
 
 
 def forget(writer: OpenTrace) -> None:

@@ -32,8 +32,6 @@ class WarmUp:
         self._process = os.getpid()
         self._number = _core._trace_open_recorder(buffer_mib=buffer_mib)
         registry.remember(self, self._number)
-        _core._trace_wanted(True)
-        registry.name_threads()
 
     def close(self) -> None:
         registry.forget(self)

@@ -187,9 +187,6 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             return
         self._set_number(self._number)
         registry.remember(self, self._number)
-        if self._collect:
-            _core._trace_wanted(True)
-            registry.name_threads()
 
     def _open_core(self, path: str) -> None:
         """Have C++ open the trace; a number of 0 says that it has failed, with a warning."""
