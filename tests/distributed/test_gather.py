@@ -32,11 +32,6 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     return Ranks(monkeypatch, SIZE)
 
 
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
-
-
 def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.results.Row]:
     rows = [row("step", own + waiting), row("step/fwd", own / 2)]
     return rows + ([row("step/collective/all_reduce", waiting)] if waiting else [])
@@ -50,17 +45,26 @@ def remade(raw: bytes, at: int | slice, value: Any) -> bytes:
     return head + b"\n" + zlib.compress(json.dumps([host, pending, rows]).encode())
 
 
+def leave(ranks: Ranks, rank: int, rows: list[gpuprof.results.Row] | None = None) -> None:
+    """Have a rank leave its rows for rank 0."""
+    ranks.be(rank, step(rank) if rows is None else rows)
+    assert distributed.gather_stats(store=ranks.store) is None
+
+
+def on_rank_0(ranks: Ranks, timeout_s: float = SOON) -> distributed.RankStats:
+    found = distributed.gather_stats(timeout_s, store=ranks.store)
+    assert found is not None
+    return found
+
+
 def gathered(
-    ranks: Ranks, store: MemoryStore, rows: Callable[[int], list[gpuprof.results.Row]], among: Any
+    ranks: Ranks, rows: Callable[[int], list[gpuprof.results.Row]], among: Any
 ) -> distributed.RankStats:
     """Have the ranks of `among` leave their rows, and return what rank 0 makes of them."""
     for rank in among:
-        ranks.be(rank, rows(rank))
-        assert distributed.gather_stats(store=store) is None
+        leave(ranks, rank, rows(rank))
     ranks.be(0, rows(0))
-    found = distributed.gather_stats(SOON, store=store)
-    assert found is not None
-    return found
+    return on_rank_0(ranks)
 
 
 def test_one_process_without_torch_is_a_world_of_one() -> None:
@@ -77,7 +81,7 @@ def test_one_process_without_torch_is_a_world_of_one() -> None:
 
 
 def test_kernels_give_the_rows_their_exposed_communication(
-    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rank in (1, 2, 3, 0):
         gpu = Recording().install(monkeypatch)
@@ -88,7 +92,7 @@ def test_kernels_give_the_rows_their_exposed_communication(
                     gpu.work("ncclDevKernel_AllReduce", call, at, 40_000)
                     gpu.work("gemm", call, at + 30_000, (rank + 1) * 1_000, stream=9)
         ranks.be(rank, step(rank))
-        found = distributed.gather_stats(SOON, store=store, kernels=k)
+        found = distributed.gather_stats(SOON, store=ranks.store, kernels=k)
     assert found is not None
     row = found["step"]
     assert [row[each].communication_ms for each in range(SIZE)] == pytest.approx([0.04] * SIZE)
@@ -103,7 +107,7 @@ def test_kernels_give_the_rows_their_exposed_communication(
 
 
 def test_ranks_without_kernels_are_in_no_mean_of_communication(
-    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = Recording().install(monkeypatch)
     with gpuprof.kernels() as k, gpuprof.timer("step", backend="cpu"):
@@ -115,7 +119,7 @@ def test_ranks_without_kernels_are_in_no_mean_of_communication(
     found = None
     for rank, kernels in ((1, k), (2, None), (3, empty), (0, k)):
         ranks.be(rank, step(rank))
-        found = distributed.gather_stats(SOON, store=store, kernels=kernels)
+        found = distributed.gather_stats(SOON, store=ranks.store, kernels=kernels)
     assert found is not None
     assert found.left_out == {}
     row = found["step"]
@@ -124,15 +128,15 @@ def test_ranks_without_kernels_are_in_no_mean_of_communication(
 
 
 def test_kernels_that_are_none_or_still_open_are_refused_before_anything_is_sent(
-    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Recording().install(monkeypatch)
     ranks.be(1, step(1))
     with pytest.raises(TypeError, match=r"kernels: expected a gpuprof\.Kernels, got 3"):
-        distributed.gather_stats(store=store, kernels=3)  # type: ignore[arg-type]
+        distributed.gather_stats(store=ranks.store, kernels=3)  # type: ignore[arg-type]
     with gpuprof.kernels() as k, pytest.raises(InvalidStateError, match="is open"):
-        distributed.gather_stats(store=store, kernels=k)
-    assert not store.values
+        distributed.gather_stats(store=ranks.store, kernels=k)
+    assert not ranks.store.values
 
 
 def test_importing_it_imports_no_torch_and_costs_import_gpuprof_nothing() -> None:
@@ -157,9 +161,9 @@ def test_several_ranks_without_a_process_group_are_told_what_to_call(ranks: Rank
 
 
 def test_a_store_that_is_slow_to_clone_holds_up_no_other_one(
-    monkeypatch: pytest.MonkeyPatch, store: MemoryStore
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begun, may_end = threading.Event(), threading.Event()
+    store, begun, may_end = MemoryStore(), threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
         def clone(self) -> MemoryStore:
@@ -194,8 +198,8 @@ def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
         distributed.gather_stats(timeout)
 
 
-def test_the_table_has_each_scope_over_all_ranks(ranks: Ranks, store: MemoryStore) -> None:
-    found = gathered(ranks, store, lambda rank: step(rank, 10.0 + rank), (1, 2, 3))
+def test_the_table_has_each_scope_over_all_ranks(ranks: Ranks) -> None:
+    found = gathered(ranks, lambda rank: step(rank, 10.0 + rank), (1, 2, 3))
     assert (found.ranks, found.missing, found.left_out) == ((0, 1, 2, 3), (), {})
     assert [names for names, _ in found] == [("step",), ("step", "fwd")]
     over = found["step"]
@@ -206,10 +210,10 @@ def test_the_table_has_each_scope_over_all_ranks(ranks: Ranks, store: MemoryStor
     assert found.stats(2)["step"].host.mean_ms == 12.0
 
 
-def test_the_slow_rank_is_the_one_that_waits_least(ranks: Ranks, store: MemoryStore) -> None:
+def test_the_slow_rank_is_the_one_that_waits_least(ranks: Ranks) -> None:
     # A step takes equally long everywhere, as the collectives synchronise it.
     own = {0: 4.0, 1: 4.5, 2: 9.0, 3: 5.0}
-    found = gathered(ranks, store, lambda rank: step(rank, own[rank], 10.0 - own[rank]), (3, 1, 2))
+    found = gathered(ranks, lambda rank: step(rank, own[rank], 10.0 - own[rank]), (3, 1, 2))
     over = found["step"]
     assert over.min_ms == over.max_ms == 10.0
     assert {rank: over[rank].own_ms for rank in over} == pytest.approx(own)
@@ -219,9 +223,7 @@ def test_the_slow_rank_is_the_one_that_waits_least(ranks: Ranks, store: MemorySt
     assert "rank 2 is the slowest in step: 9.00 ms outside of collectives" in str(found)
 
 
-def test_waiting_counts_on_the_clock_of_the_scope_around_it(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_waiting_counts_on_the_clock_of_the_scope_around_it(ranks: Ranks) -> None:
     rows = [
         gpu_row("step", 10.0, 2.0),
         gpu_row("step/collective/all_reduce", 4.0, 0.5),
@@ -229,14 +231,12 @@ def test_waiting_counts_on_the_clock_of_the_scope_around_it(
         row("load", 7.0),
         gpu_row("load/collective/all_reduce", 3.0, 0.25),
     ]
-    found = gathered(ranks, store, lambda _: rows, (1, 2, 3))
+    found = gathered(ranks, lambda _: rows, (1, 2, 3))
     assert found["step"].waiting_ms == 5.0  # what the GPU waited, and for the host
     assert found["load"].waiting_ms == 0.25  # of the host's time only what the host spent there
 
 
-def test_what_another_thread_waits_for_is_found_by_its_path(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_what_another_thread_waits_for_is_found_by_its_path(ranks: Ranks) -> None:
     rows = [row("step", 10.0), row("step/bwd", 6.0)]
     apart = gpuprof.results.Row(
         "step/bwd/collective/ddp",
@@ -245,13 +245,13 @@ def test_what_another_thread_waits_for_is_found_by_its_path(
         row("a", 2.0).host,
         names=("step/bwd/collective/ddp",),
     )
-    found = gathered(ranks, store, lambda _: [*rows, apart], (1, 2, 3))
+    found = gathered(ranks, lambda _: [*rows, apart], (1, 2, 3))
     assert (found["step"].waiting_ms, found["step/bwd"].waiting_ms) == (2.0, 2.0)
     assert found["step/bwd/collective/ddp"].is_collective
 
 
-def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) -> None:
-    found = gathered(ranks, store, step, (1, 3))
+def test_a_rank_that_never_comes_is_missing(ranks: Ranks) -> None:
+    found = gathered(ranks, step, (1, 3))
     assert (found.ranks, found.missing) == ((0, 1, 3), (2,))
     assert "missing: rank 2 wrote nothing before the deadline" in str(found)
     with pytest.raises(KeyError, match="rank 2: it wrote nothing"):
@@ -279,38 +279,32 @@ def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) ->
     ],
 )  # fmt: skip
 def test_what_a_rank_wrote_otherwise_is_left_out_and_named(
-    ranks: Ranks, store: MemoryStore, change: Callable[[bytes], bytes], why: str
+    ranks: Ranks, change: Callable[[bytes], bytes], why: str
 ) -> None:
-    ranks.be(2, step(2))
-    distributed.gather_stats(store=store)
-    (key,) = store.values
-    store.values[key] = change(store.values[key])
-    found = gathered(ranks, store, step, (1, 3))
+    leave(ranks, 2)
+    (key,) = ranks.store.values
+    ranks.store.values[key] = change(ranks.store.values[key])
+    found = gathered(ranks, step, (1, 3))
     assert (found.ranks, found.missing) == ((0, 1, 3), ())
     assert why in found.left_out[2]
     assert f"left out: rank 2: {found.left_out[2]}" in str(found)
     assert list(found["step"]) == [0, 1, 3]
 
 
-def test_damage_in_what_only_one_rank_needs_is_an_error_of_its_statistics(
-    ranks: Ranks, store: MemoryStore
-) -> None:
-    ranks.be(2, step(2))
-    distributed.gather_stats(store=store)
-    (key,) = store.values
-    store.values[key] = store.values[key][:-20]
-    found = gathered(ranks, store, step, (1, 3))
+def test_damage_in_what_only_one_rank_needs_is_an_error_of_its_statistics(ranks: Ranks) -> None:
+    leave(ranks, 2)
+    (key,) = ranks.store.values
+    ranks.store.values[key] = ranks.store.values[key][:-20]
+    found = gathered(ranks, step, (1, 3))
     assert found.ranks == (0, 1, 2, 3)
     assert found["step"][2].mean_ms == 10.0
     with pytest.raises(ValueError, match="its statistics are damaged"):
         found.stats(2)
 
 
-def test_a_rank_with_nothing_measured_and_names_that_differ(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_a_rank_with_nothing_measured_and_names_that_differ(ranks: Ranks) -> None:
     rows = {0: [row("step", 1.0)], 1: [], 2: [row("step", 1.0), row("eval", 2.0)], 3: []}
-    found = gathered(ranks, store, lambda rank: rows[rank], (1, 2, 3))
+    found = gathered(ranks, lambda rank: rows[rank], (1, 2, 3))
     assert (found.empty, found.missing) == ((1, 3), ())
     assert (list(found["step"]), list(found["eval"])) == ([0, 2], [2])
     assert "nothing measured on ranks 1, 3" in str(found)
@@ -319,92 +313,75 @@ def test_a_rank_with_nothing_measured_and_names_that_differ(
         found["fwd"]
 
 
-def test_called_again_it_has_what_is_new_and_the_store_does_not_grow(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_called_again_it_has_what_is_new_and_the_store_does_not_grow(ranks: Ranks) -> None:
     for number in range(1, 31):
-        found = gathered(ranks, store, lambda rank, of=number: step(rank, of), (1, 2, 3))
+        found = gathered(ranks, lambda rank, of=number: step(rank, of), (1, 2, 3))
         assert (found["step"].mean_ms, found.missing) == (number, ())
-        assert store.values == {CLOSED: str(number).encode()}
+        assert ranks.store.values == {CLOSED: str(number).encode()}
 
 
-def test_a_rank_that_is_late_leaves_nothing_behind(ranks: Ranks, store: MemoryStore) -> None:
-    assert gathered(ranks, store, step, (1,)).missing == (2, 3)
-    ranks.be(2, step(2))
-    assert distributed.gather_stats(store=store) is None
-    assert store.values.keys() == {CLOSED}
+def test_a_rank_that_is_late_leaves_nothing_behind(ranks: Ranks) -> None:
+    assert gathered(ranks, step, (1,)).missing == (2, 3)
+    leave(ranks, 2)
+    assert ranks.store.values.keys() == {CLOSED}
 
 
-def test_a_rank_that_writes_while_rank_0_goes_on_takes_it_out_again(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_a_rank_that_writes_while_rank_0_goes_on_takes_it_out_again(ranks: Ranks) -> None:
     def closed_meanwhile(call: str, key: str) -> None:
         if call == "set" and key.endswith("/2"):
-            store.values[CLOSED] = b"1"
+            ranks.store.values[CLOSED] = b"1"
 
-    store.before = closed_meanwhile
-    ranks.be(2, step(2))
-    assert distributed.gather_stats(store=store) is None
-    assert store.values == {CLOSED: b"1"}
+    ranks.store.before = closed_meanwhile
+    leave(ranks, 2)
+    assert ranks.store.values == {CLOSED: b"1"}
 
 
-def test_ranks_that_call_it_more_often_leave_a_bounded_number(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_ranks_that_call_it_more_often_leave_a_bounded_number(ranks: Ranks) -> None:
     for number in range(100):
-        ranks.be(1, step(1, number))
-        distributed.gather_stats(store=store)
-    assert len(store.values) == 8 + 1  # and the newest number
+        leave(ranks, 1, step(1, number))
+    assert len(ranks.store.values) == 8 + 1  # and the newest number
 
 
 def test_a_rank_far_ahead_is_not_waited_for_and_is_named(
-    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpuprof._distributed.exchange.time.sleep", lambda _: pytest.fail("waits"))
     for number in range(1, 31):
-        ranks.be(1, step(1, number))
-        distributed.gather_stats(store=store)
+        leave(ranks, 1, step(1, number))
     for rank in (2, 3):
-        ranks.be(rank, step(rank))
-        distributed.gather_stats(store=store)
+        leave(ranks, rank)
     ranks.be(0, step(0))
-    found = distributed.gather_stats(60.0, store=store)
-    assert found is not None
+    found = on_rank_0(ranks, 60.0)
     assert (found.ranks, found.missing) == ((0, 2, 3), ())
     assert "rank 1: it is at its call 30, this is call 1" in str(found)
     for _ in range(2, 24):  # to the oldest call that rank 1 has left
-        found = distributed.gather_stats(0.0, store=store)
-    assert found is not None
+        found = on_rank_0(ranks, 0.0)
     assert found["step"][1].mean_ms == 23.0
 
 
-def test_a_store_that_fails_ends_no_rank(ranks: Ranks, store: MemoryStore) -> None:
+def test_a_store_that_fails_ends_no_rank(ranks: Ranks) -> None:
     def fail(call: str, key: str) -> None:
         raise ConnectionError("the store's host is gone")
 
-    store.before = fail
+    ranks.store.before = fail
     ranks.be(1, step(1))
     with pytest.warns(RuntimeWarning, match=r"rank 1 cannot leave its statistics.*host is gone"):
-        assert distributed.gather_stats(store=store) is None
+        assert distributed.gather_stats(store=ranks.store) is None
     ranks.be(0, step(0))
-    found = distributed.gather_stats(SOON, store=store)
-    assert found is not None
+    found = on_rank_0(ranks)
     assert (found.ranks, found.missing) == ((0,), (1, 2, 3))
     assert "the store failed: ConnectionError" in str(found)
 
 
-def test_samples_that_the_gpu_never_comes_to_are_not_waited_for(
-    ranks: Ranks, store: MemoryStore
-) -> None:
+def test_samples_that_the_gpu_never_comes_to_are_not_waited_for(ranks: Ranks) -> None:
     ranks.be(0, [row("step", 1.0, pending=3)])
-    found = distributed.gather_stats(SOON, store=store)
-    assert found is not None
+    found = on_rank_0(ranks)
     assert found.pending == (0,)
     assert "some samples of rank 0 were still waiting for the GPU" in str(found)
 
 
-def test_it_is_plain_data(ranks: Ranks, store: MemoryStore) -> None:
-    found = gathered(ranks, store, lambda rank: step(rank, 10.0 + rank, 1.0), (1, 3))
+def test_it_is_plain_data(ranks: Ranks) -> None:
+    found = gathered(ranks, lambda rank: step(rank, 10.0 + rank, 1.0), (1, 3))
     data = json.loads(found.to_json())
     assert data == found.to_dict()
     assert (data["missing"], data["ranks"], data["slowest_rank"]) == ([2], [0, 1, 3], 3)

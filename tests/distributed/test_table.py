@@ -11,7 +11,7 @@ from tests.support.rank_store import MemoryStore, Ranks, row
 
 
 def table_of(patch: pytest.MonkeyPatch, own: dict[int, float], size: int) -> str:
-    ranks, store = Ranks(patch, size), MemoryStore()
+    ranks = Ranks(patch, size)
     for rank in [*(each for each in own if each), 0]:
         slowest = max(own.values())
         rows = [
@@ -20,7 +20,7 @@ def table_of(patch: pytest.MonkeyPatch, own: dict[int, float], size: int) -> str
             row("step/collective/all_reduce", slowest - own[rank]),
         ]
         ranks.be(rank, rows)
-        found = distributed.gather_stats(0.01, store=store)
+        found = distributed.gather_stats(0.01, store=ranks.store)
     assert found is not None
     out = io.StringIO()
     found.print(out, style="plain")

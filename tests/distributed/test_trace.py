@@ -6,18 +6,24 @@ import copy
 import json
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 import gpuprof
 from gpuprof import distributed
 from gpuprof.errors import InvalidStateError, TraceError
-from tests.support.rank_store import MemoryStore, Ranks
+from tests.support.rank_store import Ranks
 from tests.support.trace_files import load
 
 OTHER = "gpuprof/trace/default/1/1"
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    return Ranks(monkeypatch, 2)
 
 
 def step() -> None:
@@ -59,9 +65,9 @@ def test_a_wrong_argument_is_an_error_of_the_call(
 
 
 def test_several_ranks_without_a_process_group_are_told_what_to_call(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ranks: Ranks, tmp_path: Path
 ) -> None:
-    Ranks(monkeypatch, 2).be(1)
+    ranks.be(1)
     with pytest.raises(InvalidStateError, match=r"init_process_group\(\) first, or give store="):
         distributed.trace(tmp_path / "run.json").start()
     assert not [*tmp_path.iterdir()]
@@ -90,21 +96,26 @@ def test_the_exception_of_the_block_is_what_is_raised(tmp_path: Path) -> None:
     assert (tmp_path / "run.json").exists()
 
 
-def as_rank_0(
-    patch: pytest.MonkeyPatch, folder: Path, said: bytes | None, timeout: float = 0.2
-) -> distributed.RankMerge:
-    """Trace as rank 0 of two; the other rank has said `said` of its file. Return the result."""
-    ranks, store = Ranks(patch, 2), MemoryStore()
-    ranks.be(0)
-    trace = distributed.trace(folder / "run.json", timeout_s=timeout, store=store).start()
-    step()
-    if said is not None:
-        store.values[OTHER] = said
-    with pytest.warns(RuntimeWarning, match="rank 1"):
-        trace.close()
-    assert store.values == {"gpuprof/trace/default/closed": b"1"}
-    assert trace.result is not None
-    return trace.result
+AsRank0: TypeAlias = Callable[[bytes | None], distributed.RankMerge]
+
+
+@pytest.fixture
+def as_rank_0(ranks: Ranks, tmp_path: Path) -> AsRank0:
+    """Trace as rank 0 of two, the other of which has said that of its file; returns the result."""
+
+    def trace_and_merge(said: bytes | None) -> distributed.RankMerge:
+        ranks.be(0)
+        trace = distributed.trace(tmp_path / "run.json", timeout_s=0.2, store=ranks.store).start()
+        step()
+        if said is not None:
+            ranks.store.values[OTHER] = said
+        with pytest.warns(RuntimeWarning, match="rank 1"):
+            trace.close()
+        assert ranks.store.values == {"gpuprof/trace/default/closed": b"1"}
+        assert trace.result is not None
+        return trace.result
+
+    return trace_and_merge
 
 
 def state(path: Path, **more: Any) -> bytes:
@@ -121,51 +132,41 @@ def other_trace(path: Path) -> Path:
     return path
 
 
-def test_a_rank_that_says_nothing_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    result = as_rank_0(monkeypatch, tmp_path, None)
+def test_a_rank_that_says_nothing_is_missing(as_rank_0: AsRank0, tmp_path: Path) -> None:
+    result = as_rank_0(None)
     assert (result.ranks, result.cut) == ((0,), {})
     assert result.missing == {1: "it said nothing of its file"}
     assert slices(tmp_path / "run.json") == ["step"]
 
 
 @pytest.mark.parametrize("said", [b"", b"{}", b"[1]", b"\xff", b'{"path": 7}'])
-def test_a_rank_that_says_something_odd_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: bytes
-) -> None:
-    assert as_rank_0(monkeypatch, tmp_path, said).missing == {
-        1: "what it said of its file is damaged"
-    }
+def test_a_rank_that_says_something_odd_is_missing(as_rank_0: AsRank0, said: bytes) -> None:
+    assert as_rank_0(said).missing == {1: "what it said of its file is damaged"}
 
 
-def test_another_file_of_the_same_name_is_not_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_file_of_the_same_name_is_not_taken(as_rank_0: AsRank0, tmp_path: Path) -> None:
     path = other_trace(tmp_path / "other.json")
-    result = as_rank_0(monkeypatch, tmp_path, state(path, check=7))
+    result = as_rank_0(state(path, check=7))
     assert result.missing == {1: f"its file is not here, but on there: {path}"}
 
 
 def test_a_file_without_a_measured_clock_is_placed_by_its_wall_clock(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    as_rank_0: AsRank0, tmp_path: Path
 ) -> None:
     path = other_trace(tmp_path / "other.json")
-    result = as_rank_0(monkeypatch, tmp_path, state(path))
+    result = as_rank_0(state(path))
     assert (result.ranks, result.missing, result.clock_error_ms[1]) == ((0, 1), {}, None)
     assert "the clock of rank 1 was not measured" in str(result)
     assert slices(tmp_path / "run.json") == ["step", "step"]
 
 
-def test_a_file_that_was_cut_off_is_repaired_and_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_file_that_was_cut_off_is_repaired_and_named(as_rank_0: AsRank0, tmp_path: Path) -> None:
     path = other_trace(tmp_path / "other.json")
     raw = path.read_bytes()
     path.unlink()
     end = raw.index(b'"step"')
     Path(f"{path}.part").write_bytes(raw[: raw.index(b"}", end) + 3])
-    result = as_rank_0(monkeypatch, tmp_path, state(path, is_closed=False, size=-1))
+    result = as_rank_0(state(path, is_closed=False, size=-1))
     assert (result.ranks, result.missing) == ((0, 1), {})
     assert "it never closed its file" in result.cut[1]
     assert slices(tmp_path / "run.json") == ["step", "step"]
@@ -173,45 +174,40 @@ def test_a_file_that_was_cut_off_is_repaired_and_named(
 
 @pytest.mark.parametrize("rest", [None, b"", b"no trace"])
 def test_a_file_of_which_nothing_is_left_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rest: bytes | None
+    as_rank_0: AsRank0, tmp_path: Path, rest: bytes | None
 ) -> None:
     path = tmp_path / "other.json"
     if rest is not None:
         Path(f"{path}.part").write_bytes(rest)
-    result = as_rank_0(monkeypatch, tmp_path, state(path, is_closed=False))
+    result = as_rank_0(state(path, is_closed=False))
     assert (result.ranks, [*result.missing]) == ((0,), [1])
     assert "it never closed its file" in result.missing[1]
 
 
-def test_a_closed_file_that_is_damaged_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_closed_file_that_is_damaged_is_left_out(as_rank_0: AsRank0, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_bytes(b'{"traceEvents":[{"ph":"X"')
-    result = as_rank_0(monkeypatch, tmp_path, state(path))
+    result = as_rank_0(state(path))
     assert (result.ranks, [*result.missing]) == ((0,), [1])
     assert "cut off" in result.missing[1]
 
 
-def test_a_merge_that_cannot_be_written_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_merge_that_cannot_be_written_is_a_warning(as_rank_0: AsRank0, tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
-    result = as_rank_0(monkeypatch, tmp_path, None)
+    result = as_rank_0(None)
     assert (result.path, result.ranks) == (None, ())
     assert "is a directory" in result.missing[0]
     assert slices(tmp_path / "run.rank0.json") == ["step"]
 
 
 def test_ctrl_c_while_the_files_are_merged_leaves_those_of_the_ranks(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     other = other_trace(tmp_path / "other.json")
-    Ranks(monkeypatch, 2).be(0)
-    store = MemoryStore()
-    trace = distributed.trace(tmp_path / "run.json", timeout_s=0.2, store=store).start()
+    ranks.be(0)
+    trace = distributed.trace(tmp_path / "run.json", timeout_s=0.2, store=ranks.store).start()
     step()
-    store.values[OTHER] = state(other)
+    ranks.store.values[OTHER] = state(other)
 
     replace = Path.replace
 
@@ -228,28 +224,24 @@ def test_ctrl_c_while_the_files_are_merged_leaves_those_of_the_ranks(
     assert trace.result is None
 
 
-def test_a_store_that_fails_leaves_the_rank_its_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    ranks, store = Ranks(monkeypatch, 2), MemoryStore()
-
+def test_a_store_that_fails_leaves_the_rank_its_file(ranks: Ranks, tmp_path: Path) -> None:
     def fail(call: str, key: str) -> None:
         raise RuntimeError("Connection reset by peer")
 
-    store.before = fail
+    ranks.store.before = fail
     ranks.be(1)
     with pytest.warns(RuntimeWarning, match="not merged with those of the other ranks: .*reset"):
-        with distributed.trace(tmp_path / "run.json", store=store) as trace:
+        with distributed.trace(tmp_path / "run.json", store=ranks.store) as trace:
             step()
     assert trace.path == str(tmp_path / "run.rank1.json")
     assert slices(tmp_path / "run.rank1.json") == ["step"]
 
 
 def test_a_file_that_cannot_be_written_is_said_by_its_rank_and_by_rank_0(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    as_rank_0: AsRank0, tmp_path: Path
 ) -> None:
     said = state(tmp_path / "gone" / "x.json", error="No such file or directory")
-    assert as_rank_0(monkeypatch, tmp_path, said).missing == {1: "No such file or directory"}
+    assert as_rank_0(said).missing == {1: "No such file or directory"}
 
 
 def test_a_relative_path_without_a_folder_is_an_error(

@@ -48,6 +48,7 @@ class Ranks:
     """One process as each of several ranks, with statistics as each test wants them."""
 
     def __init__(self, patch: pytest.MonkeyPatch, size: int) -> None:
+        self.store = MemoryStore()
         self._patch = patch
         self._size = size
         # A connection for each rank, as processes have it: it counts the rank's own calls.
