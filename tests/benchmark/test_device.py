@@ -58,7 +58,7 @@ class Allocators:
 def allocate(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Allocators]:
     def stand_in(*peaks_and_changes: tuple[float, float], note: int = memory.READ) -> Allocators:
         read = Allocators(Figures(peak, peak, change, note) for peak, change in peaks_and_changes)
-        monkeypatch.setattr(memory, "begin", read.begin)
+        monkeypatch.setattr(memory, "Reading", read.begin)
         monkeypatch.setattr(device, "somebody_allocates", lambda: True)
         return read
 

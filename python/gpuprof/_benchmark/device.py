@@ -54,7 +54,7 @@ def memory_of_call(work: Work, options: Options) -> dict[str, int]:
     ):
         work.set_up()
         begun = perf_counter()
-        reading = memory.begin(options.stream)
+        reading = memory.Reading(options.stream)
         work.call()
         figures = reading.end()
         took = work.ranks.decide("a call", perf_counter() - begun)

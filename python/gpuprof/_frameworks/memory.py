@@ -1,10 +1,10 @@
 """What the allocators of torch and CuPy did during a block: peak and change, in bytes.
 
-Call ``reading = begin()`` before the block and ``reading.end()`` after it. Readings may nest,
+Call ``reading = Reading()`` before the block and ``reading.end()`` after it. Readings may nest,
 overlap, and be in several threads. They count what is allocated, without what is kept cached.
 
 torch has one peak counter for each device, shared by all threads, and no way to read a peak since
-a given moment. So `begin` reads the counter and resets it where it is above the current level: a
+a given moment. So a begin reads the counter and resets it where it is above the current level: a
 lower peak would not show otherwise. The value before the reset is kept for the readings that are
 open and for `torch_memory`. The user's own ``torch.cuda.max_memory_allocated()`` then counts from
 the newest reset. CuPy has no peak counter: a memory hook follows the allocations of this thread.
@@ -19,7 +19,6 @@ import functools
 import math
 import os
 import threading
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gpuprof._frameworks import loaded
@@ -53,9 +52,15 @@ class Reading:
 
     _parts: tuple[_TorchWindow | _CupyWindow, ...] = ()
 
-    def __init__(self, parts: Iterable[_TorchWindow | _CupyWindow], failed: bool) -> None:
-        self._parts = tuple(parts)
-        self._failed = failed
+    def __init__(self, stream: object = None) -> None:
+        """Begin to watch the allocators of the device of `stream`, or of the current one."""
+        self._failed = False
+        for open_window in (_open_torch, _open_cupy):
+            try:
+                if (part := open_window(stream)) is not None:
+                    self._parts = (*self._parts, part)
+            except Exception:
+                self._failed = True
 
     def end(self) -> Figures:
         """Return what happened since the begin. Once."""
@@ -74,20 +79,6 @@ class Reading:
                 part.close()
 
     __del__ = _close
-
-
-def begin(stream: object = None) -> Reading:
-    """Begin to watch the allocators of the device of `stream`, or of the current one."""
-    parts: list[_TorchWindow | _CupyWindow] = []
-    failed = False
-    for open_window in (_open_torch, _open_cupy):
-        try:
-            part = open_window(stream)
-        except Exception:
-            failed = True
-        else:
-            parts += [part] if part is not None else []
-    return Reading(parts, failed)
 
 
 def _together(found: list[Figures]) -> Figures:

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuprof._common.records import Record, in_results
-from gpuprof._frameworks.memory import Reading, begin
+from gpuprof._frameworks.memory import Reading
 
-__all__ = ["begin", "end"]  # which C++ calls at the entry and the exit of a scope
-
-end = Reading.end
+begin, end = Reading, Reading.end  # which C++ calls at the entry and the exit of a scope
 
 # By `MemoryNote` of src/timing/work.hpp.
 _NOTES = (
