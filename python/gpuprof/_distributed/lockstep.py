@@ -120,8 +120,8 @@ class Lockstep(Alone):
         for rank, key in keys.items():
             try:
                 while not self._store.has([key]):
-                    if time.monotonic() >= until and (missing := self._missing(keys)):
-                        raise self._late(missing)
+                    if time.monotonic() >= until:
+                        self._refuse_to_wait(keys)
                     pause(time.monotonic(), until)
                 written = self._store.get(key)
             except StoreError as failure:
@@ -136,17 +136,16 @@ class Lockstep(Alone):
                 raise InvalidStateError(message)
         return found
 
-    def _missing(self, keys: dict[int, str]) -> list[int]:
-        """Return the ranks without a value; none where the last one has come just now."""
-        return [rank for rank, key in keys.items() if not self._store.has([key])]
-
-    def _late(self, missing: list[int]) -> InvalidStateError:
-        names = ", ".join(str(self._world.members[rank]) for rank in missing)
-        message = (
-            f"rank {self._world.own} has waited {self._limit_s:g} s for rank {names}, which "
-            f"{'is' if len(missing) == 1 else 'are'} not there; {_INSTEAD}"
-        )
-        return InvalidStateError(message)
+    def _refuse_to_wait(self, keys: dict[int, str]) -> None:
+        members = self._world.members
+        missing = [str(members[rank]) for rank, key in keys.items() if not self._store.has([key])]
+        if missing:  # else the last one has come just now
+            message = (
+                f"rank {self._world.own} has waited {self._limit_s:g} s for rank "
+                f"{', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there; "
+                f"{_INSTEAD}"
+            )
+            raise InvalidStateError(message)
 
 
 def _gone(failure: StoreError) -> InvalidStateError:

@@ -231,20 +231,15 @@ class RankTrace:
             self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=found.args())
 
     def _collect(self, exchange: Exchange, deadline: float) -> None:
-        states = {}
-        if self._merge:
-            values = exchange.collect(deadline, FileState.is_closed_in)
-            states = {rank: FileState.from_bytes(value) for rank, value in values.items()}
+        values = exchange.collect(deadline, FileState.is_closed_in) if self._merge else {}
         exchange.close()
         if not self._merge:
             return
-        states[0] = FileState.of(self.writer, is_closed=True)
-        members = dict(enumerate(exchange.world.members))
-        self._result = merge_files(
-            {members[rank]: state for rank, state in states.items()},
-            exchange.world.members,
-            trace_path.expand(trace_path.of_ranks(self._pattern)[1]),
-        )
+        members = exchange.world.members
+        states = {members[rank]: FileState.from_bytes(value) for rank, value in values.items()}
+        states[members[0]] = FileState.of(self.writer, is_closed=True)
+        merged = trace_path.expand(trace_path.of_ranks(self._pattern)[1])
+        self._result = merge_files(states, members, merged)
         if self._result.problems:
             checks.warn_outside(f"gpuprof: {self._result}")
 

@@ -10,7 +10,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 from gpuprof._common import checks
@@ -238,9 +238,7 @@ def _is_on_cpu(values: tuple[Any, ...]) -> bool:
 def _backward(function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:
     @functools.wraps(function)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if not state.measures():
-            return function(*args, **kwargs)
-        with state.paths.noted():
+        with state.paths.noted() if state.measures() else nullcontext():
             return function(*args, **kwargs)
 
     return backward

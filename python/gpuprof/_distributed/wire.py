@@ -50,14 +50,6 @@ class Measured(NamedTuple):
     exposed_ms: float = math.nan
 
 
-class Packed(NamedTuple):
-    """What the table needs of one rank: its rows with a measurement."""
-
-    host: str
-    rows: list[Measured]
-    pending: int
-
-
 def pack(stats: Stats, on_gpu: Sequence[KernelRow] = ()) -> bytes:
     data = stats.to_dict()
     nccl = {
@@ -79,8 +71,11 @@ def pack(stats: Stats, on_gpu: Sequence[KernelRow] = ()) -> bytes:
     return head + _dumped([socket.gethostname(), pending, rows]) + _dumped(data)
 
 
-def unpack(raw: bytes) -> Packed:
-    """Return what a rank wrote; raises `WireError`."""
+def unpack(raw: bytes) -> tuple[str, list[Measured], int]:
+    """Return a rank's host, its rows with a measurement, and how many samples are pending.
+
+    Raises `WireError`.
+    """
     head, _, body = raw.partition(b"\n")
     magic, _, version = head.partition(b" ")
     own = _core.build_info()["version"]
@@ -93,7 +88,7 @@ def unpack(raw: bytes) -> Packed:
         raise WireError(message)
     with _damage():
         (host, pending, rows), _ = _loaded(body)
-        return Packed(str(host), _measured(rows), int(pending))
+        return str(host), _measured(rows), int(pending)
 
 
 def stats_of(raw: bytes) -> Stats:
