@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -82,5 +83,6 @@ def merge(options: argparse.Namespace) -> Answer:
 
 def _written(report: Any) -> Answer:
     """Say what was written, and not in the midst of a trace that is standard output."""
-    write_text(outputs.report_file(report.output), f"{report}\n")
+    is_there = outputs.descriptor_of(report.output) == 1
+    write_text(sys.stderr if is_there else sys.stdout, f"{report}\n")
     return Answer()

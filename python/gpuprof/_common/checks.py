@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+from gpuprof._common.text import type_name
+
 MOST_S = 86_400.0  # a day: no time to wait or to measure is longer
 _MAX_SHOWN = 100
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -25,19 +27,14 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 def shortened(value: object) -> str:
     """Write a plain value for an error's text, or a type: the `repr` of an array may wait."""
     if isinstance(value, type):
-        return f"the class {_name_of(value)}"
+        return f"the class {type_name(value)}"
     if not _is_plain(value):
-        return f"a {_name_of(type(value))}"
+        return f"a {type_name(type(value))}"
     try:
         shown = repr(value)
     except ValueError:  # an int of more digits than Python writes
         return "an int of very many digits"
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
-
-
-def _name_of(kind: type) -> str:
-    builtin = kind.__module__ == "builtins"
-    return kind.__qualname__ if builtin else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _is_plain(value: object, depth: int = 3) -> bool:
@@ -141,12 +138,6 @@ def share(text: str) -> float:
     """Return what a text as 5% or 0.05 says; ValueError of another one."""
     number = text.strip()
     return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-
-
-def number_or_nan(name: str, value: object) -> float:
-    if isinstance(value, float) and math.isnan(value):
-        return value
-    return number(name, value)
 
 
 def path(name: str, value: object) -> str:

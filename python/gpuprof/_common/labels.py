@@ -64,9 +64,7 @@ def taken_apart(names: Iterable[str]) -> tuple[list[str], Mapping[str, str]]:
 
 def _bounded(key: str, value: str) -> str:
     values = _seen.setdefault(key, set())
-    if value in values:
-        return value
-    if len(values) < MOST_VALUES:
+    if value in values or len(values) < MOST_VALUES:
         values.add(value)
         return value
     if OTHER not in values:

@@ -121,14 +121,9 @@ def text(value: Any) -> str | None:
 
 
 def driver_release() -> str | None:
-    """Return the driver's release, such as 580.159.04; None without NVML."""
-    try:
-        nvml = opened()
-    except NvmlUnavailable:
-        return None
+    """Return the driver's release, such as 580.159.04; errors are `opened`'s and NVML's."""
+    nvml = opened()
     try:
         return text(nvml.nvmlSystemGetDriverVersion())
-    except nvml.NVMLError:
-        return None
     finally:
         nvml.nvmlShutdown()

@@ -10,12 +10,11 @@ import errno
 import gzip
 import os
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TextIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from gpuprof._common import checks
 from gpuprof._common.files import open_regular, replacing
@@ -25,9 +24,7 @@ _FIRST_BYTES = 4096
 _BUFFER = 1 << 20
 _GZIP_MAGIC, _GZIP_WBITS = b"\x1f\x8b", 31
 # A name of one of our own descriptors.
-_DESCRIPTOR = re.compile(
-    r"/dev/(?:std(?P<name>out|err)|fd/(?P<dev>\d+))|/proc/self/fd/(?P<proc>\d+)"
-)
+_DESCRIPTOR = re.compile(r"/dev/std(out|err)|/(?:dev|proc/self)/fd/(\d+)")
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9_-]*$")  # a number, or a pattern such as %h, is none
 
 
@@ -73,9 +70,7 @@ def descriptor_of(path: str | Path) -> int | None:
     found = _DESCRIPTOR.fullmatch(str(path))
     if found is None:
         return None
-    if found["name"]:
-        return 1 if found["name"] == "out" else 2
-    return int(found["dev"] or found["proc"])
+    return int(found[2]) if found[2] else {"out": 1, "err": 2}[found[1]]
 
 
 def complaint(outputs: Sequence[Output], inputs: Iterable[tuple[str, str]] = ()) -> str | None:
@@ -173,8 +168,3 @@ def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
     if real.exists() and not real.is_file():
         return os.fdopen(os.open(real, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=_BUFFER)
     return replacing(real)
-
-
-def report_file(output: str) -> TextIO:
-    """Return where to say what was done: standard output, unless the trace went there."""
-    return sys.stderr if descriptor_of(output) == 1 else sys.stdout

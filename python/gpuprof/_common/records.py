@@ -262,10 +262,8 @@ def _readers(kind: Any) -> tuple[dict[str, Check], frozenset[str], frozenset[str
 
 def _plain(value: Any) -> Any:
     kind = type(value)
-    if value is None or kind is int or kind is bool:  # most are one of these
+    if value is None or kind is bool:  # most are one of these
         return value
-    if kind is float:
-        return value if isfinite(value) else None
     if kind is str:
         return output_text(value)
     if isinstance(value, Plain):

@@ -63,7 +63,8 @@ def _peaks(name: str, value: Any) -> dict[str, Any]:
 
 
 def _time_or_nan(name: str, value: Any) -> float:
-    return math.nan if value is None else checks.number_or_nan(name, value)
+    is_none = value is None or (isinstance(value, float) and math.isnan(value))
+    return math.nan if is_none else checks.number(name, value)
 
 
 CHECKS: dict[str, Check] = {
