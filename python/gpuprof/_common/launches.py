@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
 
 import gpuprof._core as _core
@@ -105,11 +106,9 @@ class Launches(Record):
         if not isinstance(other, Launches):
             raise checks.type_error(other, "other", "a Launches")
         own, others = self._counts(), other._counts()
-        changes = {
-            key: others.get(key, 0) - own.get(key, 0)
-            for key in {**own, **others}
-            if others.get(key, 0) != own.get(key, 0)
-        }
+        changed = Counter(others)
+        changed.subtract(own)
+        changes = {key: count for key, count in changed.items() if count}
         if not changes:
             return ""
         ordered = sorted(changes.items(), key=lambda each: (each[1] < 0, -abs(each[1]), each[0]))
@@ -139,11 +138,7 @@ class Launches(Record):
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, count in Counter(names).items():
-        stored = _stored(name) if name else UNNAMED
-        found[stored] = found.get(stored, 0) + count
-    return found
+    return dict(Counter(_stored(name) if name else UNNAMED for name in names))
 
 
 def _stored(name: str) -> str:
@@ -177,11 +172,8 @@ def _telling(keys: Iterable[Key]) -> dict[Key, str]:
         if len(alike) == 1:
             found[alike[0]] = short
             continue
-        names = [name for _, name in alike]
-        place = next(
-            (at for at, letters in enumerate(zip(*names, strict=False)) if len({*letters}) > 1),
-            min(map(len, names)),
-        )
+        columns = zip(*(name for _, name in alike), strict=False)
+        place = len([*takewhile(lambda letters: len({*letters}) == 1, columns)])
         found |= {key: f"{short} ({_part_at(key[1], place)})" for key in alike}
     return found
 

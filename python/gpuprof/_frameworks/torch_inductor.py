@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -51,16 +52,10 @@ class Launch(NamedTuple):
 
 def common(origins: Iterable[Origin]) -> Origin:
     """Return the module around all, and the first line."""
-    paths, line = [], ""
-    for each in origins:
-        paths.append(each.module.split("."))
-        line = line or each.line
-    shared = []
-    for names in zip(*paths, strict=False):
-        if len(set(names)) > 1:
-            break
-        shared.append(names[0])
-    return Origin(".".join(shared), line)
+    known = list(origins)
+    columns = zip(*(each.module.split(".") for each in known), strict=False)
+    shared = [names[0] for names in takewhile(lambda names: len({*names}) == 1, columns)]
+    return Origin(".".join(shared), next((each.line for each in known if each.line), ""))
 
 
 def launches(kernels: set[str]) -> list[list[Launch]]:

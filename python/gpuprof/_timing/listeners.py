@@ -149,9 +149,8 @@ def call_all() -> None:
 
 
 def _forget(listener: Listener) -> None:
-    if listener in _listening:
-        with suppress(ValueError):  # another thread was first
-            _listening.remove(listener)
+    with suppress(ValueError):  # it was forgotten already, as by another thread
+        _listening.remove(listener)
 
 
 def _checked(paths: object) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import truediv
 from typing import TYPE_CHECKING
 
 from gpuprof._common.quantiles import quantile_of_bins
@@ -87,18 +88,12 @@ def _work(parts: Sequence[Work]) -> Work | None:
         return Work(count)
     (name,) = told
     rate, share = _RATES[name]
-    amount = math.fsum(getattr(part, name) * part.count for part in parts)
+    amounts = [getattr(part, name) * part.count for part in parts]
     rates = [getattr(part, rate) for part in parts]
-    figures = {name: amount / count}
+    figures = {name: math.fsum(amounts) / count}
     if all(rates):
-        seconds = math.fsum(
-            getattr(part, name) * part.count / each for part, each in zip(parts, rates, strict=True)
-        )
-        figures[rate] = amount / seconds
-        peaks = [
-            each / (getattr(part, share) or math.nan)
-            for part, each in zip(parts, rates, strict=True)
-        ]
+        figures[rate] = math.fsum(amounts) / math.fsum(map(truediv, amounts, rates))
+        peaks = [getattr(part, rate) / (getattr(part, share) or math.nan) for part in parts]
         if all(math.isclose(each, peaks[0], rel_tol=1e-9) for each in peaks):
             figures[share] = figures[rate] / peaks[0]
     dtypes = {part.peak_dtype for part in parts}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import gpuprof._core as _core
-from gpuprof._common.checks import choice
+from gpuprof._common.checks import choice, type_error
 from gpuprof._common.units import NOTHING, byte_size, duration, one_in, percent, rate
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, tree_lines
@@ -93,8 +93,7 @@ def _default(rows: Sequence[Row]) -> list[str]:
 def _wanted(columns: Any) -> list[str]:
     """Return the columns that are asked for, each once; ValueError names those there are."""
     if not isinstance(columns, Iterable):
-        message = f"columns: expected names as text with commas or as a list, got {columns!r}"
-        raise TypeError(message)
+        raise type_error(columns, "columns", "names as text with commas or as a list")
     asked = columns.split(",") if isinstance(columns, str) else [*columns]
     names = [each.strip() if isinstance(each, str) else each for each in asked]
     return [*dict.fromkeys(choice("columns", each, HEADINGS) for each in names)]

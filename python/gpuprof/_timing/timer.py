@@ -49,14 +49,12 @@ class Timer(ShownAsCode):
     def __init__(self, backend: BackendLike = "auto", stream: object = None) -> None:
         try:
             clock = backends.resolve(backend)
-        except ValueError as error:
-            if isinstance(backend, str):
-                message = (
-                    f"unknown backend {backend!r}; did you mean gpuprof.timer({backend!r})? "
-                    f"Timer's first argument is a backend: {backends.NAMES}"
-                )
-                raise ValueError(message) from None
-            raise error
+        except ValueError:
+            message = (
+                f"unknown backend {backend!r}; did you mean gpuprof.timer({backend!r})? "
+                f"Timer's first argument is a backend: {backends.NAMES}"
+            )
+            raise ValueError(message) from None
         self._timer = _core.Timer(clock, stream)
 
     def record_start(self, stream: object = None) -> None:
