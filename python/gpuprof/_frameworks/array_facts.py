@@ -117,10 +117,7 @@ def facts_by_attributes(tensor: Any) -> Facts:
     code = known.get(name, known.get(name.rstrip("0123456789"), _OPAQUE))
     dtype = (code, 8 * tensor.element_size(), 1)
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    return _facts(tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
-
-
-def _facts(*fields: Any) -> Facts:
+    fields = (tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
     return _core.ArrayDesc(fields)  # type: ignore[call-arg, arg-type]  # it takes them as one
 
 

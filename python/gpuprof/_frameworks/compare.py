@@ -279,9 +279,7 @@ def _last_bits(dtype: Any) -> float:
 
 
 def _is_floating(array: Any) -> bool:
-    return (
-        loaded.is_tensor(array) and _tolerance(str(array.dtype).removeprefix("torch.")) is not None
-    )
+    return loaded.is_tensor(array) and _tolerance(array.dtype) is not None
 
 
 def _chunks(*elements: Any) -> Iterator[tuple[Any, ...]]:
@@ -312,8 +310,9 @@ def _element(one: Any, dtype: str) -> object:
     return complex(*values) if len(values) > 1 else values[0]
 
 
-def _tolerance(dtype: str) -> float | None:
-    return _TOLERANCES.get(_PARTS.get(dtype, dtype))
+def _tolerance(dtype: object) -> float | None:
+    name = str(dtype).removeprefix("torch.")
+    return _TOLERANCES.get(_PARTS.get(name, name))
 
 
 def _written(value: object) -> str:

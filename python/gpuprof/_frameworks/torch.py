@@ -120,14 +120,11 @@ def fresh_autocast_cache() -> Iterator[None]:
     """
     torch = loaded.whole_torch()
     clear = getattr(torch, "clear_autocast_cache", None)
-    if clear is None or not torch.is_autocast_enabled():
+    with ExitStack() as undo:
+        if clear is not None and torch.is_autocast_enabled():
+            clear()
+            undo.callback(clear)
         yield
-        return
-    clear()
-    try:
-        yield
-    finally:
-        clear()
 
 
 @contextmanager
@@ -186,13 +183,9 @@ def leaves_of(results: Iterable[Any]) -> tuple[list[Any], bool]:
         if node is not None and id(node) not in seen:
             seen[id(node)] = node
             todo += [following for following, _ in node.next_functions]
-    names = [type(each).__name__ for each in seen.values()]
-    leaves = [
-        each.variable
-        for each, name in zip(seen.values(), names, strict=True)
-        if name == "AccumulateGrad"
-    ]
-    return leaves, "CompiledFunctionBackward" in names
+    kinds = {type(each).__name__ for each in seen.values()}
+    leaves = [each.variable for each in seen.values() if type(each).__name__ == "AccumulateGrad"]
+    return leaves, "CompiledFunctionBackward" in kinds
 
 
 @contextmanager
@@ -217,15 +210,12 @@ def without_hooks(tensors: Iterable[Any]) -> Iterator[None]:
 
     `torch.autograd.grad` runs those of the tensors that it is asked for, as `backward` does.
     """
-    kept = [(each._backward_hooks, dict(each._backward_hooks or {})) for each in tensors]
-    kept = [(hooks, own) for hooks, own in kept if own]
-    for hooks, _ in kept:
-        hooks.clear()
-    try:
+    with ExitStack() as undo:
+        for hooks in (each._backward_hooks for each in tensors):
+            if hooks:
+                undo.callback(hooks.update, dict(hooks))
+                hooks.clear()
         yield
-    finally:
-        for hooks, own in kept:
-            hooks.update(own)
 
 
 def has_ddp(parameters: Iterable[Any]) -> bool:

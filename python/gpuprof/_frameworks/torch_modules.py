@@ -21,10 +21,8 @@ def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
     names, what it wraps, the arguments of a partial, and the attributes of the object that it
     belongs to.
     """
-    found: dict[int, Any] = {}
-    for each in filter(is_module, [*_all_held(function), *constants]):
-        found.setdefault(id(inside(each)), inside(each))
-    return list(found.values())
+    found = map(inside, filter(is_module, [*_all_held(function), *constants]))
+    return list({id(each): each for each in found}.values())
 
 
 def find_arrays(function: Any) -> list[Any]:
@@ -62,11 +60,9 @@ def read_modules(found: dict[int, Any]) -> Iterator[None]:
             found.setdefault(id(self), self)
         return super(module, self).__getattribute__(name) if own is None else own(self, name)
 
-    put_back = replace(module, "__getattribute__", noted)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(replace(module, "__getattribute__", noted))
         yield
-    finally:
-        put_back()
 
 
 def _all_held(function: Any) -> Iterator[Any]:
@@ -116,10 +112,8 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 def _contents(cell: types.CellType) -> Iterator[Any]:
-    try:
+    with contextlib.suppress(ValueError):  # nothing yet
         yield cell.cell_contents
-    except ValueError:  # nothing yet
-        return
 
 
 def inside(module: Any) -> Any:
