@@ -149,29 +149,26 @@ class CupyCapture:
 
     def begin(self) -> None:
         """Allocate from a pool of the graph's, and make the captured stream CuPy's current one."""
-        self._undo = contextlib.ExitStack()
+        self._undo = undo = contextlib.ExitStack()
         try:
-            self._begin(self._undo)
+            cuda = self._cupy.cuda
+            self._memory = memory = CupyMemory(self._cupy)
+            undo.enter_context(cuda.using_allocator(memory.pool.malloc))
+            device = int(cuda.runtime.getDevice())
+            # CuPy forgets a stream that was made current with use() when a block over it ends.
+            before = cuda.get_current_stream()
+            undo.callback(_use_again, cuda, device, before)
+            stream = stream_of(cuda, self._stream, device)
+            if _is_own(stream) and before != stream:
+                stream.wait_event(before.record())
+                undo.callback(lambda: before.wait_event(stream.record()))
+            for each in (self._given, before, stream):
+                if each is self._given or each == stream:
+                    _keep_host_functions(each, memory.host_functions, undo)
+            undo.enter_context(stream)
         except BaseException:
             self.abort()
             raise
-
-    def _begin(self, undo: contextlib.ExitStack) -> None:
-        cuda = self._cupy.cuda
-        self._memory = memory = CupyMemory(self._cupy)
-        undo.enter_context(cuda.using_allocator(memory.pool.malloc))
-        device = int(cuda.runtime.getDevice())
-        # CuPy forgets a stream that was made current with use() when a block over it ends.
-        before = cuda.get_current_stream()
-        undo.callback(_use_again, cuda, device, before)
-        stream = stream_of(cuda, self._stream, device)
-        if _is_own(stream) and before != stream:
-            stream.wait_event(before.record())
-            undo.callback(lambda: before.wait_event(stream.record()))
-        for each in (self._given, before, stream):
-            if each is self._given or each == stream:
-                _keep_host_functions(each, memory.host_functions, undo)
-        undo.enter_context(stream)
 
     def end(self) -> object:
         """Undo what `begin` did, and return what has to be kept as long as the graph, or None.

@@ -175,36 +175,33 @@ class TorchCapture:
         is open; CaptureError if it is the default stream, or the driver refused.
         """
         try:
-            return self._begin()
+            cuda = self._torch.cuda
+            stream, before = self._choose()
+            handle = int(stream.cuda_stream)
+            if _core._capture_status(handle) != _NONE:
+                message = "stream: it is being captured already; end that capture first"
+                raise InvalidStateError(message)
+            self._stream = stream
+            if before is not None:
+                self._before = before
+                stream.wait_stream(before)
+            if self._is_block or stream != cuda.current_stream():
+                self._current = cuda.stream(stream)
+                self._current.__enter__()
+            self._device = int(cuda.current_device())
+            make_blas_handle(self._torch)
+            self._pool = self._pick_pool()
+            self.graph = cuda.CUDAGraph(keep_graph=True)
+            for generator in self._generators:
+                self.graph.register_generator_state(generator)
+            self._in_torch = True
+            with _typed_errors(_BEGIN):
+                self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
+            self._is_open = True
+            return handle
         except BaseException:
             self.abort()
             raise
-
-    def _begin(self) -> int:
-        cuda = self._torch.cuda
-        stream, before = self._choose()
-        handle = int(stream.cuda_stream)
-        if _core._capture_status(handle) != _NONE:
-            message = "stream: it is being captured already; end that capture first"
-            raise InvalidStateError(message)
-        self._stream = stream
-        if before is not None:
-            self._before = before
-            stream.wait_stream(before)
-        if self._is_block or stream != cuda.current_stream():
-            self._current = cuda.stream(stream)
-            self._current.__enter__()
-        self._device = int(cuda.current_device())
-        make_blas_handle(self._torch)
-        self._pool = self._pick_pool()
-        self.graph = cuda.CUDAGraph(keep_graph=True)
-        for generator in self._generators:
-            self.graph.register_generator_state(generator)
-        self._in_torch = True
-        with _typed_errors(_BEGIN):
-            self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
-        self._is_open = True
-        return handle
 
     def end(self) -> None:
         """End the capture; `graph` can be replayed afterwards.
