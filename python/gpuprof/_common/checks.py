@@ -17,8 +17,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from gpuprof._common.text import type_name
-
 MOST_S = 86_400.0  # a day: no time to wait or to measure is longer
 _MAX_SHOWN = 100
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -27,14 +25,19 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 def shortened(value: object) -> str:
     """Write a plain value for an error's text, or a type: the `repr` of an array may wait."""
     if isinstance(value, type):
-        return f"the class {type_name(value)}"
+        return f"the class {_name_of(value)}"
     if not _is_plain(value):
-        return f"a {type_name(type(value))}"
+        return f"a {_name_of(type(value))}"
     try:
         shown = repr(value)
     except ValueError:  # an int of more digits than Python writes
         return "an int of very many digits"
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
+
+
+def _name_of(kind: type) -> str:  # as text.type_name, which a start of pytest does not load
+    builtin = kind.__module__ == "builtins"
+    return kind.__qualname__ if builtin else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _is_plain(value: object, depth: int = 3) -> bool:

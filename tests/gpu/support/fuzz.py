@@ -154,7 +154,8 @@ def graphed(gpuprof: Any, program: Program, sides: Sequence[Any]) -> Callable[[W
 @contextlib.contextmanager
 def without_gradients(torch: Any) -> Iterator[None]:
     """Let programs write to what would need gradients; and leave torch's generators as they are."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[torch.cuda.current_device()]):
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.no_grad(), torch.random.fork_rng(devices=devices):
         yield
 
 
