@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where CI is set, pytest prints the whole text of a failure in its summary as well.
     os.environ.pop("CI", None)
     os.environ.pop("BUILD_NUMBER", None)
-    real = config.option.markexpr.split(" and ")[0] == "gpu"
+    real = re.search(r"(?<!not )\b(gpu|alone)\b", config.option.markexpr) is not None
     config.stash[_REAL_DRIVER] = real
     if real:
         os.environ.pop("GPUPROF_CUDA_DRIVER", None)

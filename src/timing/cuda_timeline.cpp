@@ -69,7 +69,8 @@ void CudaTimeline::refresh() noexcept {
 // An anchor for a span that ended before the first one.
 void CudaTimeline::take_first() noexcept {
   const std::lock_guard busy(busy_);
-  if (newest_.load(std::memory_order_relaxed) == 0) take(kLongPatience);
+  if (newest_.load(std::memory_order_relaxed) != 0) return;
+  take(std::exchange(has_waited_, true) ? kBudget : kLongPatience);
 }
 
 // With `busy_` held.
@@ -264,6 +265,7 @@ void CudaTimeline::release() noexcept {
   }
   spare_.reset();
   narrowest_ = 0;
+  has_waited_ = false;
 }
 
 void CudaTimeline::stop(const Error& error) noexcept {

@@ -92,10 +92,11 @@ class CudaTimeline {
   std::atomic<bool> tried_{false};
   std::atomic<bool> stopped_{false};
 
-  SpinFlag busy_;  // guards the next three
+  SpinFlag busy_;  // guards the next four
   CUstream stream_ = nullptr;
   std::shared_ptr<AnchorEvent> spare_;
   HostNanoseconds narrowest_ = 0;  // bracket seen lately; 0: none
+  bool has_waited_ = false;        // long for the first anchor, while spans were read
 
   std::mutex mutex_;  // of what follows
   ClockMap map_;

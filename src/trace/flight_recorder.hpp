@@ -59,6 +59,7 @@ class FlightRecorder final : public EventSink {
                HostNanoseconds error) override;
   bool begin_round(HostNanoseconds now) noexcept override;
   bool end_round(const Round& round) noexcept override;
+  [[nodiscard]] bool writes_at_end() const noexcept override { return job_ != nullptr; }
   void finish(const Round& round) noexcept override;
   void abandon() noexcept override;
   void give_up(const char* why) noexcept override;

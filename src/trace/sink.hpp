@@ -92,6 +92,8 @@ class EventSink {
   // After it. True if the next round is to begin at once.
   virtual bool end_round(const Round& /*round*/) noexcept { return false; }
   virtual void flush() noexcept {}
+  // Whether it writes what it takes in its last round.
+  [[nodiscard]] virtual bool writes_at_end() const noexcept { return failure() == nullptr; }
   // Takes no more events, and completes what it writes.
   virtual void finish(const Round& round) noexcept = 0;
   // Syncs its file to disk. Not on the writer thread, which others wait for; only after its last

@@ -167,7 +167,6 @@ class Writer {
       entry->known = true;
       entry->closes = entry->closing && !entry->done;
       entry->flushes_seen = entry->flushes_wanted;
-      if (entry->ended) entry->sink->stop_at(entry->ended_at);
     }
     update_recording(s_);
     if (urgent) s_.changed.notify_all();  // open() waits for `known`
@@ -220,6 +219,12 @@ class Writer {
   }
 
   void take_all() {
+    {
+      const Lock lock(mutex());
+      for (const auto& entry : entries_) {
+        if (entry->ended) entry->sink->stop_at(entry->ended_at);
+      }
+    }
     take_published([](void* self, const Event& event,
                       std::uint32_t tid) { static_cast<Writer*>(self)->take(event, tid); },
                    this);
@@ -227,7 +232,7 @@ class Writer {
 
   [[nodiscard]] bool a_closing_one_lacks_spans() const {
     return std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
-      return entry->closes &&
+      return entry->closes && entry->sink->writes_at_end() &&
              std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& each) {
                HostNanoseconds begin = 0;
                HostNanoseconds error = 0;

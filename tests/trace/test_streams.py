@@ -139,7 +139,6 @@ def test_a_closing_trace_waits_for_a_gpu_that_other_processes_have(
     turn.join()
     assert sorted(event["cat"] for event in events(path)) == ["gpu", "scope"]
     assert writer.stats()["unplaced"] == 0
-    assert writer.stats()["gpu_error_ns"] < 5 * MS
 
 
 def test_slices_that_cannot_be_placed_for_want_of_an_anchor_are_counted(

@@ -183,6 +183,7 @@ class FlightRecorder(TraceWriter):
         if self._limits:
             _core._trace_set_limits(self._number, {})
         self._close_core()  # no file is open
+        self._say_dropped()
 
     def __exit__(self, *exception: object) -> None:
         error = exception[1]

@@ -372,6 +372,12 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             )
         finally:  # until the file is in its place, nobody else may take it for one left behind
             self._part.release()
+        self._say_dropped()
+        if unplaced := self.stats()["unplaced"]:
+            checks.warn_outside(
+                f"gpuprof: the trace {self._path} lacks {unplaced} GPU slices, which could not be "
+                "placed on the host's clock"
+            )
 
     def _close_core(self) -> dict[str, Any]:
         number, self._number = self._number, 0
@@ -379,17 +385,14 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         self._last_state = state = dict(_core._trace_close(number))
         if self._collect and not registry.collecting():
             _core._trace_wanted(False)
-        if state["dropped"]:
-            checks.warn_outside(
-                f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
-                "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
-            )
-        if state["unplaced"]:
-            checks.warn_outside(
-                f"gpuprof: the trace {self._path} lacks {state['unplaced']} GPU slices: the GPU "
-                "was not reached in time to place them on the host's clock"
-            )
         return state
+
+    def _say_dropped(self) -> None:
+        if dropped := self.stats()["dropped"]:
+            checks.warn_outside(
+                f"gpuprof: the trace {self._path} lacks {dropped} events, for which there was no "
+                "room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
+            )
 
     def __enter__(self) -> Self:
         if self._entered:

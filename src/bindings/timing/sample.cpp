@@ -99,7 +99,10 @@ double value_of(Sample& sample) {
 
 bool is_known(Sample& sample) {
   const SampleStatus status = sample.load_status();
-  if (status == SampleStatus::kPending) timing::device::wait(sample, timing::monotonic_now());
+  if (status == SampleStatus::kPending) {
+    const auto look = [&] { timing::device::wait(sample, timing::monotonic_now()); };
+    reads_at_once() ? look() : without_gil(look);
+  }
   if (status == SampleStatus::kCaptured) {
     double ms = 0.0;
     try {
