@@ -152,8 +152,11 @@ def test_the_example_is_saved_changed_judged_and_commented(
     (saved,) = git(remote, "ls-tree", "-r", "--name-only", "refs/gpuprof/runs").split()
     assert len(git(remote, "show", f"refs/gpuprof/runs:{saved}").splitlines()) == 2
 
-    # Where neighbours are busy, a measurement may be too uncertain for a verdict.
-    assert 1 in (run_job("pull_request", "change") for _ in range(3))
+    # Where neighbours are busy, two saved runs may be too uncertain for a verdict.
+    for _ in range(4):
+        if run_job("pull_request", "change") == 1:
+            break
+        assert run_job("push", "main") == 0
     said = comment.read_text(encoding="utf-8")
     lines = [line for line in said.splitlines() if line.startswith("| test_tables.py::")]
     assert [line.split()[1] for line in lines] == [
