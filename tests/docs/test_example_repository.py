@@ -147,16 +147,13 @@ def test_the_example_is_saved_changed_judged_and_commented(
     assert comment.read_text(encoding="utf-8").startswith("No run of the main branch is saved")
     comment.unlink()
 
-    assert [run_job("push", "main") for _ in range(2)] == [0, 0]
+    # With five runs the verdict is on what neighbours do not change.
+    assert [run_job("push", "main") for _ in range(5)] == [0] * 5
     assert not comment.exists()
     (saved,) = git(remote, "ls-tree", "-r", "--name-only", "refs/gpuprof/runs").split()
-    assert len(git(remote, "show", f"refs/gpuprof/runs:{saved}").splitlines()) == 2
+    assert len(git(remote, "show", f"refs/gpuprof/runs:{saved}").splitlines()) == 5
 
-    # Where neighbours are busy, two saved runs may be too uncertain for a verdict.
-    for _ in range(4):
-        if run_job("pull_request", "change") == 1:
-            break
-        assert run_job("push", "main") == 0
+    assert run_job("pull_request", "change") == 1
     said = comment.read_text(encoding="utf-8")
     lines = [line for line in said.splitlines() if line.startswith("| test_tables.py::")]
     assert [line.split()[1] for line in lines] == [
@@ -168,8 +165,7 @@ def test_the_example_is_saved_changed_judged_and_commented(
     assert [note for note in notes if note.startswith("pr comment 7 ")]
     # What is installed are files that are there, and a name that is nobody else's.
     installed = [note.split()[1:] for note in notes if note.startswith("install ")]
-    assert len(installed) >= 4
-    assert all(each == [".tools/wheels/gpuprof-1-any.whl", "pytest", "."] for each in installed)
+    assert installed == [[".tools/wheels/gpuprof-1-any.whl", "pytest", "."]] * 7
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import run_python
 
@@ -45,9 +46,9 @@ def gpuprof_sees(number):
     kernels = seen.named("sin")
     counts.append(["gpuprof", number, len(kernels)])
     elapsed = [row.end_ns - row.begin_ns for row in kernels]
-    assert all(0 < each < 1_000_000_000 for each in elapsed), elapsed
+    assert all(0 < each < 10_000_000 for each in elapsed), elapsed
     for row in kernels:
-        assert -100_000 < row.begin_ns - seen.launch_of(row).begin_ns < 1_000_000_000, row
+        assert -100_000 < row.begin_ns - seen.launch_of(row).begin_ns < 10_000_000, row
 """
 
 
@@ -66,14 +67,17 @@ def assert_all_seen(counts: list[Any]) -> None:
     assert [seen for _, _, seen in counts] == [launched for _, launched, _ in counts], counts
 
 
+@needs_the_gpu_alone
 def test_torch_sees_its_kernels_after_gpuprof() -> None:
     assert_all_seen(counts_of("gpuprof_sees(3)\ntorch_sees(5)\ntorch_sees(4)"))
 
 
+@needs_the_gpu_alone
 def test_gpuprof_sees_its_kernels_after_torch() -> None:
     assert_all_seen(counts_of("torch_sees(5)\ngpuprof_sees(3)\ngpuprof_sees(2)"))
 
 
+@needs_the_gpu_alone
 def test_they_alternate() -> None:
     rounds = "for number in (2, 3, 4):\n    torch_sees(number)\n    gpuprof_sees(number + 1)\n"
     assert_all_seen(counts_of(rounds + "torch_sees(7)"))

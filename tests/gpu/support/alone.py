@@ -13,13 +13,18 @@ import pytest
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
-_skipped_beside_others = pytest.mark.skipif(
-    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1,
-    reason='it needs the GPU alone: pytest -m "gpu and alone", without -n',
+# For one parameter of a test; `needs_the_gpu_alone` is for all of it.
+ALONE = (
+    pytest.mark.alone,
+    pytest.mark.skipif(
+        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1,
+        reason='it needs the GPU alone: pytest -m "gpu and alone", without -n',
+    ),
 )
 
 
 def needs_the_gpu_alone(test: _Test) -> _Test:
     """Mark a test: no other process may use the GPU while it runs."""
-    marked: _Test = pytest.mark.alone(_skipped_beside_others(test))
-    return marked
+    for mark in ALONE:
+        test = mark(test)
+    return test
