@@ -34,6 +34,29 @@ TEST_F(TimelineTest, PlacesAStartWithinThreeMicrosecondsOfTheTruth) {
   }
 }
 
+// Other processes have the GPU for 16 ms before each anchor's turn.
+TEST_F(TimelineTest, AnAnchorThatWaitedForItsTurnIsKnownToAPollAndTheNewsOfIt) {
+  const auto refresh_in_turn = [] {
+    ASSERT_EQ(configure("record_ns=16000000;query_ns=20000"), 0);
+    timeline::refresh();
+    ASSERT_EQ(configure(kLatencies), 0);
+  };
+  short_span();  // the context is in use
+  want(true);
+  for (int i = 0; i < 5; ++i) {
+    advance(kQuarter);
+    refresh_in_turn();
+    const SampleRef sample = short_span();
+    ASSERT_TRUE(wait_for(sample));
+    advance(kQuarter);
+    refresh_in_turn();
+    HostMoment found;
+    ASSERT_EQ(timeline::place(sample->gpu_begin, found), Placement::kPlaced);
+    EXPECT_LE(std::abs(found.at - truth_), found.error);
+    EXPECT_LE(found.error, 60 * kMicrosecond) << i;
+  }
+}
+
 TEST_F(TimelineTest, ASampleIsPlacedOnceAnAnchorFollowed) {
   want(true);
   const SampleRef sample = short_span();
