@@ -34,10 +34,10 @@ TEST_F(TimelineTest, PlacesAStartWithinThreeMicrosecondsOfTheTruth) {
   }
 }
 
-// Other processes have the GPU for 16 ms before each anchor's turn.
+// Other processes have the GPU for 4 ms before each anchor's turn.
 TEST_F(TimelineTest, AnAnchorThatWaitedForItsTurnIsKnownToAPollAndTheNewsOfIt) {
   const auto refresh_in_turn = [] {
-    ASSERT_EQ(configure("record_ns=16000000;query_ns=20000"), 0);
+    ASSERT_EQ(configure("record_ns=4000000;query_ns=20000"), 0);
     timeline::refresh();
     ASSERT_EQ(configure(kLatencies), 0);
   };
