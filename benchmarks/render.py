@@ -103,6 +103,8 @@ def measurements(results: Sequence[Result]) -> str:
     for script, (title, page) in SCRIPTS.items():
         for result in (each for each in results if each.script == script):
             rows = [row for row in result.rows if page is None or row.target is not None]
+            if not rows:
+                continue
             more = f" Only rows with a target: [{page}]({page}) has all of them." if page else ""
             lines += [f"## {title}", "", f"`benchmarks/{script}.py`. {_source(result)}{more}", ""]
             lines += [*_table(_HEAD, map(_cells, rows)), "", *_notes(result)]

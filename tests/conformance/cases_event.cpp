@@ -142,7 +142,7 @@ CASE(event_other_context, Unloaded) {
   P(cuEventRecord(e1, nullptr));
   P(cuEventRecord(e2, s2));
   P(cuEventRecord(e1, s1));
-  nap();
+  Q(cuStreamSynchronize(s2));
   P(cuEventElapsedTime_v2(&ms, e1, e2));
   P(cuEventQuery(e2));
   P(cuStreamQuery(s2));

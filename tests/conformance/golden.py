@@ -33,6 +33,9 @@ UNDEFINED_END = frozenset(
     }
 )
 _DEAD = re.compile(r"-> (709|201) |^CHILD SIGNAL")
+# A forked child that asks for an event of its parent crashes in the driver, at once or at the next
+# call.
+_IN_CHILD = re.compile(r"cuEventQuery\(e\) -> 0 SUCCESS\n(?=child exit \d+ sig 11; parent:)")
 
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 # Which entry point a row is about, and the answer; most rows name it themselves.
@@ -151,8 +154,23 @@ def defined(recording: Recording) -> Recording:
     kept: Recording = {}
     for case, rows in recording.items():
         dead = [i for i, row in enumerate(rows) if _DEAD.search(row)]
-        kept[case] = rows[: dead[0]] if case in UNDEFINED_END and dead else rows
+        certain = rows[: dead[0]] if case in UNDEFINED_END and dead else rows
+        certain = _IN_CHILD.sub("", "\n".join(certain)).splitlines()
+        kept[case] = _from_the_first(certain) if case == "ids" else certain
     return kept
+
+
+def _from_the_first(rows: list[str]) -> list[str]:
+    """Return rows of streams' numbers, counted from the first: the driver has some of its own."""
+    firsts = [int(row.split()[1]) for row in rows if row.startswith("ids ")]
+    return [
+        re.sub(
+            r"(?<=^ids )(\d+) (\d+)|(?<=^new id )(\d+)",
+            lambda found: " ".join(f"+{int(n) - firsts[0]}" for n in found.groups() if n),
+            row,
+        )
+        for row in rows
+    ]
 
 
 def rules(recording: Recording) -> set[tuple[str, int]]:

@@ -110,7 +110,8 @@ def test_the_real_driver_answers_every_recorded_row(program: Path) -> None:
     # The program asks nothing of what the fake does not express.
     cases = set(golden.expressed(golden.recorded()))
     recorded = {case: rows for case, rows in golden.recorded().items() if case in cases}
-    assert golden.differences(golden.defined(recorded), golden.defined(actual)) == []
+    found = golden.differences(golden.defined(recorded), golden.defined(actual))
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,11 @@ def language_trainer(transformers: Any, folder: Any, callbacks: list[Any], **opt
         "logging_strategy": "no",
         **options,
     }
+    settings = transformers.TrainingArguments(str(folder), **arguments)
+    settings._n_gpu = min(settings.n_gpu, 1)  # with more it would copy the model to each of them
     return transformers.Trainer(
         language_model(transformers),
-        transformers.TrainingArguments(str(folder), **arguments),
+        settings,
         train_dataset=sentences(torch, 16),
         eval_dataset=sentences(torch, 4),
         callbacks=callbacks,

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import ALONE
 from tests.gpu.support.frameworks import cupy_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
 from tests.support.processes import environment
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
+pytestmark = [pytest.mark.gpu, *ALONE, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
 
 _US = 0.001  # in milliseconds
 

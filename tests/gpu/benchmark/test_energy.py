@@ -8,8 +8,9 @@ import pytest
 
 import gpuprof
 from gpuprof import BenchResult
+from tests.gpu.support.alone import ALONE
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+pytestmark = [pytest.mark.gpu, *ALONE, pytest.mark.filterwarnings("ignore:::torch")]
 
 
 def measure(torch: Any, width: int) -> BenchResult:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.scripts import check_script
 from tests.support.processes import check_python
@@ -78,6 +79,7 @@ def test_a_function_that_waits_for_the_gpu_is_not_held_back(mode: str, torch: An
     assert 0.0 < result.median_ms < 10.0
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("mode", ["auto", "graph"])
 def test_work_on_a_second_stream_that_nobody_waits_for_is_inside(mode: str, torch: Any) -> None:
     side = torch.cuda.Stream()
@@ -95,6 +97,7 @@ def test_work_on_a_second_stream_that_nobody_waits_for_is_inside(mode: str, torc
     assert result.median_ms > 0.2  # a million cycles, which the first stream does not see
 
 
+@needs_the_gpu_alone
 def test_a_second_stream_that_is_joined_is_inside_a_graph(torch: Any) -> None:
     side = torch.cuda.Stream()
     fork, join = torch.cuda.Event(), torch.cuda.Event()
@@ -141,6 +144,7 @@ def test_a_first_call_that_loads_and_compiles_is_not_measured(torch: Any) -> Non
     """)
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("mode", _MODES)
 def test_under_launch_blocking_nothing_hangs_and_the_result_says_so(mode: str, torch: Any) -> None:
     script = f"""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import run_python
 
@@ -285,6 +286,7 @@ def test_many_kernels_are_all_counted() -> None:
     assert found == [10_000, 190_000, 200_000]
 
 
+@needs_the_gpu_alone
 def test_cupti_puts_kernels_under_scopes() -> None:
     found = result_of(
         _CUPTI,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import environment
 
@@ -63,6 +64,7 @@ for x in DataLoader(Data(), pin_memory=True):
 """
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize(
     ("cause", "said"),
     [

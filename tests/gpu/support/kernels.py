@@ -167,6 +167,32 @@ class Spin:
         return words[1], words[2]
 
 
+class EventPair:
+    """Two of the driver's own events on a stream, recorded by plain calls."""
+
+    def __init__(self, device: Device, stream: int) -> None:
+        self._device = device
+        self._stream = ctypes.c_void_p(stream)
+        self._events = ctypes.c_void_p(), ctypes.c_void_p()
+        for event in self._events:
+            device.call("cuEventCreate", ctypes.byref(event), 0)
+
+    def begin(self) -> None:
+        """Record the first event."""
+        self._device.call("cuEventRecord", self._events[0], self._stream)
+
+    def end(self) -> None:
+        """Record the second event."""
+        self._device.call("cuEventRecord", self._events[1], self._stream)
+
+    def milliseconds(self) -> float:
+        """Wait for the second event; return the time between the two."""
+        found = ctypes.c_float()
+        self._device.call("cuEventSynchronize", self._events[1])
+        self._device.call("cuEventElapsedTime", ctypes.byref(found), *self._events)
+        return found.value
+
+
 @functools.cache
 def device() -> Device:
     """Return the one Device of this process, made at the first call."""

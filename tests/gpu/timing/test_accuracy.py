@@ -12,7 +12,7 @@ import pytest
 import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.gpu.support.kernels import MILLISECOND, Spin, device
+from tests.gpu.support.kernels import MILLISECOND, EventPair, Spin, device
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
@@ -32,13 +32,23 @@ def test_queued_behind_other_work_a_scope_reads_the_kernels_own_time(nominal_ms:
     ahead = Spin(device(), stream, 2 * MILLISECOND)
     spin = Spin(device(), stream, int(nominal_ms * MILLISECOND))
     scope = gpuprof.timer(stream=stream)
-    errors_ms = []
+    events = EventPair(device(), stream)
+    errors_ms, errors_of_events_ms = [], []
     for _ in range(_REPETITIONS[nominal_ms]):
         ahead.launch()
         with scope as sample:
             spin.launch()
         errors_ms.append(_reading(sample) - spin.milliseconds())
-    assert abs(statistics.median(errors_ms)) <= 0.001 * nominal_ms + 0.004
+        ahead.launch()
+        events.begin()
+        spin.launch()
+        events.end()
+        errors_of_events_ms.append(events.milliseconds() - spin.milliseconds())
+    # What the driver's events add to a kernel, 1.6 to 5 us by the machine, is theirs.
+    assert 0.0 <= statistics.median(errors_of_events_ms) <= 0.001 * nominal_ms + 0.008
+    assert statistics.median(errors_ms) == pytest.approx(
+        statistics.median(errors_of_events_ms), abs=0.0003 + 0.0001 * nominal_ms
+    )
 
 
 @needs_the_gpu_alone
@@ -67,7 +77,8 @@ def test_a_scope_agrees_with_torch_events_nested_inside() -> None:
     begin = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
     scope = gpuprof.timer(stream=stream)
-    differences_us = []
+    events = EventPair(device(), stream.cuda_stream)
+    differences_us, of_events_us = [], []
     for _ in range(21):
         ahead.launch()
         with scope as sample:
@@ -75,7 +86,18 @@ def test_a_scope_agrees_with_torch_events_nested_inside() -> None:
             spin.launch()
             end.record(stream)
         differences_us.append((_reading(sample) - begin.elapsed_time(end)) * 1000.0)
-    assert -0.1 <= statistics.median(differences_us) <= 5.0
+        ahead.launch()
+        events.begin()
+        begin.record(stream)
+        spin.launch()
+        end.record(stream)
+        events.end()
+        of_events_us.append((events.milliseconds() - begin.elapsed_time(end)) * 1000.0)
+    # Two of the driver's own events around torch's read as much more.
+    assert 0.0 < statistics.median(of_events_us) <= 8.0
+    assert statistics.median(differences_us) == pytest.approx(
+        statistics.median(of_events_us), abs=0.3
+    )
 
 
 @needs_the_gpu_alone

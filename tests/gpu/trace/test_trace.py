@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
@@ -55,6 +56,7 @@ def assert_slices_nest(events: list[dict[str, Any]]) -> None:
             ends.append(end)
 
 
+@needs_the_gpu_alone
 def test_every_scope_has_a_gpu_slice_after_its_launch(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     stream = device().stream()
@@ -85,6 +87,7 @@ def test_every_scope_has_a_gpu_slice_after_its_launch(tmp_path: Path) -> None:
         assert drawn == pytest.approx(gpuprof.stats()[path_].gpu.total_ms * 1e3, abs=1)
 
 
+@needs_the_gpu_alone
 def test_streams_and_threads_have_tracks_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
 
