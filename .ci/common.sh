@@ -70,6 +70,19 @@ build() {
   PATH=$tools/bin:$PATH cmake --build "$1" ${2:+--target "$2"} --parallel 2
 }
 
+# The C++ tests as they are, each file compiled by itself, where a warning is an error.
+build_plain() {
+  configure "$CI_OUT/cpp" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Release \
+    -DGPUPROF_UNITY=OFF -DGPUPROF_WERROR=ON
+  build "$CI_OUT/cpp"
+}
+
+# build_instrumented FOLDER SANITIZERS: the C++ tests and the extension in FOLDER/build.
+build_instrumented() {
+  configure "$1/build" -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DGPUPROF_SANITIZE="$2"
+  build "$1/build"
+}
+
 # Prints the path of the fake CUDA driver, built into FOLDER with the given compiler flags.
 fake_driver() {
   local folder=$1
@@ -131,8 +144,7 @@ instrumented() {
   python3 -m venv --clear --without-pip "$1/venv"
   site=$("$1/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$tools/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/tools.pth"
-  configure "$1/build" -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DGPUPROF_SANITIZE="$2"
-  build "$1/build"
+  build_instrumented "$@"
   cp -r python/gpuprof "$site/"
   cp "$1"/build/_core*.so "$site/gpuprof/"
 }

@@ -1,11 +1,8 @@
-# The C++ tests as they are, each file compiled by itself, where a warning is an error.
+# The C++ tests, each file compiled by itself.
 source .ci/common.sh
 need_debian g++ libgtest-dev
 need_tools
 
-folder=$CI_OUT/cpp
-driver=$(fake_driver "$folder/fake")
-configure "$folder" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Release \
-  -DGPUPROF_UNITY=OFF -DGPUPROF_WERROR=ON
-build "$folder"
-cpp_tests "$folder" "$driver"
+driver=$(fake_driver "$CI_OUT/cpp/fake")
+build_plain
+cpp_tests "$CI_OUT/cpp" "$driver"
