@@ -47,14 +47,15 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def begin(options: argparse.Namespace, arguments: Sequence[str]) -> tuple[Session, Target]:
     """Return the session, which has begun, and the program; Refused says what is wrong."""
     from gpuprof._common import outputs
-    from gpuprof._run import function_scopes, script
+    from gpuprof._common.monitoring import is_supported
+    from gpuprof._run import script
     from gpuprof._run.session import Session, Wishes
     from gpuprof._trace.path import expand
 
     target = script.Target(options.program, options.is_module, tuple(arguments))
     if complaint := target.complaint():
         raise Refused(complaint)
-    if options.scopes and not function_scopes.is_supported():
+    if options.scopes and not is_supported():
         message = "--scopes needs Python 3.12 or later, which can tell of single functions"
         raise Refused(message)
     wanted = (

@@ -18,6 +18,11 @@ _TOOLS = (3, 4, 5, 2, 1, 0)
 monitoring: Any = getattr(sys, "monitoring", None)
 
 
+def is_supported() -> bool:
+    """Whether this Python tells of single functions and lines."""
+    return monitoring is not None
+
+
 def take_tool(name: str, what: str, calls: Mapping[str, Any]) -> int:
     """Return a tool that has these calls by event; no event is on.
 

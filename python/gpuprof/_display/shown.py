@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpuprof._common.records import Json
+from gpuprof._common.records import Json, Plain
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -117,6 +117,11 @@ class OfBlock(Shown, Exported):
 
     _state = "not entered"  # then "open", "ended"
 
+    @property
+    @abstractmethod
+    def rows(self) -> Sequence[Plain]:
+        """The lines of the table."""
+
     def _check_new(self) -> None:
         if self._state != "not entered":
             name = type(self).__name__
@@ -131,6 +136,11 @@ class OfBlock(Shown, Exported):
                 f"`with gpuprof.{name}() as {name[0]}:` has ended"
             )
             raise InvalidStateError(message)
+
+    def _records(self) -> Records:
+        from gpuprof._display.records import Records
+
+        return Records.of_plain(row.to_dict() for row in self.rows)
 
     def __repr__(self) -> str:
         ended = self._state == "ended"

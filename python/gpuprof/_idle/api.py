@@ -10,7 +10,6 @@ import gpuprof._core as _core
 from gpuprof._common.checks import not_pickled
 from gpuprof._common.places import places_of
 from gpuprof._common.units import duration, percent
-from gpuprof._display.records import Records
 from gpuprof._display.shown import OfBlock
 from gpuprof._idle.looks import Looks, merged
 from gpuprof._idle.rows import IdleRow, rows_of, table_of
@@ -184,9 +183,6 @@ class Idle(OfBlock):
     @property
     def _watched_ns(self) -> int:
         return self._end_ns - self._since_ns if self._since_ns else 0
-
-    def _records(self) -> Records:
-        return Records.of_plain(row.to_dict() for row in self.rows)
 
     def _table(self) -> Table:
         title = f"GPU idle: {percent(self.share)} of {duration(self.seconds * 1e3)}"

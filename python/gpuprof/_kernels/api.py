@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import flag, not_pickled, value_error, whole
-from gpuprof._display.records import Records
+from gpuprof._common.monitoring import is_supported
 from gpuprof._display.shown import OfBlock
 from gpuprof._graphs import labels
 from gpuprof._kernels import to_trace
-from gpuprof._kernels.attribution import attribute
-from gpuprof._kernels.callers import CallerNotes, callers_supported
+from gpuprof._kernels.attribution import Attribution, attribute
+from gpuprof._kernels.callers import CallerNotes
 from gpuprof._kernels.collector import Collector
 from gpuprof._kernels.compiled import add_modules
+from gpuprof._kernels.records import Collected
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
-from gpuprof._kernels.summary import Evaluated, idle, scope_names
+from gpuprof._kernels.summary import Evaluated, scope_names
 from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof.errors import GpuprofError, InvalidStateError
 
@@ -39,8 +40,7 @@ MAX_RECORDS = 1_000_000
 # whether they want to hear of more.
 when_collected: list[Callable[[Columns, int, int], bool]] = []
 
-_lock = threading.Lock()
-_open: Kernels | None = None
+_is_open = threading.Lock()  # by the one block that a process may have open
 
 
 def _end(collector: Collector) -> None:
@@ -94,7 +94,7 @@ def kernels(*, max_records: int = MAX_RECORDS, callers: bool = False) -> Kernels
     >>> print(k)  # doctest: +SKIP
     """
     whole("max_records", max_records, 0)
-    if flag("callers", callers) and not callers_supported():
+    if flag("callers", callers) and not is_supported():
         raise value_error(callers, "callers", "False on a Python before 3.12")
     return Kernels(max_records, callers=callers)
 
@@ -115,29 +115,26 @@ class Kernels(OfBlock):
         self._undo = ExitStack()
         self._labels = labels.NodeScopes()
         self._begin_ns = self._end_ns = 0
-        self._evaluated: Evaluated | None = None
+        self._evaluated = Evaluated(Collected([]), Attribution(0))
         self._rows: list[KernelRow] = []
         self._notes: list[str] = []
 
     # --- the block ---------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        global _open  # noqa: PLW0603 (there is one profiler in a process)
         self._check_new()
         if _core._is_set("GPUPROF_DISABLE"):
             self._state = "open"
             self._notes.append("nothing was collected: GPUPROF_DISABLE is set")
             return self
-        with _lock:
-            if _open is not None:
-                message = (
-                    "a gpuprof.kernels() block is open already, and a process has one profiler: "
-                    "end it first, or use its result for both"
-                )
-                raise InvalidStateError(message)
-            _open = self
+        if not _is_open.acquire(blocking=False):
+            message = (
+                "a gpuprof.kernels() block is open already, and a process has one profiler: "
+                "end it first, or use its result for both"
+            )
+            raise InvalidStateError(message)
         with ExitStack() as undo:
-            undo.callback(self._let_others_open)
+            undo.callback(_is_open.release)
             collector = Collector(self._max_records)
             self._threads = python_threads()
             self._listener = on_sample(self._add_spans)
@@ -194,7 +191,7 @@ class Kernels(OfBlock):
         found.sort()
         attribution = attribute(found, spans, self._labels, self._threads)
         add_modules(found, attribution)
-        evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
+        evaluated = Evaluated(found, attribution)
         if self._callers is not None:
             evaluated.callers = self._callers.find(found.launches, self._threads)
             self._notes += evaluated.callers.notes
@@ -210,12 +207,6 @@ class Kernels(OfBlock):
         when_collected[:] = [
             each for each in when_collected if each(found.work, self._begin_ns, end_ns)
         ]
-
-    def _let_others_open(self) -> None:
-        global _open  # noqa: PLW0603
-        with _lock:
-            if _open is self:
-                _open = None
 
     def _add_spans(self, samples: list[_core.Sample]) -> None:
         room = self._max_records - len(self._spans)
@@ -242,14 +233,13 @@ class Kernels(OfBlock):
     def records(self) -> list[KernelRecord]:
         """Every piece of work in the order in which it began, at most ``max_records``."""
         self._check_ended()
-        found = self._evaluated
-        return [] if found is None else [*map(found.record, range(len(found.found.work)))]
+        return [*map(self._evaluated.record, range(len(self._evaluated.found.work)))]
 
     @property
     def dropped(self) -> int:
         """How many pieces of work past ``max_records`` are known by their names alone."""
         self._check_ended()
-        return self._evaluated.found.dropped if self._evaluated else 0
+        return self._evaluated.found.dropped
 
     @property
     def notes(self) -> list[str]:
@@ -278,7 +268,7 @@ class Kernels(OfBlock):
         InvalidStateError
             The block has not ended.
         """
-        return self._totals(scope, "name")
+        return self._totals(scope, by_caller=False)
 
     def by_caller(self, scope: str | tuple[str, ...] | None = None) -> KernelTotals:
         """Return the work by the line of Python that launched it, the largest total first.
@@ -298,15 +288,14 @@ class Kernels(OfBlock):
         if self._callers is None:
             message = "callers were not kept: collect with gpuprof.kernels(callers=True)"
             raise InvalidStateError(message)
-        return self._totals(scope, "caller")
+        return self._totals(scope, by_caller=True)
 
-    def _totals(self, scope: str | tuple[str, ...] | None, by: str) -> KernelTotals:
+    def _totals(self, scope: str | tuple[str, ...] | None, *, by_caller: bool) -> KernelTotals:
         self._check_ended()
         names = scope_names(scope, self._rows)
         of = "all" if names is None else KernelRow(names).path
-        found = self._evaluated
-        totals = [] if found is None else found.totals(names, by_caller=by == "caller")
-        return KernelTotals(totals, f"GPU work by {by}, scope: {of}")
+        title = f"GPU work by {'caller' if by_caller else 'name'}, scope: {of}"
+        return KernelTotals(self._evaluated.totals(names, by_caller=by_caller), title)
 
     def table(self) -> str:
         """Return the table of the scopes as text.
@@ -320,14 +309,13 @@ class Kernels(OfBlock):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data: rows, work by name, notes; not the records."""
-        self._check_ended()
-        found = self._evaluated.found if self._evaluated else None
+        found = self._evaluated.found
         return {
             "source": self.source,
             "seconds": self.seconds,
-            "records": len(found.work) if found else 0,
-            "dropped": self.dropped,
-            "clock_error_ns": found.clock_error_ns if found else 0,
+            "records": len(found.work),
+            "dropped": found.dropped,
+            "clock_error_ns": found.clock_error_ns,
             "rows": [row.to_dict() for row in self._rows],
             "kernels": self.by_kernel().to_dict()["kernels"],
             "notes": self.notes,
@@ -337,10 +325,6 @@ class Kernels(OfBlock):
         "a Kernels cannot be pickled; keep its to_dict(), or a list of its records"
     )
 
-    def _records(self) -> Records:
-        return Records.of_plain(row.to_dict() for row in self.rows)
-
     def _table(self) -> Table:
-        self._check_ended()
-        not_kept = self._evaluated.found.not_kept() if self._evaluated else {}
-        return table_of(self._rows, not_kept, self.source, self.seconds, self._notes)
+        not_kept = self._evaluated.found.not_kept()
+        return table_of(self.rows, not_kept, self.source, self.seconds, self._notes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from itertools import takewhile
+from typing import Any
 
 from gpuprof._frameworks.torch_inductor import Origin
 from gpuprof._graphs.labels import NodeScopes, Path
@@ -15,37 +17,76 @@ NO_LAUNCH = -1
 NO_LABEL = -1
 
 
-@dataclass
 class Attribution:
-    """For each record of the work: its launch, the span of its scope, and its path."""
+    """For each of `count` records of the work: its launch, the span of its scope, and its path."""
 
-    launch: Column  # indices, as of `span`; -1 for none
-    span: Column
-    path: Column  # of `paths`, of which the first is empty
-    numbers: dict[Path, int] = field(default_factory=lambda: {(): 0})
-    paths: list[Path] = field(default_factory=list)  # the keys of `numbers`
-    in_graph: int = 0  # work of graph replays
-    labelled: int = 0  # what of it has a label of a capture
-    without_launch: int = 0
-    origin: Column = field(default_factory=lambda: array("I"))  # of `origins`, of compiled code
-    origins: list[Origin] = field(default_factory=list)
-    modules: dict[Path, str] = field(default_factory=dict)  # of the paths that are no scope
+    def __init__(self, count: int) -> None:
+        self.launch: Column = array("q", [NO_LAUNCH]) * count  # indices, as of `span`
+        self.span: Column = array("q", [NO_SCOPE]) * count
+        self.path: Column = array("I", [0]) * count  # of `paths`, of which the first is empty
+        self.origin: Column = array("I", [0]) * count  # of `origins`, of compiled code
+        self.numbers: dict[Path, int] = {(): 0}
+        self.paths: list[Path] = []  # the keys of `numbers`
+        self.origins = [Origin("", "")]
+        self.modules: dict[Path, str] = {}  # of the paths that are no scope
+        self.in_graph = 0  # work of graph replays
+        self.labelled = 0  # what of it has a label of a capture
+        self.without_launch = 0
+
+    def number(self, path: Path) -> int:
+        return self.numbers.setdefault(path, len(self.numbers))
 
 
 def attribute(
     found: Collected, spans: Spans, labels: NodeScopes, threads: Collection[int]
 ) -> Attribution:
-    """Find the scope of each record; `threads` are those of `spans.python_threads`."""
-    count = len(found.work)
-    result = Attribution(
-        array("q", [NO_LAUNCH]) * count, array("q", [NO_SCOPE]) * count, array("I", [0]) * count
-    )
+    """Give each record the path of its launch, with the label of a capture below it.
+
+    `threads` are those of `spans.python_threads`.
+    """
+    work, names, result = found.work, found.launches.name, Attribution(len(found.work))
     launch_span = _spans_of_launches(found, spans, threads)
-    numbers = result.numbers
-    of_span = array("I", [numbers.setdefault(each.names, len(numbers)) for each in spans.all])
-    _attribute_work(found, launch_span, of_span, labels, result)
+    of_span = [result.number(each.names) for each in spans.all]
+    launched_in = [*result.numbers]
+    launch_of: dict[int, int] = {}
+    for number, correlation in enumerate(found.launches.correlation):
+        # The first of a correlation: a runtime's call, and not the driver's in it.
+        launch_of.setdefault(correlation, number)
+    launches_graph = ["GraphLaunch" in text for text in found.names]
+
+    @cache
+    def labelled(path: int, graph: int, node: int) -> int:
+        label = labels.of_node(graph, node)
+        around = launched_in[path]
+        # The names around both are there once.
+        return result.number(around + label[num_shared(around, label) :]) if label else NO_LABEL
+
+    for record, (correlation, graph, node) in enumerate(
+        zip(work.correlation, work.graph_id, work.node_id, strict=True)
+    ):
+        launch = launch_of.get(correlation, NO_LAUNCH)
+        result.launch[record] = launch
+        path = 0
+        if launch == NO_LAUNCH:
+            result.without_launch += 1
+        elif (span := launch_span[launch]) != NO_SCOPE:
+            result.span[record] = span
+            path = of_span[span]
+        if graph or (launch != NO_LAUNCH and launches_graph[names[launch]]):
+            result.in_graph += 1
+            below = labelled(path, graph, node)
+            if below != NO_LABEL:
+                result.labelled += 1
+                path = below
+        result.path[record] = path
     result.paths = [*result.numbers]
     return result
+
+
+def num_shared(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+    """Return how many items two sequences have in common at their begin."""
+    same = (mine == its for mine, its in zip(ours, theirs, strict=False))
+    return sum(takewhile(bool, same))
 
 
 def _spans_of_launches(found: Collected, spans: Spans, threads: Collection[int]) -> Column:
@@ -72,52 +113,3 @@ def _spans_of_launches(found: Collected, spans: Spans, threads: Collection[int])
     ]
     find(foreign, spans.only_thread([launches.begin_ns[number] for number in foreign]))
     return span_of
-
-
-def _attribute_work(
-    found: Collected, launch_span: Column, of_span: Column, labels: NodeScopes, result: Attribution
-) -> None:
-    """Give each record the path of its launch, with the label of a capture below it."""
-    work, numbers = found.work, result.numbers
-    launch_of: dict[int, int] = {}
-    for number, correlation in enumerate(found.launches.correlation):
-        # The first of a correlation: a runtime's call, and not the driver's in it.
-        launch_of.setdefault(correlation, number)
-    launched_in = [*numbers]
-    with_label: dict[tuple[int, int, int], int] = {}  # by the launch's path, graph and node
-    names = found.launches.name
-    launches_graph = ["GraphLaunch" in text for text in found.names]
-    for record, (correlation, graph, node) in enumerate(
-        zip(work.correlation, work.graph_id, work.node_id, strict=True)
-    ):
-        launch = launch_of.get(correlation, NO_LAUNCH)
-        result.launch[record] = launch
-        path = 0
-        if launch == NO_LAUNCH:
-            result.without_launch += 1
-        elif (span := launch_span[launch]) != NO_SCOPE:
-            result.span[record] = span
-            path = of_span[span]
-        if graph or (launch != NO_LAUNCH and launches_graph[names[launch]]):
-            result.in_graph += 1
-            key = (path, graph, node)
-            labelled = with_label.get(key)
-            if labelled is None:
-                label = labels.of_node(graph, node)
-                joined = _joined(launched_in[path], label)
-                labelled = numbers.setdefault(joined, len(numbers)) if label else NO_LABEL
-                with_label[key] = labelled
-            if labelled != NO_LABEL:
-                result.labelled += 1
-                path = labelled
-        result.path[record] = path
-
-
-def _joined(launched_in: Path, captured_in: Path) -> Path:
-    """Put the path of the capture below that of the launch, with the names around both once."""
-    shared = 0
-    for ours, theirs in zip(launched_in, captured_in, strict=False):
-        if ours != theirs:
-            break
-        shared += 1
-    return launched_in + captured_in[shared:]

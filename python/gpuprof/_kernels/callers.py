@@ -28,11 +28,6 @@ _CALLS = {
 }
 
 
-def callers_supported() -> bool:
-    """Whether this Python tells of single lines."""
-    return monitoring is not None
-
-
 class Callers:
     """The callers of launches, by the number of each; without any it knows of none."""
 

@@ -55,7 +55,13 @@ class Collector:
             try:
                 when_imported(torch_hooks.PROFILERS, _make_way)
                 self._make_way()
-                self._refuse_beside_torch()
+                if other := torch_hooks.running_profiler():
+                    message = (
+                        f"kernels(): {other} is running, and CUPTI serves one profiler at a time; "
+                        "stop it first, or read the kernels from its trace: gpuprof trace summary "
+                        "FILE"
+                    )
+                    raise InvalidStateError(message)
                 _core._cupti_start(self._max_records, candidates())
             except Exception:
                 Collector._current = None
@@ -76,15 +82,6 @@ class Collector:
             finally:
                 Collector._current = None
                 self._put_back()
-
-    def _refuse_beside_torch(self) -> None:
-        other = torch_hooks.running_profiler()
-        if other is not None:
-            message = (
-                f"kernels(): {other} is running, and CUPTI serves one profiler at a time; "
-                "stop it first, or read the kernels from its trace: gpuprof trace summary FILE"
-            )
-            raise InvalidStateError(message)
 
     def _make_way(self) -> None:
         """End the collection before the next start of one of torch's profilers."""

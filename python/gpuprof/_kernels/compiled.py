@@ -8,7 +8,6 @@ libraries, which have no names of their own, are those between.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise, takewhile
@@ -41,7 +40,6 @@ def add_modules(found: Collected, by: Attribution) -> None:
         return
     code = _Code(functions)
     numbers: dict[Origin | None, int] = {None: 0}
-    by.origin = array("I", [0]) * len(found.work)
     for records in _sequences(found, by):
         steps = code.steps([found.names[found.work.name[each]] for each in records])
         for record, origin in _origins(code, steps, records, found, by):
@@ -55,7 +53,7 @@ def add_modules(found: Collected, by: Attribution) -> None:
             inner = (*found, name)
             by.modules[inner] = ".".join(inner[len(by.paths[path]) :])
             found = inner
-        return by.numbers.setdefault(found, len(by.numbers))
+        return by.number(found)
 
     for record, number in enumerate(by.origin):
         if module := by.origins[number].module:

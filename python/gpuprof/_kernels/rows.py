@@ -247,37 +247,22 @@ def table_of(
     notes: Sequence[str],
 ) -> Table:
     """Return the table; `not_kept` are the totals of work past the limit of records."""
-    cells = [
-        {"scope": row.names[-1] if row.names else NO_SCOPE_TEXT, **row.cells()} for row in rows
-    ]
-    depths = [max(0, len(row.names) - 1) for row in rows]
-    paths = [row.path for row in rows]
+    title = "no GPU work was collected"
+    if source:
+        title = f"GPU work by scope, {duration(seconds * 1e3)} on the host, collected by {source}"
+        title += "" if rows else ": none"
+    shown = [*rows]
     if not_kept:
         count = sum(count for count, _ in not_kept.values())
-        ns = sum(ns for _, ns in not_kept.values())
-        cells.append(_line_of_rest(rows, count, ns * 1e-6))
-        depths.append(0)
-        paths.append(cells[-1]["scope"])
+        ms = sum(ns for _, ns in not_kept.values()) * 1e-6
+        whole = ms + sum(row.gpu_ms for row in rows if len(row.names) < 2)
+        share = ms / whole if whole else 0.0
+        shown.append(KernelRow(("(past max_records)",), count, gpu_ms=ms, share=share))
     return Table.of(
-        cells,
+        [{"scope": (row.names or (row.path,))[-1], **row.cells()} for row in shown],
         left={"scope"},
-        title=_title(rows, source, seconds),
+        title=title,
         notes=notes,
-        depths=depths,
-        paths=paths,
+        depths=[max(0, len(row.names) - 1) for row in shown],
+        paths=[row.path for row in shown],
     )
-
-
-def _line_of_rest(rows: Sequence[KernelRow], count: int, ms: float) -> dict[str, str]:
-    kept = sum(row.gpu_ms for row in rows if len(row.names) < 2)
-    line = {name: text and NOTHING for name, text in KernelRow(()).cells().items()}
-    share = 100 * ms / (kept + ms) if kept + ms else 0.0
-    known = {"GPU time": duration(ms), "% all": f"{share:.1f}", "count": f"{count:,}"}
-    return {"scope": "(past max_records)", **line, **known}
-
-
-def _title(rows: Sequence[KernelRow], source: str, seconds: float) -> str:
-    if not source:
-        return "no GPU work was collected"
-    title = f"GPU work by scope, {duration(seconds * 1e3)} on the host, collected by {source}"
-    return title if rows else f"{title}: none"

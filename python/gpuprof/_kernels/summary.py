@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from gpuprof._frameworks.torch_inductor import Origin
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.callers import Callers
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
@@ -91,16 +89,13 @@ def communication(found: Collected) -> tuple[Column, Column]:
     return took, exposed
 
 
-@dataclass(eq=False)
 class Evaluated:
     """All records with their scopes and what was idle before them."""
 
-    found: Collected
-    attribution: Attribution
-    gaps: Column
-    causes: Column
-    late: Column  # what of a gap was host-bound before its cause
-    callers: Callers = field(default_factory=Callers)
+    def __init__(self, found: Collected, attribution: Attribution) -> None:
+        self.found, self.attribution = found, attribution
+        self.gaps, self.causes, self.late = idle(found, attribution.launch)
+        self.callers = Callers()
 
     def rows(self, entries: Mapping[Path, int]) -> list[KernelRow]:
         """Return a row for each scope and those around it, in the order of their paths.
@@ -252,7 +247,7 @@ class Evaluated:
         found, work, by = self.found, self.found.work, self.attribution
         launch, launches = by.launch[number], self.found.launches
         has_call = launch >= 0
-        origin = by.origins[by.origin[number]] if by.origins else Origin("", "")
+        origin = by.origins[by.origin[number]]
         is_late = 2 * self.late[number] > self.gaps[number]
         return KernelRecord(
             name=found.names[work.name[number]],

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._kernels.records import KERNEL, MEMSET
+from gpuprof._kernels.attribution import num_shared
+from gpuprof._kernels.records import KINDS
 from gpuprof._kernels.spans import NO_SCOPE, Spans
 from gpuprof._trace import registry
 
@@ -46,9 +47,15 @@ class Slice(NamedTuple):
 
 def write(evaluated: Evaluated, spans: Spans) -> None:
     """Write all records to the traces that are open."""
-    if _core._trace_records():
-        for number in registry.collecting():
-            _write(evaluated, spans, _Trace(number))
+    launch = evaluated.attribution.launch
+    for out in map(_Trace, registry.collecting() if _core._trace_records() else ()):
+        calls = _write_launches(evaluated, out)
+        for tid, slices in _stream_tracks(evaluated, spans):
+            for each in slices:
+                out.slice(each, tid)
+                # To the first work of the call alone.
+                if each.record >= 0 and (call := calls.pop(launch[each.record], None)):
+                    out.arrow(call, (each.begin_ns, tid))
 
 
 class _Trace:
@@ -79,24 +86,12 @@ class _Trace:
             _core._trace_flush(self._number)
 
 
-def _write(evaluated: Evaluated, spans: Spans, out: _Trace) -> None:
-    calls = _write_launches(evaluated, out)
-    launch = evaluated.attribution.launch
-    for tid, slices in _stream_tracks(evaluated, spans):
-        for each in slices:
-            out.slice(each, tid)
-            # To the first work of the call alone.
-            if each.record >= 0 and (call := calls.pop(launch[each.record], None)):
-                out.arrow(call, (each.begin_ns, tid))
-
-
 def _write_launches(evaluated: Evaluated, out: _Trace) -> dict[int, tuple[int, int]]:
     """Write the calls that launched something; return when each began, and its track."""
     found = evaluated.found
     launches = found.launches
-    wanted = sorted({call for call in evaluated.attribution.launch if call >= 0})
     places: dict[int, tuple[int, int]] = {}
-    for call in wanted:
+    for call in sorted({call for call in evaluated.attribution.launch if call >= 0}):
         thread = launches.thread_id[call]
         tid = _tid(("calls", thread), f"CUDA calls of thread {thread}")
         name = found.names[launches.name[call]]
@@ -118,10 +113,8 @@ def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, li
                 name += " (default stream)"
             if number:
                 name += f" #{number + 1}"
-            yield (
-                _tid(("stream", device, stream, number), name),
-                _slices(evaluated, lane, chains),
-            )
+            tid = _tid(("stream", device, stream, number), name)
+            yield tid, _slices(evaluated, lane, chains)
 
 
 def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
@@ -168,36 +161,29 @@ def _slices(
         deep = min(missing, module.count(".") + 1) if module else 0
         entries += (-1 - work.correlation[record],) * (missing - deep) + (_MODULE,) * deep
         chain = [(entry, path[: depth + 1]) for depth, entry in enumerate(entries)]
-        same = 0
-        for ours, theirs in zip(is_open, chain, strict=False):
-            if ours != theirs:
-                break
-            same += 1
+        same = num_shared(is_open, chain)
         close(same)
         begin, end = work.begin_ns[record], work.end_ns[record]
         for entry, names in chain[same:]:
             is_open.append((entry, names))
             places.append(len(slices))
             slices.append(Slice(names[-1], begin, begin, SCOPE_CATEGORY, None, -1))
-        kind = work.kind[record]
-        category = "kernel" if kind == KERNEL else "gpu_memset" if kind == MEMSET else "gpu_memcpy"
+        kind = KINDS[work.kind[record]]
+        category = kind if kind == "kernel" else f"gpu_{kind}"
         args: dict[str, Any] = {
             "device": work.device[record],
             "stream": work.stream[record],
             "correlation": work.correlation[record],
         }
-        if work.graph_id[record]:
-            args["graph id"] = work.graph_id[record]
-        if work.node_id[record]:
-            args["graph node id"] = work.node_id[record]
-        if work.nbytes[record]:
-            args["bytes"] = work.nbytes[record]
-        if path:
-            args["scope"] = "/".join(path)
-        if by.origins and (line := by.origins[by.origin[record]].line):
-            args["line"] = line
-        if caller := evaluated.caller(record):
-            args["caller"] = caller
+        known = {
+            "graph id": work.graph_id[record],
+            "graph node id": work.node_id[record],
+            "bytes": work.nbytes[record],
+            "scope": "/".join(path),
+            "line": by.origins[by.origin[record]].line,
+            "caller": evaluated.caller(record),
+        }
+        args.update((name, value) for name, value in known.items() if value)
         slices.append(Slice(found.names[work.name[record]], begin, end, category, args, record))
         last_end = max(last_end, end)
     close(0)

@@ -22,7 +22,6 @@ import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.monitoring import free_tool, monitoring, take_tool
 
-NEEDS = (3, 12)
 _NAME = "gpuprof"
 _OWN = "gpuprof"
 _NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
@@ -36,11 +35,6 @@ _METHODS = {
     "PY_RETURN": "_on_return",
     "PY_UNWIND": "_on_unwind",
 }
-
-
-def is_supported() -> bool:
-    """Whether this Python tells of single functions."""
-    return sys.version_info >= NEEDS
 
 
 class FunctionScopes:

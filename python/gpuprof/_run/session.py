@@ -14,18 +14,22 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
 from gpuprof._common.interrupts import held_back, wait
+from gpuprof._common.monitoring import is_supported
 from gpuprof._common.outputs import HTML, STATS, refuse_foreign, write_whole
 from gpuprof._common.text import shown_text, write_text
+from gpuprof._display.shown import Shown
 from gpuprof._display.table import Table
+from gpuprof._idle.api import Idle
+from gpuprof._kernels.api import MAX_RECORDS, Kernels
+from gpuprof._kernels.rows import KernelTotals
 from gpuprof._run import facts
 from gpuprof._run.diagnosis import diagnose
-from gpuprof._run.function_scopes import FunctionScopes, is_supported
-from gpuprof._run.gpu_work import GpuWork
+from gpuprof._run.function_scopes import FunctionScopes
 from gpuprof._run.steps import Steps
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
@@ -34,6 +38,7 @@ from gpuprof._trace import registry
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
+MOST_LINES = 30  # of a table on standard error; a report has all
 _PATIENCE_S = 5.0  # for a GPU whose program has failed
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of fork"
 
@@ -75,7 +80,11 @@ class Session:
         self._torch = TorchScopes(wishes.depth, self._steps) if wishes.depth else None
         self._imports = facts.ImportTimes()
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
-        self._work = GpuWork(kernels=wishes.kernels, idle=wishes.idle)
+        # What a longer program runs after so many records is known by name alone.
+        self._kernels = Kernels(MAX_RECORDS, callers=is_supported()) if wishes.kernels else None
+        self._idle = Idle() if wishes.idle else None
+        self._work: dict[str, Shown] = {}  # what the GPU did, by its heading in a report
+        self._no_kernels = ""  # why
 
     def start(self) -> None:
         """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
@@ -84,7 +93,10 @@ class Session:
         if (self._wishes.trace is not None or self._wishes.idle) and sys.version_info >= (3, 12):
             # It is the thread that writes the trace, or looks at the GPU.
             warnings.filterwarnings("ignore", message=_FORK_WARNING, category=DeprecationWarning)
-        self._work.start()  # may fail, while there is nothing to report
+        if self._kernels is not None:
+            self._kernels.__enter__()  # may fail, while there is nothing to report
+        if self._idle is not None:
+            self._idle._start()
         if self._wishes.trace is not None:
             about = facts.describe(self._wishes.command, is_over=False)
             self._trace = TraceWriter(self._wishes.trace, collect=True, args=about)
@@ -158,7 +170,10 @@ class Session:
         step = self._diagnose(out)
         for line in step.plain() if step else ():
             _say(out, line)
-        self._work.show(out)
+        if self._no_kernels:
+            _say(out, self._no_kernels)
+        for each in self._work.values():
+            _print(out, each, **({"most": MOST_LINES} if isinstance(each, KernelTotals) else {}))
         if (path := self._wishes.stats) is not None:
             with _telling(out, f"the statistics to {path}", f"the statistics are in {path}"):
                 refuse_foreign(path, STATS)  # the program may have put a file there meanwhile
@@ -172,7 +187,7 @@ class Session:
                 title = f"gpuprof run {self._wishes.program}"
                 parts = [("Step", step.html())] if step else []
                 parts.append(("Scopes", stats_part(found)))
-                for name, each in self._work.found.items():
+                for name, each in self._work.items():
                     parts.append((f"GPU work: {name}", each._repr_html_()))
                 write_page(path, title, parts, f"{about}; {covered}; ")
         if self._trace is not None and self._trace.error is None:
@@ -197,9 +212,9 @@ class Session:
                 registry.forget(self._trace)
                 _say(out, f"gpuprof: the trace stays {self._trace.path}.part")
                 self._trace = None
-            self._work.stop(gpu_is_done=False)
+            self._stop_work(gpu_is_done=False)
             return timing.stats(wait=False)
-        wait(self._work.stop)
+        wait(self._stop_work)
         if self._trace is not None:
             self._trace.close()
         try:
@@ -207,6 +222,22 @@ class Session:
         except GpuprofError as error:  # a driver that is gone: what was read before it is good
             _say(out, f"gpuprof: some times could not be read: {error}")
             return timing.stats(wait=False)
+
+    def _stop_work(self, *, gpu_is_done: bool = True) -> None:
+        """Wait for the GPU, and write what it did to the traces that are open."""
+        if self._idle is not None:
+            self._idle._stop()
+        try:
+            if self._kernels is not None and gpu_is_done:
+                self._kernels.__exit__(None, None, None)
+                self._work = {"by scope": self._kernels, "by name": self._kernels.by_kernel()}
+                if is_supported():
+                    self._work["by caller"] = self._kernels.by_caller()
+        except Exception as error:  # none of the program's
+            self._no_kernels = f"gpuprof: no kernels: {type(error).__name__}: {error}"
+        finally:
+            if self._idle is not None:
+                self._work["idle lines"] = self._idle
 
 
 @contextlib.contextmanager
@@ -237,10 +268,7 @@ def gpu_gets_done() -> bool:
 
 def _show(out: TextIO | None, found: Stats) -> None:
     if found:
-        try:
-            found.print(out) if out is not None else None
-        except (OSError, ValueError):  # closed, or its reader is gone
-            return
+        _print(out, found)
     elif _core._is_set("GPUPROF_DISABLE"):
         _say(out, "gpuprof: GPUPROF_DISABLE is set, so nothing was measured")
     else:
@@ -250,8 +278,12 @@ def _show(out: TextIO | None, found: Stats) -> None:
 
 
 def _say(out: TextIO | None, text: str) -> None:
-    try:
+    with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone
         if out is not None:
             write_text(out, shown_text(text) + "\n")
-    except (OSError, ValueError):  # closed, or its reader is gone
-        return
+
+
+def _print(out: TextIO | None, found: Shown, **options: Any) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        if out is not None:
+            found.print(out, **options)
