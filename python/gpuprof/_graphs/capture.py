@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Iterable
+from contextlib import suppress
 from threading import current_thread, get_ident
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._common.checks import choice
@@ -14,7 +15,6 @@ from gpuprof._graphs.guard import (
     CaptureSettings,
     GraphCaptureGuard,
     begun,
-    begun_key,
     forget_begun,
     forget_dead,
 )
@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from gpuprof._graphs.debug import CaptureWatch
     from gpuprof._graphs.pool import PoolLike
 
+_PER_THREAD = 2  # the handle of each thread's own default stream
+
 
 @atexit.register
 def _abort_begun() -> None:
     while begun:
-        begun.popitem()[1].abort()
+        begun.pop().abort()
 
 
 def begin_capture(
@@ -77,7 +79,7 @@ def begin_capture(
     try:
         guard._begin(stream, settings)
         guard._begun_by = current_thread()
-        begun[begun_key(guard.stream)] = guard
+        begun.append(guard)
     except BaseException:  # an interrupt may come as soon as it has begun
         guard.abort()
         raise
@@ -106,18 +108,19 @@ def end_capture(stream: object = None, *, pool: PoolLike | None = None) -> Captu
     """
     _core.require_cuda()
     handle = _core.stream_handle(stream)
-    guard = begun.get(begun_key(handle))
-    if guard is None and stream is None:
-        mine = [each for each in list(begun.values()) if each._thread == get_ident()]
-        if len(mine) == 1:
-            guard = mine[0]
-    if guard is None:
-        open_on = sorted(each.stream for each in list(begun.values())) or "none"
+    known = list(begun)
+    mine = [each for each in known if each._thread == get_ident()]
+    on_it = [each for each in (mine if handle == _PER_THREAD else known) if each.stream == handle]
+    if not on_it and stream is None and len(mine) == 1:
+        on_it = mine
+    if not on_it:
+        open_on = sorted(each.stream for each in known) or "none"
         message = (
             f"no capture that begin_capture() began is open on stream {handle}; the streams with "
             f"one are: {open_on}"
         )
         raise InvalidStateError(message)
+    guard = on_it[-1]
     if pool is not None and find_pool(pool) is not guard._settings.pool:
         message = f"pool: begin_capture() was given {guard._settings.pool!r}, not {pool!r}"
         raise InvalidStateError(message)
@@ -270,10 +273,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     __module__ = "gpuprof"
 
-    __slots__ = (
-        *("_constants", "_debug", "_guard", "_settings", "_staging"),
-        *("_stream", "_watch", "_watching"),
-    )
+    __slots__ = ("_around", "_constants", "_debug", "_guard", "_settings", "_stream", "_watch")
 
     def __init__(
         self,
@@ -310,8 +310,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
             self._constants = torch_constants.HostConstants()
         self._guard: GraphCaptureGuard | None = None
-        self._staging: _GeneratorContextManager[None] | None = None
-        self._watching: _GeneratorContextManager[CaptureWatch] | None = None
+        self._around: list[_GeneratorContextManager[Any]] = []  # that the block runs in
         self._watch: CaptureWatch | None = None
 
     if TYPE_CHECKING:
@@ -329,15 +328,15 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             settings = settings._replace(keep_alive=(*settings.keep_alive, constants.kept))
         guard._begin(self._stream, settings)
         if constants is not None:
-            self._staging = constants.of_block()
-            self._staging.__enter__()
+            self._around.append(constants.of_block())
+            self._around[-1].__enter__()
         if self._debug:
             from gpuprof._graphs import debug as graphs_debug
 
-            self._watching = graphs_debug.watch(
-                guard.stream, guard._capture_facts, guard._core.look
+            self._around.append(
+                graphs_debug.watch(guard.stream, guard._capture_facts, guard._core.look)
             )
-            self._watch = self._watching.__enter__()
+            self._watch = self._around[-1].__enter__()
         return guard
 
     def _leave(
@@ -349,16 +348,15 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         guard = self._guard
         assert guard is not None
         try:
-            watching, self._watching = self._watching, None
-            if watching is not None:
-                watching.__exit__(kind, error, traceback)
-            staging, self._staging = self._staging, None
-            if staging is not None:
-                staging.__exit__(kind, error, traceback)
+            while self._around:
+                self._around.pop().__exit__(kind, error, traceback)
             if error is None:
                 self._finish(guard)
             elif guard.is_open:
-                _note(error, guard)
+                with suppress(Exception):  # the exception matters more than its note
+                    from gpuprof._graphs import diagnosis
+
+                    diagnosis.note_for_body(error, guard._capture_facts())
         finally:
             guard.abort()  # does nothing after a finished capture
             if begun:
@@ -366,10 +364,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     def _discard(self) -> None:
         """Leave nothing open, wherever an exception came out of `_enter` or `_leave`."""
-        if self._watching is not None:
-            self._watching.gen.close()
-        if self._staging is not None:
-            self._staging.gen.close()
+        while self._around:
+            self._around.pop().gen.close()
         if self._guard is not None:
             self._guard.abort()
 
@@ -387,13 +383,3 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             import warnings
 
             warnings.warn(outside, RuntimeWarning, stacklevel=3)
-
-
-def _note(error: BaseException, guard: GraphCaptureGuard) -> None:
-    """Tell the body's exception what the driver had refused, if anything."""
-    try:
-        from gpuprof._graphs import diagnosis
-
-        diagnosis.note_for_body(error, guard._capture_facts())
-    except Exception:  # the exception matters more than its note
-        pass

@@ -352,7 +352,12 @@ class CapturedGraph(_core.GraphBase):
         if result != 0:
             message = _core._update_reason(result, self.nodes, node, other.nodes, of_other)
             raise GraphUpdateError(message)
-        self._launch_as(other)
+        if self._by_torch is not None or not other._direct:
+            from gpuprof._frameworks import torch_graph
+
+            by_other = None if other._direct else other._by_torch
+            self._by_torch = torch_graph.after_update(self._by_torch, by_other)
+            self._direct = other._direct
         self._keep_alive = keep
         self._nodes = other._nodes
         labels.register(self)
@@ -379,16 +384,6 @@ class CapturedGraph(_core.GraphBase):
                 "launch the other graph itself"
             )
             raise GraphUpdateError(message)
-
-    def _launch_as(self, other: CapturedGraph) -> None:
-        if self._by_torch is None and other._direct:
-            return
-        from gpuprof._frameworks import torch_graph
-
-        self._by_torch = torch_graph.after_update(
-            self._by_torch, None if other._direct else other._by_torch
-        )
-        self._direct = other._direct
 
     def timings(self, *, wait: bool = True) -> GraphTimings:
         """Return what the timers inside the graph measured in its last replay.

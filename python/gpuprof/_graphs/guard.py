@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -35,27 +36,18 @@ if TYPE_CHECKING:
 _LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
 _WRONG_THREAD = 908  # of the driver's errors
 
-_PER_THREAD = 2  # the handle of each thread's own default stream
-
-# The captures of begin_capture() by `begun_key`, until end_capture() takes them.
-begun: dict[int, GraphCaptureGuard] = {}
-
-
-def begun_key(stream: int) -> int:
-    """Return a key of a stream; each thread's own default stream has the same handle."""
-    return -get_ident() if stream == _PER_THREAD else stream
+# The captures of begin_capture(), until end_capture() takes them.
+begun: list[GraphCaptureGuard] = []
 
 
 def forget_begun(guard: GraphCaptureGuard) -> None:
-    """Take a guard out of `begun`, unless another one is there for its stream by now."""
-    for key, each in list(begun.items()):
-        if each is guard:
-            begun.pop(key, None)
+    with suppress(ValueError):  # another thread has done so
+        begun.remove(guard)
 
 
 def forget_dead() -> None:
     """Abort the captures of `begun` whose thread has ended: nobody else may end them."""
-    for guard in list(begun.values()):
+    for guard in list(begun):
         by, is_relaxed = guard._begun_by, guard.mode is CaptureMode.RELAXED
         if by is not None and not is_relaxed and not by.is_alive():
             forget_begun(guard)
@@ -195,28 +187,22 @@ class GraphCaptureGuard:
         self._core.attach(self._stream, int(settings.mode), settings.timers)
 
     def _begin_by_driver(self, stream: object) -> None:
-        settings = self._settings
-        self._stream, self._ordinal = self._pick_stream(stream)
-        if loaded.cupy() is not None and self._stream > 1:
+        settings, is_default = self._settings, False
+        if stream is not None:
+            self._stream = _core.stream_handle(stream)
+        else:
+            self._stream, self._ordinal, of_framework = _core._current_stream()
+            is_default = of_framework and settings.is_block and self._stream <= 1
+        if loaded.cupy() is not None and (is_default or self._stream > 1):
             from gpuprof._frameworks import cupy as frameworks_cupy
 
+            if is_default:
+                self._stream_object = frameworks_cupy.own_stream()
+                self._replaced_stream, self._ordinal = self._stream, 0
+                self._stream = _core.stream_handle(self._stream_object)
             self._cupy = frameworks_cupy.CupyCapture(self._stream, self._stream_object)
             self._cupy.begin()
         self._core.begin(self._stream, self._ordinal, int(settings.mode), settings.timers)
-
-    def _pick_stream(self, stream: object) -> tuple[int, int]:
-        """Return the handle of the stream to capture, and the device of a default stream."""
-        if stream is not None:
-            return _core.stream_handle(stream), 0
-        handle, ordinal, of_framework = _core._current_stream()
-        asked = of_framework and self._settings.is_block
-        if handle > 1 or not asked or loaded.cupy() is None:
-            return handle, ordinal
-        from gpuprof._frameworks import cupy as frameworks_cupy
-
-        self._stream_object = frameworks_cupy.own_stream()
-        self._replaced_stream = handle
-        return _core.stream_handle(self._stream_object), 0
 
     def finish(self) -> CapturedGraph:
         """End the capture, instantiate its graph, and return that, a `CapturedGraph`.

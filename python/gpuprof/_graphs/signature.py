@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -118,13 +119,10 @@ def _digest(*parts: bytes) -> bytes:
 
 def launches_of(nodes: Nodes) -> Launches:
     """Count what a replay of these nodes launches, child graphs' included."""
-    kernels, copies, memsets = [], 0, 0
-    for node in _all(nodes):
-        if node.type == "kernel":
-            kernels.append(node.name or node.symbol)
-        copies += node.type == "memcpy"
-        memsets += node.type == "memset"
-    return Launches(counted(kernels), copies, memsets)
+    every = [*_all(nodes)]
+    kernels = [node.name or node.symbol for node in every if node.type == "kernel"]
+    types = Counter(node.type for node in every)
+    return Launches(counted(kernels), types["memcpy"], types["memset"])
 
 
 def _all(nodes: Nodes) -> Iterator[GraphNode]:
