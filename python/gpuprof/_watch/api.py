@@ -171,7 +171,9 @@ class ModuleWatch(Shown, AbstractContextManager["ModuleWatch"]):
             s.forward.calls for s in core.entries
         ):
             notes.append("of a model that torch.compile compiled, watch what it returned")
-        collected = _collected(core.entries, wait)
+        passes = (of for s in core.entries for of in (s.forward, s.recomputed, s.backward))
+        in_graphs = timing.stats(wait).values() if any(of.captured for of in passes) else ()
+        collected = {row.names: row for row in in_graphs if row.gpu.count}
         return ModuleTimes([*_rows(core, collected, wait)], core.clocks, notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -268,12 +270,3 @@ def _last_ms(samples: Sequence[_core.Sample], wait: bool) -> float | None:
             return None
         found.append(ms)
     return found[0] - sum(found[1:])
-
-
-def _collected(entries: list[ModuleEntry], wait: bool) -> dict[tuple[str, ...], Row]:
-    """Return the rows of the statistics that replays of graphs with collected times have."""
-    if not any(
-        of.captured for entry in entries for of in (entry.forward, entry.recomputed, entry.backward)
-    ):
-        return {}
-    return {row.names: row for row in timing.stats(wait).values() if row.gpu.count}

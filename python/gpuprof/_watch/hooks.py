@@ -52,12 +52,8 @@ class Core(_core._Watch):
         self.end()
         self.undo.close()
 
-    def passive(self) -> contextlib.AbstractContextManager[None]:
-        """A block whose failure ends the watch and not the program that it watches."""
-        return torch_hooks.Passive(self.fail)
-
     def fail(self, error: Exception) -> None:
-        """End the watch, and say once why."""
+        """End the watch, and not the program that it watches, and say once why."""
         self.error = f"{type(error).__name__}: {error}"
         self.detach()
         text = f"gpuprof.watch has stopped watching the model, because of {self.error}"
@@ -115,13 +111,13 @@ class CompiledCall(torch_hooks.Hook):
         if self.is_compiling() or self.core.closed:  # a compiled region reads nothing of a watch
             return call(*arguments, **options)
         core = self.core
-        with core.passive():
+        with torch_hooks.Passive(core.fail):
             core.enter(self.entries, sys._getframe())
         result = None
         try:
             result = call(*arguments, **options)
         finally:
-            with core.passive():
+            with torch_hooks.Passive(core.fail):
                 core.leave(self.entries, module, result, sys.exc_info()[1])
         return result
 

@@ -15,6 +15,10 @@ from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._frameworks import loaded
 
+_CLOCKS = {
+    "cuda": "GPU time, from events in the stream",
+    "cpu": "host time; no GPU time was measured",
+}
 _NOTES = ("failed", "dropped", "skipped", "pending")
 
 
@@ -215,7 +219,10 @@ class ModuleTimes(Shown, Exported, Mapping[str, ModuleRow]):
         return Table.of(
             [row._cells() for row in self._rows.values()],
             left={"module", "class", "notes"},
-            title=_title(self.clocks),
+            title=", ".join(
+                f"clock: {each} ({_CLOCKS.get(each, 'host time')})" for each in self.clocks
+            )
+            or "no forward pass was measured yet",
             notes=self.notes,
             depths=[row.depth for row in self._rows.values()],
             paths=[row.path for row in self._rows.values()],
@@ -224,13 +231,3 @@ class ModuleTimes(Shown, Exported, Mapping[str, ModuleRow]):
 
 def _or_nothing(write: Callable[[Any], str], value: float | None) -> str:
     return "" if value is None else write(value)
-
-
-def _title(clocks: Sequence[str]) -> str:
-    if not clocks:
-        return "no forward pass was measured yet"
-    meaning = {
-        "cuda": "GPU time, from events in the stream",
-        "cpu": "host time; no GPU time was measured",
-    }
-    return ", ".join(f"clock: {each} ({meaning.get(each, 'host time')})" for each in clocks)
