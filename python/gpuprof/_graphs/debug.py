@@ -139,9 +139,7 @@ def watch(
     with contextlib.ExitStack() as undo:
         if sys.gettrace() is None:
             _trace(seen, undo)
-        mode = _dispatch_mode(seen)
-        if mode is not None:
-            undo.enter_context(mode)
+        undo.enter_context(_dispatch_mode(seen) or contextlib.nullcontext())
         try:
             yield seen
         except BaseException as error:

@@ -103,24 +103,18 @@ def plain_number(value: object, dtype: str, least: int, greatest: int) -> int | 
         raise ValueError(message) from None
     if greatest == 0:
         return number
+    problem = ""
     if isinstance(number, float) and not math.isinf(number):
         if not number.is_integer():
-            message = (
-                f"value: {_shown(value)} is no integer, and {dtype} holds the integers {-least} to "
-                f"{greatest}"
-            )
-            raise ValueError(message)
-        if abs(number) > _EXACT and not isinstance(value, float):
-            message = (
-                f"value: {_shown(value)} is known as a float only, which may have lost digits; "
-                "pass an int"
-            )
-            raise ValueError(message)
-        number = int(number)
-    if not -least <= number <= greatest:
-        message = (
-            f"value: {_shown(value)} does not fit in {dtype}, which holds {-least} to {greatest}"
-        )
+            problem = f"is no integer, and {dtype} holds the integers {-least} to {greatest}"
+        elif abs(number) > _EXACT and not isinstance(value, float):
+            problem = "is known as a float only, which may have lost digits; pass an int"
+        else:
+            number = int(number)
+    if not problem and not -least <= number <= greatest:
+        problem = f"does not fit in {dtype}, which holds {-least} to {greatest}"
+    if problem:
+        message = f"value: {_shown(value)} {problem}"
         raise ValueError(message)
     return number
 

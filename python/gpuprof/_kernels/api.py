@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._common.checks import flag, not_pickled, value_error, whole
 from gpuprof._common.monitoring import is_supported
+from gpuprof._common.units import duration
 from gpuprof._display.shown import OfBlock
+from gpuprof._display.table import Table
 from gpuprof._graphs import labels
 from gpuprof._kernels import to_trace
 from gpuprof._kernels.attribution import Attribution, attribute
@@ -20,7 +22,7 @@ from gpuprof._kernels.callers import CallerNotes
 from gpuprof._kernels.collector import Collector
 from gpuprof._kernels.compiled import add_modules
 from gpuprof._kernels.records import Collected
-from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals, table_of
+from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, scope_names
 from gpuprof._timing.listeners import Listener, on_sample
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from gpuprof._display.table import Table
     from gpuprof._kernels.records import Columns
 
 MAX_RECORDS = 1_000_000
@@ -194,7 +195,7 @@ class Kernels(OfBlock):
         evaluated = Evaluated(found, attribution)
         if self._callers is not None:
             evaluated.callers = self._callers.find(found.launches, self._threads)
-            self._notes += evaluated.callers.notes
+            self._notes += self._callers.notes
         self._evaluated = evaluated
         # What was entered after the records end has none in the figures.
         entered = (each.names for each in spans.all if each.begin_ns <= found.until_ns)
@@ -326,5 +327,22 @@ class Kernels(OfBlock):
     )
 
     def _table(self) -> Table:
-        not_kept = self._evaluated.found.not_kept()
-        return table_of(self.rows, not_kept, self.source, self.seconds, self._notes)
+        rows, title = self.rows, "no GPU work was collected"
+        if self.source:
+            host = f"{duration(self.seconds * 1e3)} on the host"
+            title = f"GPU work by scope, {host}, collected by {self.source}"
+            title += "" if rows else ": none"
+        if not_kept := self._evaluated.found.not_kept().values():
+            ms = sum(ns for _, ns in not_kept) * 1e-6
+            whole = ms + sum(row.gpu_ms for row in rows if len(row.names) < 2)
+            share = ms / whole if whole else 0.0
+            count = sum(count for count, _ in not_kept)
+            rows.append(KernelRow(("(past max_records)",), count, gpu_ms=ms, share=share))
+        return Table.of(
+            [{"scope": (row.names or (row.path,))[-1], **row.cells()} for row in rows],
+            left={"scope"},
+            title=title,
+            notes=self._notes,
+            depths=[max(0, len(row.names) - 1) for row in rows],
+            paths=[row.path for row in rows],
+        )

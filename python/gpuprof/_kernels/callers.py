@@ -11,6 +11,7 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection
+from functools import cache
 from types import CodeType
 
 import gpuprof._core as _core
@@ -28,21 +29,6 @@ _CALLS = {
 }
 
 
-class Callers:
-    """The callers of launches, by the number of each; without any it knows of none."""
-
-    def __init__(self) -> None:
-        self.numbers = array("q")
-        self.texts: list[str] = []
-        self.notes: list[str] = []
-
-    def of(self, launch: int) -> str:
-        """Return the line of a launch as text; ``""`` where callers were not asked for."""
-        if not self.texts:
-            return ""
-        return self.texts[self.numbers[launch] if launch >= 0 else 0]
-
-
 class CallerNotes:
     """Notes lines from `start` to `stop`, in all threads; then finds the callers of launches."""
 
@@ -51,6 +37,7 @@ class CallerNotes:
         self._codes: list[CodeType] = []
         self._lines = b""
         self._full_since = 0
+        self.notes: list[str] = []
 
     def start(self, limit: int) -> None:
         """Begin; InvalidStateError if all tools of `sys.monitoring` are taken."""
@@ -78,31 +65,28 @@ class CallerNotes:
         monitoring.set_local_events(tool, code, sum(getattr(events, name) for name in _CALLS))
         return True
 
-    def find(self, launches: Columns, python_threads: Collection[int]) -> Callers:
-        """Return the callers of all launches.
+    def find(self, launches: Columns, python_threads: Collection[int]) -> list[str]:
+        """Return the callers of all launches as text, and last that of work without a launch.
 
         Those of threads that Python did not start, as autograd's, are the lines of the only thread
         that has any: it waits for them.
         """
-        found = Callers()
         threads: dict[int, tuple[array[int], array[int]]] = {}  # since when, and where
         for since, place, thread_id in struct.iter_unpack("qQI4x", self._lines):
             moments, places = threads.setdefault(thread_id, (array("q"), array("Q")))
             moments.append(since)
             places.append(place)
-        numbers = {0: 0}
+        found, text = [], cache(self._text)
         only = next(iter(threads.values())) if len(threads) == 1 else None
         for thread_id, moment in zip(launches.thread_id, launches.begin_ns, strict=True):
             of = threads.get(thread_id, None if thread_id in python_threads else only)
             last = bisect_right(of[0], moment) - 1 if of is not None else -1
-            place = of[1][last] if of is not None and last >= 0 else 0
-            found.numbers.append(numbers.setdefault(place, len(numbers)))
-        found.texts = [*map(self._text, numbers)]
+            found.append(text(of[1][last] if of is not None and last >= 0 else 0))
         if self._full_since:
             late = sum(moment >= self._full_since for moment in launches.begin_ns)
-            found.notes.append(f"{late:,} calls came when there was no more room for callers")
+            self.notes.append(f"{late:,} calls came when there was no more room for callers")
         self._lines, self._codes = b"", []
-        return found
+        return [*found, NO_FRAME]
 
     def _text(self, place: int) -> str:
         if not place:

@@ -1,8 +1,8 @@
-"""The figures of `gpuprof.kernels`: of a scope, of a kernel, of one record; and their tables."""
+"""The figures of `gpuprof.kernels`: of a scope, of a kernel, of one record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
@@ -237,32 +237,3 @@ class KernelRecord(NamedTuple):
 
 def _time(ms: float) -> str:
     return duration(ms) if ms else NOTHING
-
-
-def table_of(
-    rows: Sequence[KernelRow],
-    not_kept: Mapping[tuple[int, int], tuple[int, int]],
-    source: str,
-    seconds: float,
-    notes: Sequence[str],
-) -> Table:
-    """Return the table; `not_kept` are the totals of work past the limit of records."""
-    title = "no GPU work was collected"
-    if source:
-        title = f"GPU work by scope, {duration(seconds * 1e3)} on the host, collected by {source}"
-        title += "" if rows else ": none"
-    shown = [*rows]
-    if not_kept:
-        count = sum(count for count, _ in not_kept.values())
-        ms = sum(ns for _, ns in not_kept.values()) * 1e-6
-        whole = ms + sum(row.gpu_ms for row in rows if len(row.names) < 2)
-        share = ms / whole if whole else 0.0
-        shown.append(KernelRow(("(past max_records)",), count, gpu_ms=ms, share=share))
-    return Table.of(
-        [{"scope": (row.names or (row.path,))[-1], **row.cells()} for row in shown],
-        left={"scope"},
-        title=title,
-        notes=notes,
-        depths=[max(0, len(row.names) - 1) for row in shown],
-        paths=[row.path for row in shown],
-    )

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from gpuprof._kernels.attribution import Attribution
-from gpuprof._kernels.callers import Callers
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
 from gpuprof._trace_tools.idle import CAUSES as _CAUSES
@@ -95,7 +94,7 @@ class Evaluated:
     def __init__(self, found: Collected, attribution: Attribution) -> None:
         self.found, self.attribution = found, attribution
         self.gaps, self.causes, self.late = idle(found, attribution.launch)
-        self.callers = Callers()
+        self.callers: Sequence[str] = ()  # of launches, and last of work without one
 
     def rows(self, entries: Mapping[Path, int]) -> list[KernelRow]:
         """Return a row for each scope and those around it, in the order of their paths.
@@ -160,8 +159,7 @@ class Evaluated:
         return {paths[number]: own for number, own in sums.items()}
 
     def caller(self, number: int) -> str:
-        """Return the line of Python that launched a record, as text."""
-        return self.callers.of(self.attribution.launch[number])
+        return self.callers[self.attribution.launch[number]] if self.callers else ""
 
     def totals(self, scope: Path | None, *, by_caller: bool = False) -> list[KernelTotal]:
         """Return the work of a scope and below by name, or by caller; None is all work."""
@@ -177,25 +175,12 @@ class Evaluated:
             for path in self.attribution.paths
         )
         sums: dict[tuple[int, int], tuple[int, ...]] = {}
-        for kind, name, begin, end, nbytes, path in zip(
-            *of,
-            work.begin_ns,
-            work.end_ns,
-            work.nbytes,
-            self.attribution.path,
-            strict=True,
-        ):
-            if not inside[path]:
-                continue
-            took = end - begin
-            count, ns, low, high, size = sums.get((kind, name), (0, 0, took, took, 0))
-            sums[kind, name] = (
-                count + 1,
-                ns + took,
-                min(low, took),
-                max(high, took),
-                size + nbytes,
-            )
+        times = zip(work.begin_ns, work.end_ns, work.nbytes, self.attribution.path, strict=True)
+        for key, (begin, end, nbytes, path) in zip(zip(*of, strict=True), times, strict=True):
+            if inside[path]:
+                took = end - begin
+                count, ns, low, high, size = sums.get(key, (0, 0, took, took, 0))
+                sums[key] = (count + 1, ns + took, min(low, took), max(high, took), size + nbytes)
         if scope is None and not by_caller:
             for key, (count, ns) in found.not_kept().items():
                 kept, kept_ns, *rest = sums.get(key, (0, 0, 0, 0, 0))

@@ -45,12 +45,10 @@ class Step:
 def cut(noted: Steps) -> tuple[list[Step], list[Step]]:
     """Return the steps that are like most, and the longer ones, of which only times are known."""
     spans, bounds = noted.spans(), _bounds(noted.marks)[_WARM_UP:]
-    if not spans or len(bounds) < 2:
-        return [], []
     # Samples come as they end, and more steps than samples fit into memory.
     known = bisect_left(bounds, noted.since)
     steps = [Step(*pair) for pair in zip(bounds[known:], bounds[known + 1 :], strict=False)]
-    if not steps:
+    if not spans or not steps:
         return [], []
     most = _LONG * median(step.ns for step in steps)
     kept = [step for step in steps if step.ns <= most]
