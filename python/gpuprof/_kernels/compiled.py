@@ -149,7 +149,6 @@ class _Code:
 def _origins(
     code: _Code, steps: Sequence[_Step], records: Sequence[int], found: Collected, by: Attribution
 ) -> Iterator[tuple[int, Origin | None]]:
-    """Yield the records of compiled code with their origins."""
     for step in steps:
         yield records[step.at], code.origin(step.places)
     nowhere: Places = frozenset()

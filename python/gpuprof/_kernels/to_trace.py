@@ -121,17 +121,13 @@ def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
     """Put work of one stream that overlaps, as branches of a graph do, on tracks side by side."""
     work = evaluated.found.work
     lanes: list[list[int]] = []
-    ends: list[int] = []
     for record in records:
-        begin, end = work.begin_ns[record], work.end_ns[record]
-        for number, busy_until in enumerate(ends):
-            if busy_until <= begin:
-                lanes[number].append(record)
-                ends[number] = end
-                break
-        else:
+        begin = work.begin_ns[record]
+        free = (lane for lane in lanes if work.end_ns[lane[-1]] <= begin)
+        if (lane := next(free, None)) is None:
             lanes.append([record])
-            ends.append(end)
+        else:
+            lane.append(record)
     return lanes
 
 

@@ -63,7 +63,6 @@ class FunctionScopes:
             self._open.clear()
 
     def unmatched(self) -> tuple[str, ...]:
-        """Return the patterns that no function has matched so far."""
         return tuple(each for each in self._patterns if each not in self._matched)
 
     def _find(self, code: CodeType, module: object) -> Any:
