@@ -1,4 +1,4 @@
-"""Memory of the fake driver, for the tests of graphs."""
+"""Streams and memory of the fake driver, for the tests of graphs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fake_driver.control import FakeCuda
+from tests.support.captures import usable_stream
+
+
+@pytest.fixture
+def stream(fake: FakeCuda) -> Iterator[int]:
+    """A stream that must be usable afterwards."""
+    with usable_stream(fake) as made:
+        yield made
+
+
+@pytest.fixture
+def other(fake: FakeCuda) -> Iterator[int]:
+    """Another stream that must be usable afterwards."""
+    with usable_stream(fake) as made:
+        yield made
 
 
 @pytest.fixture

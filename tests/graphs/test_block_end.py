@@ -13,7 +13,7 @@ import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
-from tests.support.captures import US, await_no_capture, on_another_thread, usable_stream
+from tests.support.captures import US, await_no_capture, on_another_thread
 from tests.support.held import open_captures, relaxed_collections
 
 
@@ -27,19 +27,18 @@ def interrupted_watch(*_arguments: object) -> Iterator[None]:
 
 @pytest.mark.parametrize("body_raises", [True, False])
 def test_an_interrupt_as_debugging_ends_leaves_nothing_open(
-    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, body_raises: bool
+    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch, body_raises: bool
 ) -> None:
-    with usable_stream(fake) as stream:
-        with monkeypatch.context() as patch:
-            patch.setattr("gpuprof._graphs.debug.watch", interrupted_watch)
-            with pytest.raises(KeyboardInterrupt), gpuprof.capture(stream, debug=True) as cap:
-                fake.work(stream, US)
-                if body_raises:
-                    raise KeyError
-        assert not cap.is_open
-        assert fake.capture_status(stream) == 0
-        assert gc.isenabled()
-        assert relaxed_collections() == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("gpuprof._graphs.debug.watch", interrupted_watch)
+        with pytest.raises(KeyboardInterrupt), gpuprof.capture(stream, debug=True) as cap:
+            fake.work(stream, US)
+            if body_raises:
+                raise KeyError
+    assert not cap.is_open
+    assert fake.capture_status(stream) == 0
+    assert gc.isenabled()
+    assert relaxed_collections() == 0
 
 
 def kept(stream: int) -> int:
@@ -54,16 +53,15 @@ class Interrupt:
     __delitem__ = _thread.interrupt_main  # no function of Python's, which would hear it itself
 
 
-def test_a_ctrl_c_as_the_block_ends_leaves_nothing_open(fake: FakeCuda) -> None:
+def test_a_ctrl_c_as_the_block_ends_leaves_nothing_open(fake: FakeCuda, stream: int) -> None:
     interrupt = Interrupt()
-    with usable_stream(fake) as stream:
-        with pytest.raises(KeyboardInterrupt) as caught, gpuprof.capture(stream) as cap:
-            fake.work(stream, US)
-            del interrupt[signal.SIGINT]  # type: ignore[attr-defined]
-        assert caught.tb is not None  # whose frames would keep the capture
-        assert not cap.is_open
-        assert fake.capture_status(stream) == 0
-        assert open_captures() == []
+    with pytest.raises(KeyboardInterrupt) as caught, gpuprof.capture(stream) as cap:
+        fake.work(stream, US)
+        del interrupt[signal.SIGINT]  # type: ignore[attr-defined]
+    assert caught.tb is not None  # whose frames would keep the capture
+    assert not cap.is_open
+    assert fake.capture_status(stream) == 0
+    assert open_captures() == []
 
 
 def test_a_warning_of_a_block_that_is_made_an_error_leaves_its_graph(
@@ -78,15 +76,16 @@ def test_a_warning_of_a_block_that_is_made_an_error_leaves_its_graph(
     cap.graph.close()
 
 
-def test_a_block_that_is_left_on_another_thread_leaves_nothing_open(fake: FakeCuda) -> None:
-    with usable_stream(fake) as stream:
-        block = gpuprof.capture(stream)
-        cap = block.__enter__()
-        fake.work(stream, US)
-        error = on_another_thread(lambda: block.__exit__(None, None, None))
-        assert isinstance(error, gpuprof.errors.CaptureWrongThreadError)
-        assert not cap.is_open
-        assert relaxed_collections() == 0
+def test_a_block_that_is_left_on_another_thread_leaves_nothing_open(
+    fake: FakeCuda, stream: int
+) -> None:
+    block = gpuprof.capture(stream)
+    cap = block.__enter__()
+    fake.work(stream, US)
+    error = on_another_thread(lambda: block.__exit__(None, None, None))
+    assert isinstance(error, gpuprof.errors.CaptureWrongThreadError)
+    assert not cap.is_open
+    assert relaxed_collections() == 0
 
 
 def capture_a_block(stream: int) -> None:
@@ -107,27 +106,25 @@ def begin_and_end(stream: int) -> None:
     ids=["capture", "GraphCaptureGuard", "begin_capture"],
 )
 def test_the_next_capture_lets_go_of_one_whose_thread_ended_without_ending_it(
-    fake: FakeCuda, stream: int, again: Callable[[int], None]
+    fake: FakeCuda, stream: int, other: int, again: Callable[[int], None]
 ) -> None:
-    with usable_stream(fake) as lost:
-        thread = threading.Thread(target=gpuprof.begin_capture, args=(lost,))
-        thread.start()
-        thread.join()
-        await_no_capture(fake, lost)
-        assert kept(lost) == 1
-        again(stream)
-        assert kept(lost) == 0
-        assert gc.isenabled()
-        assert relaxed_collections() == 0
+    thread = threading.Thread(target=gpuprof.begin_capture, args=(other,))
+    thread.start()
+    thread.join()
+    await_no_capture(fake, other)
+    assert kept(other) == 1
+    again(stream)
+    assert kept(other) == 0
+    assert gc.isenabled()
+    assert relaxed_collections() == 0
 
 
 def test_a_block_lets_go_of_a_capture_whose_thread_ended_meanwhile(
-    fake: FakeCuda, stream: int
+    fake: FakeCuda, stream: int, other: int
 ) -> None:
-    with usable_stream(fake) as lost:
-        with gpuprof.capture(stream, allow_empty=True) as cap:
-            on_another_thread(lambda: gpuprof.begin_capture(lost))
-            await_no_capture(fake, lost)
-        assert kept(lost) == 0
-        assert gc.isenabled()
-        cap.graph.close()
+    with gpuprof.capture(stream, allow_empty=True) as cap:
+        on_another_thread(lambda: gpuprof.begin_capture(other))
+        await_no_capture(fake, other)
+    assert kept(other) == 0
+    assert gc.isenabled()
+    cap.graph.close()

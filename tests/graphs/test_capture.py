@@ -12,16 +12,10 @@ import pytest
 import gpuprof
 from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
-from tests.support.captures import US, captured, on_another_thread, usable_stream
+from tests.support.captures import US, captured, on_another_thread
 from tests.support.processes import check_cuda
 
 MODES = list(gpuprof.CaptureMode)
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    with usable_stream(fake) as made:
-        yield made
 
 
 @pytest.mark.parametrize("mode", [*MODES, "global", "THREAD_LOCAL", "Relaxed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,13 +17,6 @@ from tests.fake_driver.control import DriverCallError, FakeCuda
 from tests.support.captures import MODES, US, graph_of, on_another_thread, usable_stream
 from tests.support.held import relaxed_collections
 from tests.support.processes import check_cuda
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    with usable_stream(fake) as made:
-        yield made
-
 
 # The legacy default stream
 
@@ -76,50 +69,46 @@ def test_an_exception_in_the_body_leaves_no_graph_and_passes_unchanged(
 
 # Default streams, which are others on another thread and another device
 
-CAPTURES_OF_THE_PER_THREAD_STREAM = {
-    "block": """
-with gpuprof.capture(2) as cap:
-    body()
-graph = cap.graph
-""",
-    "guard": """
-cap = gpuprof.GraphCaptureGuard(2)
-body()
-graph = cap.finish()
-""",
-    "functions": """
-gpuprof.begin_capture(2)
-body()
-graph = gpuprof.end_capture(2)
-""",
-}
 
-
-@pytest.mark.parametrize("way", CAPTURES_OF_THE_PER_THREAD_STREAM)
-def test_a_capture_of_a_default_stream_ends_after_a_change_of_device(
-    fake_path: Path, way: str
-) -> None:
+def test_a_capture_of_a_default_stream_ends_after_a_change_of_device(fake_path: Path) -> None:
     check_cuda(
         fake_path,
-        f"""
+        """
 second = fake.context_create(1)
-fake.set_current(context)
 
 def body():
     fake.kernel(2, "add_k", 5_000_000)
     fake.set_current(second)
-{CAPTURES_OF_THE_PER_THREAD_STREAM[way]}
-assert fake.current_context() == second
-assert (graph.device, graph.num_nodes) == (0, 1)
-fake.set_current(context)
-assert fake.capture_status(2) == 0
-fake.set_current(second)
-graph.launch(2)
-assert fake.stream_query(2) == 0, "it ran on the wrong device"
-fake.set_current(context)
-assert fake.stream_query(2) == 600
-fake.stream_synchronize(2)
-graph.close()
+
+def by_block():
+    with gpuprof.capture(2) as cap:
+        body()
+    return cap.graph
+
+def by_guard():
+    cap = gpuprof.GraphCaptureGuard(2)
+    body()
+    return cap.finish()
+
+def by_functions():
+    gpuprof.begin_capture(2)
+    body()
+    return gpuprof.end_capture(2)
+
+for capture in (by_block, by_guard, by_functions):
+    fake.set_current(context)
+    graph = capture()
+    assert fake.current_context() == second
+    assert (graph.device, graph.num_nodes) == (0, 1)
+    fake.set_current(context)
+    assert fake.capture_status(2) == 0
+    fake.set_current(second)
+    graph.launch(2)
+    assert fake.stream_query(2) == 0, f"{capture}: it ran on the wrong device"
+    fake.set_current(context)
+    assert fake.stream_query(2) == 600
+    fake.stream_synchronize(2)
+    graph.close()
 """,
         FAKECUDA_CONFIG="device_count=2",
     )

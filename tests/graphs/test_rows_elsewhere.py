@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,27 +12,8 @@ import gpuprof
 from gpuprof import errors
 from tests.fake_driver import control
 from tests.fake_driver.control import FakeCuda
-from tests.support.captures import (
-    US,
-    await_no_capture,
-    on_another_thread,
-    suppressed,
-    usable_stream,
-)
+from tests.support.captures import US, await_no_capture, on_another_thread, suppressed
 from tests.support.processes import check_cuda
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    with usable_stream(fake) as made:
-        yield made
-
-
-@pytest.fixture
-def other(fake: FakeCuda) -> Iterator[int]:
-    with usable_stream(fake) as made:
-        yield made
-
 
 # The thread that ends a capture
 
@@ -239,33 +220,29 @@ def test_a_graph_that_allocates_and_does_not_free_can_be_launched_again(
 # Addresses of streams that come back
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "guard.abort()",
-        "del guard",
-        """try:
-            guard.finish()
+def test_a_capture_whose_stream_is_gone_leaves_the_next_stream_of_that_address_alone(
+    fake_path: Path,
+) -> None:
+    body = """
+    warnings.simplefilter("ignore")
+
+    def finish(guards):
+        try:
+            guards[0].finish()
         except gpuprof.errors.GpuprofError as error:
             assert "stream" in str(error)
         else:
-            raise SystemExit("it took the other stream's capture")""",
-    ],
-    ids=["abort", "drop", "finish"],
-)
-def test_a_capture_whose_stream_is_gone_leaves_the_next_stream_of_that_address_alone(
-    fake_path: Path, end: str
-) -> None:
-    body = f"""
-    warnings.simplefilter("ignore")
-    guard = gpuprof.GraphCaptureGuard(stream)
-    fake.stream_destroy(stream)  # which drops the capture without a word
-    assert fake.stream_create() == stream
-    with gpuprof.capture(stream) as cap:
-        fake.work(stream, 1000)
-        {end}
-        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
-    assert cap.graph.num_nodes == 1
+            raise SystemExit("it took the other stream's capture")
+
+    for end in (lambda guards: guards[0].abort(), list.clear, finish):
+        guards = [gpuprof.GraphCaptureGuard(stream)]
+        fake.stream_destroy(stream)  # which drops the capture without a word
+        assert fake.stream_create() == stream
+        with gpuprof.capture(stream) as cap:
+            fake.work(stream, 1000)
+            end(guards)
+            assert cap.status() is gpuprof.CaptureStatus.ACTIVE, end
+        assert cap.graph.num_nodes == 1, end
     """
     assert check_cuda(fake_path, body, FAKECUDA_CONFIG="reuse=1") == ""
 

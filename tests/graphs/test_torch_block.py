@@ -48,28 +48,25 @@ assert cap.graph.num_replays == 3
 """)
 
 
-@pytest.mark.parametrize("how", ["object", "handle", "current"])
-def test_a_stream_of_torchs_is_captured_by_torch(in_torch: Run, how: str) -> None:
-    in_torch(f"""
-mine = torch.cuda.Stream()
-how = {how!r}
-if how != "object":
-    torch.cuda.set_stream(mine)
-given = dict(object=mine, handle=mine.cuda_stream, current=None)[how]
-with gpuprof.capture(given) as cap:
-    assert cap.stream == mine.cuda_stream == torch.cuda.current_stream().cuda_stream
-    assert world.routed
-    launch("add_k")
-assert not world.routed
-cap.graph.launch()
+def test_a_stream_of_torchs_is_captured_by_torch(in_torch: Run) -> None:
+    in_torch("""
+for how in ("object", "handle", "current"):
+    print(how)
+    mine = torch.cuda.Stream()
+    if how != "object":
+        torch.cuda.set_stream(mine)
+    given = dict(object=mine, handle=mine.cuda_stream, current=None)[how]
+    with gpuprof.capture(given) as cap:
+        assert cap.stream == mine.cuda_stream == torch.cuda.current_stream().cuda_stream
+        assert world.routed
+        launch("add_k")
+    assert not world.routed
+    cap.graph.launch()
 """)
 
 
-@pytest.mark.parametrize("backend", ["auto", "torch"])
-def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(
-    in_torch: Run, backend: str
-) -> None:
-    in_torch(f"""
+def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(in_torch: Run) -> None:
+    in_torch("""
 class Stream:
     def __init__(self, handle):
         self.handle = handle
@@ -78,24 +75,28 @@ class Stream:
 
 mine = torch.cuda.Stream()
 torch.cuda.set_stream(mine)
-with gpuprof.capture(Stream(mine.cuda_stream), backend={backend!r}) as cap:
-    assert cap.stream == mine.cuda_stream
-    assert world.routed
-    launch("add_k")
-cap.graph.launch()
-assert world.replayed_on == [mine.cuda_stream]
+for backend in ("auto", "torch"):
+    print(backend)
+    with gpuprof.capture(Stream(mine.cuda_stream), backend=backend) as cap:
+        assert cap.stream == mine.cuda_stream
+        assert world.routed
+        launch("add_k")
+    world.replayed_on.clear()
+    cap.graph.launch()
+    assert world.replayed_on == [mine.cuda_stream]
 with gpuprof.capture(Stream(stream)) as cap:
     assert not world.routed
     launch("add_k", stream)
 """)
 
 
-@pytest.mark.parametrize("odd", ["object()", "'stream'", "1.5", "True"])
-def test_what_is_no_stream_is_a_type_error(in_torch: Run, odd: str) -> None:
-    in_torch(f"""
-with raises(TypeError, match="^stream: expected"):
-    gpuprof.capture({odd}).__enter__()
-check_as_before()
+def test_what_is_no_stream_is_a_type_error(in_torch: Run) -> None:
+    in_torch("""
+for odd in (object(), "stream", 1.5, True):
+    print(odd)
+    with raises(TypeError, match="^stream: expected"):
+        gpuprof.capture(odd).__enter__()
+    check_as_before()
 """)
 
 

@@ -11,15 +11,28 @@ from tests.support.processes import check_cuda
 Run: TypeAlias = Callable[[str], str]
 
 SETUP = """
+import contextlib
+import re
 import sys
+import types
 import warnings
-from pytest import raises
 from gpuprof import errors
 from tests.support.stand_in_torch import install_on
 world = install_on(fake, {version!r})
 torch = world.torch
 before = world.state()
 US = 1000
+
+@contextlib.contextmanager
+def raises(kind, match=""):  # as pytest's, which takes as long to import as all else does
+    caught = types.SimpleNamespace()
+    try:
+        yield caught
+    except kind as error:
+        caught.value = error
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+    assert re.search(match, str(caught.value)), caught.value
 
 def launch(name, on=None):
     return fake.kernel(torch.cuda.current_stream().cuda_stream if on is None else on, name, US)

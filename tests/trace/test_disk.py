@@ -39,9 +39,7 @@ print("on")
     assert len(complete_lines(part)) > 100
 
 
-@pytest.mark.parametrize(
-    "kind", ["missing folder", "file as folder", "folder", "link", "fifo", "device"]
-)
+@pytest.mark.parametrize("kind", ["missing folder", "file as folder", "link", "fifo"])
 def test_a_path_that_cannot_be_written_is_one_warning(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "x.json"
     if kind == "missing folder":
@@ -49,10 +47,6 @@ def test_a_path_that_cannot_be_written_is_one_warning(tmp_path: Path, kind: str)
     elif kind == "file as folder":
         (tmp_path / "file").write_text("")
         out = tmp_path / "file" / "x.json"
-    elif kind == "folder":
-        out.mkdir()
-    elif kind == "device":
-        os.mkfifo(out)
     elif kind == "link":
         (tmp_path / "target").write_text("precious")
         (tmp_path / "x.json.part").symlink_to(tmp_path / "target")

@@ -50,22 +50,6 @@ def test_scopes_of_other_exit_handlers_are_harmless(tmp_path: Path) -> None:
     assert names(out) == ["a"]
 
 
-def test_a_relative_path_is_that_of_the_opening(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    check_python(
-        SCOPES
-        + f"""
-os.chdir({str(tmp_path)!r})
-trace = gpuprof.trace("run.json").start()
-os.chdir("elsewhere")
-work("a")
-trace.close()
-"""
-    )
-    assert files(tmp_path) == {"run.json", "elsewhere"}
-    assert files(tmp_path / "elsewhere") == set()
-
-
 # Ends that are not exits
 
 
