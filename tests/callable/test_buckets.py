@@ -16,14 +16,10 @@ from hypothesis import strategies as st
 
 from gpuprof._callable.buckets import Buckets, Pad, Padding, learned
 from gpuprof._callable.pytree import flatten_result
-from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, flat
 
-
-@pytest.fixture(autouse=True)
-def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_arrays.install(monkeypatch)
+pytestmark = pytest.mark.usefixtures("arrays")
 
 
 def sizes(padding: Padding | None) -> list[tuple[int, int]]:

@@ -12,16 +12,12 @@ import numpy as np
 import pytest
 
 from gpuprof._callable.mismatch import describe_mismatch
-from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import FLOAT16, MANAGED, PINNED, Array, OtherArray
 from tests.support.structures import Batch, Color, Frozen, Named, Output, Pair, Slotted, flat, same
 
+pytestmark = pytest.mark.usefixtures("arrays")
+
 STAND_INS = "tests.support.stand_in_arrays"
-
-
-@pytest.fixture(autouse=True)
-def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_arrays.install(monkeypatch)
 
 
 @pytest.mark.parametrize(

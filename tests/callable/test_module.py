@@ -12,17 +12,11 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support import cpu_graphs
 from tests.support.processes import check_python
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("tapes")]
 nn = torch.nn
-
-
-@pytest.fixture(autouse=True)
-def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_graphs.install(monkeypatch)
 
 
 class Net(nn.Module):  # type: ignore[misc, name-defined]

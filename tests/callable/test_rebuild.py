@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from gpuprof._callable.leaves import same_value
 from gpuprof._callable.pytree import flatten_arguments, flatten_result, rebuild
-from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import (
     CONSTANTS,
@@ -37,23 +36,14 @@ from tests.support.structures import (
     Slotted,
     alike,
     flat,
-    registry,
     same,
 )
+
+pytestmark = pytest.mark.usefixtures("arrays")
 
 PAIRS = st.one_of(
     st.tuples(STRUCTURES, STRUCTURES), STRUCTURES.map(lambda value: (value, copy.deepcopy(value)))
 )
-
-
-@pytest.fixture(autouse=True)
-def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_arrays.install(monkeypatch)
-
-
-@pytest.fixture
-def register(monkeypatch: pytest.MonkeyPatch) -> Register:
-    return registry(monkeypatch)
 
 
 @given(PAIRS)

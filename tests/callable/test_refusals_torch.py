@@ -18,14 +18,10 @@ from tests.support import cpu_graphs
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
+    pytest.mark.usefixtures("tapes"),
     pytest.mark.torch,
     pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_graphs.install(monkeypatch)
 
 
 def routed(x: Any) -> Any:

@@ -9,12 +9,7 @@ import pytest
 
 import gpuprof
 from tests.support.callables import Counted
-from tests.support.structures import Cache, Point, Register, registry
-
-
-@pytest.fixture
-def register(monkeypatch: pytest.MonkeyPatch) -> Register:
-    return registry(monkeypatch)
+from tests.support.structures import Cache, Point, Register
 
 
 def step(cupy: Any, runs: Counted) -> Callable[[Any, Any], Any]:

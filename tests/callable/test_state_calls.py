@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support import cpu_graphs
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 from tests.support import read_objects  # noqa: E402 (needs torch)
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("tapes")]
 nn = torch.nn
-
-
-@pytest.fixture(autouse=True)
-def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_graphs.install(monkeypatch)
 
 
 @pytest.mark.parametrize("change", read_objects.CHANGES.values(), ids=read_objects.CHANGES)

@@ -13,14 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, Color, Pair, flat, same
 
-
-@pytest.fixture(autouse=True)
-def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_arrays.install(monkeypatch)
+pytestmark = pytest.mark.usefixtures("arrays")
 
 
 # What is found

@@ -15,7 +15,6 @@ from gpuprof._callable.observe import Observation
 from gpuprof._callable.pytree import flatten_result, rebuild
 from gpuprof._frameworks.array_facts import facts_by_attributes
 from gpuprof._frameworks.torch_constants import HostConstants
-from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import flat, same
 
@@ -25,11 +24,6 @@ pytestmark = pytest.mark.torch
 @pytest.fixture
 def torch() -> Any:
     return pytest.importorskip("torch", reason="torch is not installed")
-
-
-@pytest.fixture
-def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_arrays.install(monkeypatch)
 
 
 def quantized(torch: Any) -> Any:

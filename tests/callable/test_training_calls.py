@@ -13,16 +13,11 @@ from gpuprof.errors import InvalidStateError
 from tests.support import cpu_graphs
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("tapes")]
 
 from tests.support import small_networks as networks  # noqa: E402
 
 both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
-
-
-@pytest.fixture(autouse=True)
-def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_graphs.install(monkeypatch)
 
 
 def make(fn: Any, *args: Any, **options: Any) -> Any:

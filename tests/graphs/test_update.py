@@ -196,20 +196,21 @@ def drawing(in_torch: Run) -> Run:
 
 
 @pytest.mark.parametrize("first", ["captured(4)", "captured_by_the_driver()"])
-@pytest.mark.parametrize("launched", ["neither", "this", "other", "both"])
 @pytest.mark.parametrize("torch_version", ["2.11.0", "2.13.0"])
 def test_launches_draw_as_many_numbers_as_those_of_the_graph_of_the_update(
-    drawing: Run, first: str, launched: str
+    drawing: Run, first: str
 ) -> None:
     drawing(f"""
-graph, other = {first}, captured(16)
-if {launched!r} in ("this", "both"):
-    graph.launch(stream)
-if {launched!r} in ("other", "both"):
-    other.launch(stream)
-graph.update(other)
-other.close()
-assert [drawn_by(graph) for _ in range(3)] == [16] * 3
+for launched in ("neither", "this", "other", "both"):
+    print(launched)
+    graph, other = {first}, captured(16)
+    if launched in ("this", "both"):
+        graph.launch(stream)
+    if launched in ("other", "both"):
+        other.launch(stream)
+    graph.update(other)
+    other.close()
+    assert [drawn_by(graph) for _ in range(3)] == [16] * 3
 """)
 
 
@@ -228,17 +229,16 @@ assert len(world.replayed_on) == replays + 1
 """)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_an_update_from_a_graph_of_the_driver_ends_the_launches_by_torch(
-    drawing: Run, known: bool
-) -> None:
-    drawing(f"""
-graph = captured(4)
-if {known}:
-    graph.launch(stream)
-graph.update(captured(16))
-graph.update(captured_by_the_driver())
-assert drawn_by(graph) == 0
+def test_an_update_from_a_graph_of_the_driver_ends_the_launches_by_torch(drawing: Run) -> None:
+    drawing("""
+for known in (True, False):
+    print(known)
+    graph = captured(4)
+    if known:
+        graph.launch(stream)
+    graph.update(captured(16))
+    graph.update(captured_by_the_driver())
+    assert drawn_by(graph) == 0
 """)
 
 
@@ -270,9 +270,7 @@ other.update(newer)
 
 
 def test_collected_timers_and_launches_by_torch_are_refused_together(drawing: Run) -> None:
-    drawing(
-        DRAWING
-        + """
+    drawing("""
 def timed():
     with gpuprof.capture(timers="collect") as cap, gpuprof.timer("step"):
         launch("dropout_k")
@@ -286,5 +284,4 @@ other.launch(stream)
 graph.update(other)
 fake.stream_synchronize(stream)
 gpuprof.flush()
-"""
-    )
+""")
