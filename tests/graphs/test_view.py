@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +14,10 @@ from hypothesis import strategies as st
 
 from gpuprof import GraphNode, _core
 from gpuprof._graphs import diff as graphs_diff
+from gpuprof._graphs.diff import compare as diff
 from gpuprof._graphs.signature import digits
 from tests.support.graph_nodes import HOSTILE, Spec, chain, make
+from tests.support.processes import check_python
 
 
 def renumbered(specs: Sequence[Spec], order: Sequence[int]) -> tuple[GraphNode, ...]:
@@ -30,10 +29,6 @@ def renumbered(specs: Sequence[Spec], order: Sequence[int]) -> tuple[GraphNode, 
             for old in order
         )
     )
-
-
-def diff(a: Sequence[GraphNode], b: Sequence[GraphNode]) -> graphs_diff.GraphDiff:
-    return graphs_diff.compare(a, b)
 
 
 # Graphs of a few nodes, each of which waits for some of those before it.
@@ -168,17 +163,13 @@ def test_graphs_with_different_signatures_have_a_difference_to_show(
 
 
 def test_a_signature_is_the_same_in_another_process() -> None:
-    code = (
-        "from gpuprof._graphs.signature import digits; from gpuprof._core import GraphNode;"
-        "print(digits([GraphNode(0, 'kernel', 'add', 'add', (8, 1, 1),"
-        " (256, 1, 1), 0)]))"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
+    code = """
+    from gpuprof._core import GraphNode
+    from gpuprof._graphs.signature import digits
+    print(digits([GraphNode(0, "kernel", "add", "add", (8, 1, 1), (256, 1, 1), 0)]))
+    """
     expected = digits(chain("add"))
-    assert done.stdout.strip() == expected
+    assert check_python(code, PYTHONHASHSEED="7") == f"{expected}\n"
     assert re.fullmatch("[0-9a-f]{16}", expected)
 
 

@@ -59,11 +59,6 @@ class Marks:
     ended: bool = False
 
 
-def holding(scope: gpuprof.Scope) -> Generator[gpuprof.Sample, None, None]:
-    with scope as sample:
-        yield sample
-
-
 def capturing(block: gpuprof.capture) -> Generator[gpuprof.GraphCaptureGuard, None, None]:
     with block as guard:
         yield guard

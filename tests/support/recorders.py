@@ -23,5 +23,5 @@ def told(file: Path) -> dict[str, Any]:
 
 
 def first(path: Path) -> Path:
-    """Return the path of the first numbered dump of a recorder for ``last.json``."""
-    return path.with_name("last.1.json")
+    """Return the path of the first numbered dump of a recorder for ``run.json``."""
+    return path.with_name("run.1.json")

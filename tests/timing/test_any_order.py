@@ -29,8 +29,8 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
 from tests.support.fuzzing import bounded
 from tests.support.held import release_idle, scopes
-from tests.support.model_objects import Capture, Entry, Graph, Marks, capturing, holding
-from tests.support.scopes import path_here
+from tests.support.model_objects import Capture, Entry, Graph, Marks, capturing
+from tests.support.scopes import path_here, spanning
 
 US = 1_000
 STREAMS = st.sampled_from([0, 1])
@@ -121,7 +121,7 @@ class AnyOrder(RuleBasedStateMachine):
         return self.scopes.setdefault((name, stream), made) if self.shared else made
 
     def enter(self, name: str, stream: int, refused: int) -> None:
-        holder = holding(self.scope(name, stream))
+        holder = spanning(self.scope(name, stream))
         with self.fake.faults(REFUSED.format(refused) if refused else ""):
             sample = next(holder)
         key = name, stream

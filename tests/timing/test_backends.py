@@ -16,19 +16,7 @@ import gpuprof
 from gpuprof.errors import GpuprofError
 from tests.support.ids import short
 from tests.support.processes import check_python
-
-
-class Device:
-    """Something to synchronise with, and a log of what happened in which order."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.error: BaseException | None = None
-
-    def synchronize(self) -> None:
-        self.log.append("wait")
-        if self.error is not None:
-            raise self.error
+from tests.support.scopes import Device
 
 
 def wait_for_nothing() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuprof
-from tests.support.scopes import cpu, path_here
+from tests.support.scopes import cpu, path_here, spanning
 
 
 @pytest.fixture(autouse=True)
@@ -43,12 +43,6 @@ def test_a_disabled_scope_adds_nothing_to_the_path() -> None:
 
 
 # Generators
-
-
-def spanning(scope: gpuprof.Scope) -> Generator[gpuprof.Sample, None, None]:
-    """Hold `scope` open between the first resume and the second."""
-    with scope as sample:
-        yield sample
 
 
 def test_a_collected_generator_closes_its_entry() -> None:

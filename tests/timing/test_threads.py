@@ -11,7 +11,7 @@ import pytest
 
 import gpuprof
 from tests.support.processes import check_python
-from tests.support.scopes import cpu, path_here
+from tests.support.scopes import cpu, path_here, spanning
 from tests.support.threads import PATIENCE_S, in_threads
 
 THREADS = 100
@@ -22,11 +22,6 @@ EXITS = 5
 def ends_at_the_root() -> Iterator[None]:
     yield
     assert path_here() == ""
-
-
-def spanning(scope: gpuprof.Scope) -> Iterator[gpuprof.Sample]:
-    with scope as sample:
-        yield sample
 
 
 # Where a thread is

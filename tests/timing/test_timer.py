@@ -10,20 +10,7 @@ import pytest
 import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.support.ids import short
-
-
-class Device:
-    """Something to synchronise with that remembers how often it was."""
-
-    def __init__(self) -> None:
-        self.waits = 0
-        self.error: BaseException | None = None
-        self.backend = gpuprof.SyncBackend("device", self.synchronize)
-
-    def synchronize(self) -> None:
-        self.waits += 1
-        if self.error is not None:
-            raise self.error
+from tests.support.scopes import Device
 
 
 @pytest.fixture(params=["cpu", "device"])
@@ -157,13 +144,13 @@ def test_a_stream_of_a_wrong_type_is_a_type_error(given: Any) -> None:
 def test_a_timer_synchronises_before_each_mark() -> None:
     device = Device()
     timer = gpuprof.Timer(device.backend)
-    assert device.waits == 0
+    assert device.log == []
     timer.record_start()
-    assert device.waits == 1
+    assert device.log == ["wait"]
     timer.record_end()
-    assert device.waits == 2
+    assert device.log == ["wait", "wait"]
     timer.elapsed_ms()
-    assert device.waits == 2
+    assert device.log == ["wait", "wait"]
     assert timer.clock == "device"
 
 
@@ -199,7 +186,7 @@ def test_a_probe_works_on_a_backend_of_ones_own() -> None:
     device = Device()
     probe = gpuprof.start_probe_timer_if(True, backend=device.backend)
     assert gpuprof.finish_probe_timer(probe) is not None
-    assert device.waits == 2
+    assert device.log == ["wait", "wait"]
 
 
 def test_disable_turns_later_probes_off() -> None:

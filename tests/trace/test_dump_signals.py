@@ -85,19 +85,6 @@ with recorded(max_dumps=1000) as recorder:
         assert names(tmp_path / name).count("a") == 20_000
 
 
-def test_a_signal_of_two_rings_is_a_dump_of_each(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-with recorded() as one, recorded(name="other") as two:
-    work("a")
-    os.kill(os.getpid(), signal.SIGUSR1)
-    until(lambda: one.stats()["dumps"] and two.stats()["dumps"])
-""",
-    )
-    assert files(tmp_path) == {"last.1.json", "other.1.json"}
-
-
 @pytest.mark.parametrize("rings", [1, 2])
 def test_a_signal_that_ends_the_program_does_so_after_the_dump(tmp_path: Path, rings: int) -> None:
     done = run_python(
@@ -146,23 +133,6 @@ with recorded(signal.SIGTERM):
     )
     assert out == "15\n"
     assert files(tmp_path) == set()
-
-
-def test_a_child_dumps_its_own_ring(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-with recorded() as recorder:
-    if (child := os.fork()) == 0:
-        work("child's")
-        os.kill(os.getpid(), signal.SIGUSR1)
-        until(lambda: recorder.stats()["dumps"])
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-""",
-    )
-    (only,) = files(tmp_path)
-    assert names(tmp_path / only) == ["child's"]
 
 
 def test_a_handler_put_over_it_that_calls_it_is_not_called_for_ever(tmp_path: Path) -> None:

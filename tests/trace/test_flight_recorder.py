@@ -27,11 +27,6 @@ from tests.support.trace_events import (
 MS = 1_000_000
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "last.json"
-
-
 # What is written, and when
 
 
@@ -52,7 +47,7 @@ def test_a_call_writes_what_is_held_and_goes_on(path: Path) -> None:
         measured("b")
         two = recorder.dump()
         assert recorder.stats()["dumps"] == 2
-    assert (one, two) == (str(first(path)), str(path.with_name("last.2.json")))
+    assert (one, two) == (str(first(path)), str(path.with_name("run.2.json")))
     assert names(Path(one or "")) == ["a"]
     assert names(Path(two or "")) == ["a", "b"]
     assert told(first(path))["reason"] == "a call of dump()"
@@ -156,13 +151,13 @@ def test_two_rings_of_different_lengths_and_a_trace_see_the_same(path: Path) -> 
 
 
 def test_no_dump_replaces_a_file(path: Path) -> None:
-    path.with_name("last.1.json").write_text("yesterday's")
-    path.with_name("last.3.json.part").write_text("somebody's")
+    path.with_name("run.1.json").write_text("yesterday's")
+    path.with_name("run.3.json.part").write_text("somebody's")
     with gpuprof.flight_recorder(path, keep_last="30s") as recorder:
         made = [recorder.dump() for _ in range(2)]
-    assert [Path(each or "").name for each in made] == ["last.2.json", "last.4.json"]
-    assert path.with_name("last.1.json").read_text() == "yesterday's"
-    assert path.with_name("last.3.json.part").read_text() == "somebody's"
+    assert [Path(each or "").name for each in made] == ["run.2.json", "run.4.json"]
+    assert path.with_name("run.1.json").read_text() == "yesterday's"
+    assert path.with_name("run.3.json.part").read_text() == "somebody's"
 
 
 def test_the_number_may_stand_anywhere_in_the_path(tmp_path: Path) -> None:
@@ -179,7 +174,7 @@ def test_enough_dumps_are_one_warning(path: Path) -> None:
         with pytest.warns(RuntimeWarning, match=r"written its 2 dumps.*max_dumps=") as warned:
             assert [recorder.dump() for _ in range(3)] == [None, None, None]
     assert len(warned) == 1
-    assert files(path.parent) == {"last.1.json", "last.2.json"}
+    assert files(path.parent) == {"run.1.json", "run.2.json"}
 
 
 def test_a_recorder_that_is_used_again_goes_on_counting(path: Path) -> None:
@@ -189,7 +184,7 @@ def test_a_recorder_that_is_used_again_goes_on_counting(path: Path) -> None:
             measured(name)
             recorder.dump()
     assert names(first(path)) == ["a"]
-    assert names(path.with_name("last.2.json")) == ["b"]
+    assert names(path.with_name("run.2.json")) == ["b"]
 
 
 # Limits
@@ -204,7 +199,7 @@ def test_a_scope_that_passes_its_limit_is_a_dump(path: Path) -> None:
         with cpu_scope("outer"), cpu_scope("slow"):
             time.sleep(0.003)
         until(lambda: recorder.stats()["dumps"])
-    assert files(path.parent) == {"last.1.json"}
+    assert files(path.parent) == {"run.1.json"}
     assert names(first(path)).count("slow") == 2
     reason = told(first(path))["reason"]
     assert reason.startswith("outer/slow took ")
@@ -218,7 +213,7 @@ def test_a_limit_by_name_holds_on_every_path_and_only_while_it_is_open(path: Pat
         until(lambda: recorder.stats()["dumps"])
     with gpuprof.flight_recorder(path, keep_last="30s"), cpu_scope("slow"):
         time.sleep(0.003)
-    assert files(path.parent) == {"last.1.json"}
+    assert files(path.parent) == {"run.1.json"}
 
 
 def test_a_limit_is_of_gpu_time(fake: FakeCuda, stream: int, path: Path) -> None:
@@ -255,8 +250,8 @@ def test_limits_that_are_passed_again_and_again_do_not_fill_the_disk(path: Path)
             time.sleep(0.001)
         assert recorder.stats()["dumps"] == 1
     # What came since is in one more, at the end.
-    assert files(path.parent) == {"last.1.json", "last.2.json"}
-    assert names(path.with_name("last.2.json")).count("slow") == 51
+    assert files(path.parent) == {"run.1.json", "run.2.json"}
+    assert names(path.with_name("run.2.json")).count("slow") == 51
 
 
 # The GPU
@@ -297,5 +292,5 @@ def test_gpu_spans_that_do_not_end_are_left_out_and_said(
         recorder.dump()
     assert [e["cat"] for e in events(first(path))] == ["scope"]
     assert told(first(path))["unfinishedGpuSpans"] == 1
-    later = path.with_name("last.2.json")
+    later = path.with_name("run.2.json")
     assert [e["cat"] for e in events(later)] == ["scope", "gpu"]

@@ -16,12 +16,6 @@ from tests.support.recorders import first, told
 from tests.support.threads import beside, in_threads
 from tests.support.trace_events import SCOPES, cpu_scope, events, files, measured, names
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "last.json"
-
-
 # Exceptions
 
 
@@ -95,7 +89,7 @@ with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
 
 def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="there is no folder") as warned:
-        recorder = gpuprof.flight_recorder(tmp_path / "gone" / "last.json", keep_last="30s").start()
+        recorder = gpuprof.flight_recorder(tmp_path / "gone" / "run.json", keep_last="30s").start()
     assert len(warned) == 1
     with pytest.warns(RuntimeWarning, match="a dump of the flight recorder failed") as warned:
         assert recorder.dump() is None
@@ -138,7 +132,7 @@ print(child)
 """
     )
     assert names(first(path)) == ["parent's"]
-    assert names(path.with_name(f"last.1.{out.strip()}.json")) == ["child's"]
+    assert names(path.with_name(f"run.1.{out.strip()}.json")) == ["child's"]
     assert len(files(path.parent)) == 2
 
 

@@ -10,14 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
-from tests.perfetto.check import check_closed, check_unfinished, engine_or_skip
+from tests.perfetto.check import check_closed, check_unfinished
 from tests.perfetto.engine import TraceProcessor
 from tests.perfetto.tables import Slice, Tables
 from tests.support.processes import check_cuda
@@ -68,21 +67,14 @@ def on_this_thread(tables: Tables) -> list[Slice]:
     return [each for each in tables.slices if each.track[1] == this_thread()]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[TraceProcessor]:
-    with engine_or_skip() as started:
-        yield started
-
-
-@pytest.fixture(params=["trace.json", "trace.json.gz"])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return tmp_path / str(request.param)
-
-
 # What a program writes itself
 
 
-def test_a_writers_events_are_shown_as_given(engine: TraceProcessor, path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_a_writers_events_are_shown_as_given(
+    engine: TraceProcessor, tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"trace.{suffix}"
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
         writer.span("inner", 50 * US / 1e6, begin_ns=now + 10 * US)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
-from tests.perfetto.check import check_closed, engine_or_skip
+from tests.perfetto.check import check_closed
 from tests.perfetto.engine import TraceProcessor
 
 MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[TraceProcessor]:
-    with engine_or_skip() as started:
-        yield started
 
 
 def step(fake: FakeCuda, stream: int, number: int) -> None:

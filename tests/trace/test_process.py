@@ -147,59 +147,40 @@ warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
 )
 
 
-def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
-    pid = check_python(
+def test_a_forked_child_writes_a_file_of_its_own_if_it_traces_anything(tmp_path: Path) -> None:
+    out = check_python(
         FORK
         + f"""
-with gpuprof.trace({str(out)!r}):
-    work("before")
+def in_child(body):
     pid = os.fork()
     if pid == 0:
-        work("child", 3)
-    else:
-        work("parent", 2)
-        assert os.waitpid(pid, 0)[1] == 0
-        print(pid)
-"""
-    ).strip()
-    assert files(tmp_path) == {"run.json", f"run.{pid}.json"}
-    assert names(out) == ["before", "parent", "parent"]
-    assert names(tmp_path / f"run.{pid}.json") == ["child"] * 3
-
-
-def test_a_child_that_traces_nothing_leaves_no_file(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
-    check_python(
-        FORK
-        + f"""
-with gpuprof.trace({str(out)!r}):
-    pid = os.fork()
-    if pid != 0:
-        assert os.waitpid(pid, 0)[1] == 0
-        work("parent")
-"""
-    )
-    assert files(tmp_path) == {"run.json"}
-
-
-def test_a_writer_of_its_own_goes_on_in_a_child(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
-    pid = check_python(
-        FORK
-        + f"""
-writer = gpuprof.TraceWriter({str(out)!r})
-writer.span("before", 0.1, cat="test")
-pid = os.fork()
-writer.span("child" if pid == 0 else "parent", 0.1, cat="test")
-writer.close()
-if pid != 0:
+        body()
+        sys.exit()  # which closes its traces
     assert os.waitpid(pid, 0)[1] == 0
     print(pid)
+
+with gpuprof.trace("{tmp_path}/run.json"):
+    work("before")
+    in_child(lambda: work("child", 3))
+    work("parent", 2)
+with gpuprof.trace("{tmp_path}/quiet.json"):
+    in_child(lambda: None)
+    work("parent")
+writer = gpuprof.TraceWriter("{tmp_path}/own.json")
+writer.span("before", 0.1, cat="test")
+in_child(lambda: writer.span("child", 0.1, cat="test"))
+writer.span("parent", 0.1, cat="test")
+writer.close()
 """
-    ).strip()
-    assert names(out) == ["before", "parent"]
-    assert names(tmp_path / f"run.{pid}.json") == ["child"]
+    )
+    first, _, third = out.split()
+    assert {name: names(tmp_path / name) for name in files(tmp_path)} == {
+        "run.json": ["before", "parent", "parent"],
+        f"run.{first}.json": ["child"] * 3,
+        "quiet.json": ["parent"],
+        "own.json": ["before", "parent"],
+        f"own.{third}.json": ["child"],
+    }
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -21,6 +21,7 @@ HOSTILE = [
     "\x00\x01\x1f\x7f",
     "é\u2028🚀",
     "a" * 5000,
+    "a\ud800b",
 ]
 
 
@@ -33,7 +34,8 @@ def test_any_name_is_strict_json_and_itself(path: Path, name: str) -> None:
         assert slice_["name"].startswith("a" * 4000)
         assert slice_["name"].endswith("…")
     else:
-        shown = name.replace("\0", "\ufffd")  # where Perfetto would cut it
+        shown = name.replace("\ud800", "\ufffd")
+        shown = shown.replace("\0", "\ufffd")  # where Perfetto would cut it
         assert slice_["name"].rstrip("\u200b") == shown
         assert slice_["cat"].rstrip("\u200b") == shown
     assert not slice_["name"].endswith("\\")
@@ -45,13 +47,6 @@ def test_a_name_of_ten_megabytes_is_cut(path: Path) -> None:
         measured("z" * 10_000_000)
     assert path.stat().st_size < 100_000
     assert len(events(path)) == 2
-
-
-def test_lone_surrogates_become_replacement_characters(path: Path) -> None:
-    with gpuprof.TraceWriter(path) as writer:
-        writer.span("a\ud800b", 0.1, cat="c\udfff")
-    (slice_,) = events(path)
-    assert (slice_["name"], slice_["cat"]) == ("a\ufffdb", "c\ufffd")
 
 
 def test_any_argument_is_strict_json(path: Path) -> None:
