@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,36 +27,7 @@ def sizes(padding: Padding | None) -> list[tuple[int, int]]:
     return [*{pad.axis: (pad.real, pad.bucket) for pad in padding.pads}.values()]
 
 
-def places(padding: Padding) -> list[tuple[int, int, int]]:
-    return [(pad.leaf, pad.dim, pad.bucket) for pad in padding.pads]
-
-
 # What is padded
-
-
-def test_every_array_with_the_size_of_the_first_is_padded() -> None:
-    buckets = Buckets({0: (8, 16)})
-    call = flat(Array(5, 3), [Array(5)], 1.5, weight=Array(3, 5), scale=Array(), mask=Array(5, 5))
-    padding = buckets.plan(call)
-    assert sizes(padding) == [(5, 8)]
-    assert padding is not None
-    padded = {call.leaves[pad.leaf].path: (pad.dim, pad.bucket) for pad in padding.pads}
-    assert padded == {"args[0]": (0, 8), "args[1][0]": (0, 8), "kwargs['mask']": (0, 8)}
-
-
-def test_the_next_larger_size_is_taken() -> None:
-    buckets = Buckets({0: [16, 4, 8, 4]})
-    assert [sizes(buckets.plan(flat(Array(n)))) for n in (1, 3, 5, 9)] == [
-        [(1, 4)],
-        [(3, 4)],
-        [(5, 8)],
-        [(9, 16)],
-    ]
-
-
-def test_without_such_a_dimension_there_is_nothing_to_pad() -> None:
-    for call in (flat(), flat(3), flat(Array())):
-        assert Buckets({0: (8,)}).plan(call) is None
 
 
 def test_without_rules_there_is_nothing_to_pad() -> None:
@@ -65,52 +36,66 @@ def test_without_rules_there_is_nothing_to_pad() -> None:
     assert buckets.with_mask((), arguments) is arguments
 
 
-def test_listed_sizes_are_left_as_they_are() -> None:
-    buckets = Buckets({0: (4, 8)})
-    assert buckets.plan(flat(Array(4), Array(4, 2))) is None
-    assert buckets.plan(flat(Array(8))) is None
-
-
-@pytest.mark.parametrize("size", [9, 0])
-def test_beside_a_size_that_no_bucket_takes_nothing_is_padded(size: int) -> None:
-    assert Buckets({0: (4, 8), 1: (16,)}).plan(flat(Array(size, 10))) is None
-
-
-def test_several_dimensions_are_padded_each_by_itself() -> None:
-    padding = Buckets({0: (4,), 1: (128, 256)}).plan(
-        flat(Array(3, 200, 7), Array(3), Array(4, 200))
-    )
-    assert sizes(padding) == [(3, 4), (200, 256)]
-    assert padding is not None
-    assert places(padding) == [(0, 0, 4), (1, 0, 4), (0, 1, 256), (2, 1, 256)]
-
-
-def test_a_listed_size_beside_another_that_is_padded_stays() -> None:
-    padding = Buckets({0: (4,), 1: (128,)}).plan(flat(Array(4, 100)))
-    assert sizes(padding) == [(100, 128)]
-
-
-def test_dimensions_may_count_from_the_end() -> None:
-    padding = Buckets({-1: (8,)}).plan(flat(Array(2, 5), Array(5), Array(5, 2)))
-    assert padding is not None
-    assert places(padding) == [(0, 1, 8), (1, 0, 8)]
-
-
-def test_arrays_are_named_as_in_errors_or_by_keyword() -> None:
-    rules = {"args[0]['x']": {0: (8,)}, "mask": {1: (8,)}, "kwargs['ids']": {-1: (8,)}}
-    call = flat({"x": Array(5, 2), "y": Array(5, 2)}, mask=Array(2, 5), ids=Array(5))
-    padding = Buckets(rules).plan(call)
-    assert sizes(padding) == [(5, 8)]
-    assert padding is not None
-    padded = {(call.leaves[pad.leaf].path, pad.dim) for pad in padding.pads}
-    assert padded == {("args[0]['x']", 0), ("kwargs['mask']", 1), ("kwargs['ids']", 0)}
-
-
-def test_named_dimensions_with_other_sizes_are_padded_by_themselves() -> None:
-    padding = Buckets({"x": {0: (4,), 1: (128,)}, "mask": {0: (128,)}}).plan(
-        flat(x=Array(3, 100), mask=Array(100))
-    )
-    assert sizes(padding) == [(3, 4), (100, 128)]
+@pytest.mark.parametrize(
+    ("rules", "call", "expected"),
+    [
+        ({0: (8,)}, flat, []),
+        ({0: (8,)}, lambda: flat(3), []),
+        ({0: (8,)}, lambda: flat(Array()), []),
+        # Listed sizes stay, and all does beside a size that no bucket takes.
+        ({0: (4, 8)}, lambda: flat(Array(4), Array(4, 2)), []),
+        ({0: (4, 8)}, lambda: flat(Array(8)), []),
+        ({0: (4, 8), 1: (16,)}, lambda: flat(Array(9, 10)), []),
+        ({0: (4, 8), 1: (16,)}, lambda: flat(Array(0, 10)), []),
+        ({0: (4,), 1: (128,)}, lambda: flat(Array(4, 100)), [(100, 128, {"args[0]": 1})]),
+        # The next larger size is taken.
+        ({0: [16, 4, 8, 4]}, lambda: flat(Array(1)), [(1, 4, {"args[0]": 0})]),
+        ({0: [16, 4, 8, 4]}, lambda: flat(Array(3)), [(3, 4, {"args[0]": 0})]),
+        ({0: [16, 4, 8, 4]}, lambda: flat(Array(5)), [(5, 8, {"args[0]": 0})]),
+        ({0: [16, 4, 8, 4]}, lambda: flat(Array(9)), [(9, 16, {"args[0]": 0})]),
+        (
+            {-1: (8,)},
+            lambda: flat(Array(2, 5), Array(5), Array(5, 2)),
+            [(5, 8, {"args[0]": 1, "args[1]": 0})],
+        ),
+        (
+            {0: (8, 16)},  # of every array whose size is that of the first
+            lambda: flat(
+                *(Array(5, 3), [Array(5)], 1.5),
+                weight=Array(3, 5),
+                scale=Array(),
+                mask=Array(5, 5),
+            ),
+            [(5, 8, {"args[0]": 0, "args[1][0]": 0, "kwargs['mask']": 0})],
+        ),
+        (
+            {0: (4,), 1: (128, 256)},  # each dimension by itself
+            lambda: flat(Array(3, 200, 7), Array(3), Array(4, 200)),
+            [(3, 4, {"args[0]": 0, "args[1]": 0}), (200, 256, {"args[0]": 1, "args[2]": 1})],
+        ),
+        (
+            {"args[0]['x']": {0: (8,)}, "mask": {1: (8,)}, "kwargs['ids']": {-1: (8,)}},
+            lambda: flat({"x": Array(5, 2), "y": Array(5, 2)}, mask=Array(2, 5), ids=Array(5)),
+            [(5, 8, {"args[0]['x']": 0, "kwargs['mask']": 1, "kwargs['ids']": 0})],
+        ),
+        (
+            {"x": {0: (4,), 1: (128,)}, "mask": {0: (128,)}},
+            lambda: flat(x=Array(3, 100), mask=Array(100)),
+            [(3, 4, {"kwargs['x']": 0}), (100, 128, {"kwargs['x']": 1, "kwargs['mask']": 0})],
+        ),
+    ],
+)
+def test_what_is_padded_is_the_dimensions_of_a_size(
+    rules: Any, call: Callable[[], Any], expected: list[tuple[int, int, dict[str, int]]]
+) -> None:
+    given = call()
+    padding = Buckets(rules).plan(given)
+    found: dict[Any, tuple[int, int, dict[str, int]]] = {}
+    for pad in padding.pads if padding is not None else ():
+        *_, places = found.setdefault(pad.axis, (pad.real, pad.bucket, {}))
+        places[given.leaves[pad.leaf].path] = pad.dim
+    assert [*found.values()] == expected
+    assert (padding is None) == (not expected)
 
 
 def test_named_dimensions_with_the_same_sizes_must_agree() -> None:
@@ -388,7 +373,8 @@ def test_the_mask_is_padded_with_the_axis_of_the_first_rule_alone() -> None:
     padding = buckets.plan(call)
     assert sizes(padding) == [(5, 16), (5, 8), (5, 32)]
     assert padding is not None
-    assert places(padding) == [(1, 1, 16), (0, 0, 16), (1, 0, 8), (1, 2, 32)]
+    places = [(pad.leaf, pad.dim, pad.bucket) for pad in padding.pads]
+    assert places == [(1, 1, 16), (0, 0, 16), (1, 0, 8), (1, 2, 32)]
 
 
 def test_without_a_mask_the_keywords_stay() -> None:

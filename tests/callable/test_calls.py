@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.support.callables import US, Counted, make, twice
 from tests.support.processes import check_cuda
 from tests.support.stand_in_cupy import MemoryPointer, installed
 from tests.support.stand_in_exchange import ExchangingArray
+from tests.support.structures import Batch, Pair
 from tests.support.threads import in_threads
 
 
@@ -73,18 +73,6 @@ def test_static_results_cost_no_copy(cupy: Any) -> None:
     x = cupy.array([0.0])
     copying = make(twice(cupy), x).graph.num_nodes
     assert make(twice(cupy), x, outputs="static").graph.num_nodes == copying - 1
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
-@dataclasses.dataclass
-class Batch:
-    x: Any
-    scale: float
-    extra: Any = None
 
 
 def test_structures_go_in_and_come_out_as_they_are(cupy: Any) -> None:

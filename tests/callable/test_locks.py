@@ -37,6 +37,14 @@ def on_threads(cupy: Any, *bodies: Callable[[], None]) -> list[BaseException]:
     return errors
 
 
+def ask(fast: gpuprof.GraphedCallable) -> None:
+    """Call a method that needs the callable's lock on another thread."""
+    asked = threading.Thread(target=fast.stats)
+    asked.start()
+    asked.join(PATIENCE_S)
+    assert not asked.is_alive(), "code of the user's runs with the callable's lock"
+
+
 class Meeting:
     """Has two threads meet once, or go on after a moment if the other cannot come."""
 
@@ -81,12 +89,8 @@ def test_a_guard_of_the_callers_own_may_call_the_callable_s_methods(cupy: Any) -
     made: list[gpuprof.GraphedCallable] = []
 
     def key() -> int:
-        if not made:
-            return 0
-        asked = threading.Thread(target=made[0].stats)
-        asked.start()
-        asked.join(PATIENCE_S)
-        assert not asked.is_alive(), "user code runs with the callable's lock"
+        for each in made:
+            ask(each)
         return 0
 
     fast = gpuprof.make_graphed_callable(lambda x: x.copy(), (cupy.array([1.0]),), guards=key)
@@ -106,10 +110,7 @@ class AsksStats:
 
     def _ask(self) -> None:
         for each in self._made:
-            asked = threading.Thread(target=each.stats)
-            asked.start()
-            asked.join(PATIENCE_S)
-            assert not asked.is_alive(), "user code runs with the callable's lock"
+            ask(each)
 
     def __hash__(self) -> int:
         self._ask()
@@ -138,10 +139,7 @@ def test_warnings_may_use_the_callable(cupy: Any) -> None:
     told: list[str] = []
 
     def warn(message: str, *_: object, **_options: object) -> None:
-        asked = threading.Thread(target=fast.stats)
-        asked.start()
-        asked.join(PATIENCE_S)
-        assert not asked.is_alive(), "a warning is given with the callable's lock"
+        ask(fast)
         told.append(message)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -82,7 +82,6 @@ def test_dot_is_written_whole_and_replaces_what_was_there(
     [
         ("/no/such/folder/graph.dot", FileNotFoundError, "'/no/such/folder/graph.dot'"),
         ("/dev/full", OSError, "/dev/full"),
-        ("/", IsADirectoryError, "is a directory; "),
         ("", ValueError, "path: expected the name of a file to write, got ''"),
         ("a\0b", ValueError, "path: expected the name of a file to write, got 'a\\x00b'"),
         (b"graph.dot", TypeError, "path: expected a str or os.PathLike of text"),
@@ -100,7 +99,9 @@ def test_a_directory_is_an_error_that_names_the_path(
     graph: gpuprof.CapturedGraph, tmp_path: Path
 ) -> None:
     for name in (tmp_path, f"{tmp_path}/", f"{tmp_path}/."):
-        with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))) as raised:
+        with pytest.raises(
+            IsADirectoryError, match=f"is a directory; .*{re.escape(str(tmp_path))}"
+        ) as raised:
             graph.to_dot(name)
         assert raised.value.errno == errno.EISDIR
 

@@ -235,10 +235,6 @@ def test_a_node_put_in_between_is_an_added_node_and_no_change_of_the_others() ->
     assert not found.changed
 
 
-def test_a_replaced_kernel_is_one_change() -> None:
-    assert diff(chain("a", "b", "c"), chain("a", "x", "c")).lines == ("node 1 b: kernel b -> x",)
-
-
 def test_long_names_that_differ_in_a_template_argument_are_shown_where_they_differ() -> None:
     long = "void at::native::kernel<" + "std::array<char*, 2ul>, " * 20 + "{}Functor<float>>(int)"
     (line,) = diff(chain(long.format("Add")), chain(long.format("Mul"))).lines

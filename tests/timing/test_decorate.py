@@ -74,41 +74,6 @@ def test_decorating_what_cannot_be_called_is_a_type_error(given: Any) -> None:
 # Methods and other callables
 
 
-class Engine:
-    @gpuprof.timer("static")
-    @staticmethod
-    def static_below(x: int) -> int:
-        return x
-
-    @staticmethod
-    @gpuprof.timer("static")
-    def static_above(x: int) -> int:
-        return x
-
-    @gpuprof.timer("class")
-    @classmethod
-    def class_below(cls) -> str:
-        return cls.__name__
-
-    @classmethod
-    @gpuprof.timer("class")
-    def class_above(cls) -> str:
-        return cls.__name__
-
-
-class Faster(Engine):
-    pass
-
-
-def test_static_and_class_methods_may_be_timed_from_either_side() -> None:
-    for static in (Engine.static_below, Engine().static_below, Engine.static_above):
-        assert static(3) == 3
-    assert Engine().static_above(6) == 6
-    assert (Engine.class_below(), Faster().class_below()) == ("Engine", "Faster")
-    assert (Engine.class_above(), Faster().class_above()) == ("Engine", "Faster")
-    assert (count("static"), count("class")) == (4, 4)
-
-
 @pytest.mark.parametrize("kind", [staticmethod, classmethod])
 def test_static_and_class_methods_may_be_timed_without_parentheses(
     kind: Callable[[Any], Any],
