@@ -81,12 +81,24 @@ def test_without_a_device_everything_that_needs_one_says_so(fake_path: Path) -> 
             gpuprof.capture(backend="torch").__enter__,
             gpuprof.capture(backend="driver").__enter__,
             gpuprof.capture_info,
+            lambda: gpuprof.DeviceScalar(1.0),
         ):
             try:
                 call()
             except gpuprof.errors.CudaUnavailableError:
                 continue
             raise AssertionError(call)
+        try:
+            gpuprof.DeviceScalar("x", "float32")
+        except TypeError:
+            handle = gpuprof.graph_pool_handle()  # names none, and pools work
+        assert not handle and int(handle) == 0 and handle == gpuprof.graph_pool_handle()
+        assert gpuprof.capture_pool_for_handle(handle) is None
+        gpuprof.release_graph_pool_handle(handle)
+        pool = gpuprof.CapturePool()
+        pool.record_buffer(object())
+        pool.seal()
+        assert repr(pool) == "<gpuprof.CapturePool, 1 buffer, sealed>"
         """,
         driver=fake_path,
         FAKECUDA_CONFIG="device_count=0",

@@ -15,7 +15,7 @@ import pytest
 from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
-from tests.support.processes import check_cuda, check_python
+from tests.support.processes import check_cuda
 from tests.support.scalars import MS, SLOTS, WRITES, number
 
 
@@ -193,26 +193,6 @@ def test_after_a_sticky_error_the_driver_is_left_alone(fake_path: Path) -> None:
         assert fake.calls() == calls
         """,
     )
-
-
-def test_without_a_device_making_one_says_so(fake_path: Path) -> None:
-    out = check_python(
-        """
-        import gpuprof
-        from gpuprof import DeviceScalar
-        try:
-            DeviceScalar(1.0)
-        except gpuprof.errors.CudaUnavailableError as error:
-            print("unavailable")
-        try:
-            DeviceScalar("x", "float32")
-        except TypeError:
-            print("TypeError")
-        """,
-        driver=fake_path,
-        FAKECUDA_CONFIG="device_count=0",
-    )
-    assert out.split() == ["unavailable", "TypeError"]
 
 
 def test_scalars_alive_at_exit_harm_nothing(fake_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 import gpuprof
 from gpuprof.errors import GpuprofError
 from tests.support.ids import short
-from tests.support.processes import check_python
 from tests.support.scopes import Device
 
 
@@ -294,15 +293,3 @@ def test_the_cpu_clock_is_always_there() -> None:
     assert all(backend.reason for backend in backends.values())
     with pytest.raises(TypeError):
         backends["cpu"] = gpuprof.Backend(False, "")  # type: ignore[index]
-
-
-def test_auto_is_the_cpu_clock_while_the_process_does_not_use_cuda() -> None:
-    out = check_python(
-        """
-        import gpuprof
-        with gpuprof.timer("step") as sample:
-            pass
-        print(sample.clock, gpuprof.Timer().clock)
-        """
-    )
-    assert out.split() == ["cpu", "cpu"]

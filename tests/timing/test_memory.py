@@ -365,19 +365,6 @@ def test_a_captured_scope_says_that_replays_allocate_nothing(
     assert (row.memory.count, row.memory.note) == (0, "replays of a graph allocate nothing")
 
 
-def test_a_scope_pickles_with_its_option(torch: TorchMemory) -> None:
-    scope = pickle.loads(pickle.dumps(gpuprof.timer("step", memory=True)))
-    with scope as sample:
-        torch.use(7)
-    assert use_of(sample)[0] == 7
-
-
-@pytest.mark.parametrize("wrong", [1, "yes", None])
-def test_the_option_is_a_bool(wrong: object) -> None:
-    with pytest.raises(TypeError, match="memory: expected True or False, got"):
-        gpuprof.timer("step", memory=wrong)  # type: ignore[call-overload]
-
-
 def test_a_scope_that_verifies_its_stream_reads_memory_too(
     torch: TorchMemory, fake: FakeCuda, stream: int, other: int
 ) -> None:

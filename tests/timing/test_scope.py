@@ -35,12 +35,16 @@ def test_a_name_is_one_object() -> None:
 
 def test_options_at_their_defaults_are_no_options() -> None:
     plain = gpuprof.timer("plain")
-    assert gpuprof.timer(name="plain", enabled=None, stream=None, backend="auto") is plain
+    defaults: dict[str, Any] = {"enabled": None, "stream": None, "backend": "auto", "flops": None}
+    assert gpuprof.timer(name="plain", **defaults) is plain
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"backend": "cpu"}, {"enabled": True}, {"stream": 0}, {"in_capture": "record"}],
+    [
+        *({"backend": "cpu"}, {"enabled": True}, {"stream": 0}, {"in_capture": "record"}),
+        *({"memory": True}, {"flops": 1}, {"nbytes": 1}),
+    ],
     ids=str,
 )
 def test_options_make_a_scope_of_its_own(options: dict[str, Any]) -> None:
@@ -76,6 +80,7 @@ def test_an_unnamed_scope_adds_nothing_to_the_path() -> None:
     [
         ({"enabled": 1}, TypeError, "enabled: expected True, False or None, got 1"),
         ({"verify_stream": None}, TypeError, "verify_stream: expected True or False"),
+        *(({"memory": given}, TypeError, "memory: expected True or False") for given in (1, None)),
         ({"in_capture": "later"}, ValueError, "in_capture: expected one of .*got 'later'"),
         ({"stream": object()}, TypeError, "stream: expected None, an int handle"),
         ({"stream": True}, TypeError, "stream: expected None, an int handle"),
@@ -274,19 +279,28 @@ def test_the_environment_switches_everything_off_for_good() -> None:
                 pass
             assert sample.state == "disabled" and math.isnan(sample.ms), options
         assert gpuprof.start_probe_timer_if(True, backend="cpu") is None
-        assert len(gpuprof.stats()) == 0
+        with gpuprof.on_sample(print) as handle, gpuprof.timer("unheard", backend="cpu"):
+            gpuprof.flush()
+        assert handle.closed and handle.dropped == 0
+        stats = gpuprof.stats()
+        assert len(stats) == 0
+        why = "timing is switched off (GPUPROF_DISABLE is set)"
+        assert str(stats) == f"no samples: {why}", stats
         """,
         GPUPROF_DISABLE="1",
     )
 
 
-def test_the_environment_switch_may_be_set_to_no() -> None:
+def test_the_environment_switch_may_be_set_to_no_and_without_cuda_the_clock_is_the_cpus() -> None:
     check_python(
         """
         import gpuprof
         with gpuprof.timer("on") as sample:
             pass
         assert (sample.state, sample.clock) == ("done", "cpu"), sample
+        assert gpuprof.Timer().clock == "cpu"
+        assert sample.ms >= 0 and len(gpuprof.stats()) == 1
+        assert not {"torch", "gpuprof._timing.listeners"} & sys.modules.keys()
         """,
         GPUPROF_DISABLE="0",
     )
@@ -379,7 +393,8 @@ def test_an_open_sample_refuses_to_be_pickled() -> None:
 
 
 def test_a_scope_pickles_with_its_options() -> None:
-    scope = gpuprof.timer("off", backend="cpu", enabled=False, in_capture="record", stream=7)
+    options: dict[str, Any] = {"in_capture": "record", "stream": 7, "memory": True, "nbytes": 4}
+    scope = gpuprof.timer("off", backend="cpu", enabled=False, flops=3, **options)
     back = pickle.loads(pickle.dumps(scope))
     assert (back.name, back._options) == (scope.name, scope._options)
     with back as sample:

@@ -188,18 +188,6 @@ def test_decorated_functions_and_coroutines_have_their_work() -> None:
     }
 
 
-def test_a_scope_pickles_with_its_work() -> None:
-    scope = pickle.loads(pickle.dumps(gpuprof.timer("mm", backend="cpu", flops=3, nbytes=4)))
-    with scope as sample:
-        pass
-    assert (sample.flops, sample.nbytes) == (3.0, 4.0)
-
-
-def test_options_make_a_scope_of_their_own() -> None:
-    assert gpuprof.timer("mm", flops=1) is not gpuprof.timer("mm")
-    assert gpuprof.timer("mm", flops=None) is gpuprof.timer("mm")
-
-
 class Number:
     """A number of another library."""
 
