@@ -243,7 +243,7 @@ def body(x):
 """
 
 
-def test_without_cuda_it_is_refused_when_it_is_made() -> None:
+def test_without_cuda_it_is_refused_when_it_is_made_or_runs_eagerly_and_says_so_once() -> None:
     check_python(
         NO_CUDA
         + """
@@ -254,15 +254,6 @@ for options in ({}, {"sample_args": (1,)}):
         continue
     raise SystemExit(1)
 assert runs == []
-""",
-        GPUPROF_CUDA_DRIVER="/nonexistent/libcuda.so.1",
-    )
-
-
-def test_without_cuda_it_may_run_eagerly_and_says_so_once() -> None:
-    check_python(
-        NO_CUDA
-        + """
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     fast = gpuprof.make_graphed_callable(body, (1,), on_capture_error="eager")

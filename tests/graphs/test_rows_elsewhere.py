@@ -68,12 +68,13 @@ def test_a_relaxed_capture_outlives_its_thread_and_is_ended_on_another(
     graph.close()
 
 
-@pytest.mark.parametrize("begin", ["gpuprof.begin_capture(stream)", "guard = G(stream)"])
-def test_a_process_may_end_with_a_capture_open(fake_path: Path, begin: str) -> None:
-    body = f"""
-    G = gpuprof.GraphCaptureGuard
-    {begin}
-    fake.work(stream, 1000)
+def test_a_process_may_end_with_captures_open(fake_path: Path) -> None:
+    body = """
+    other = fake.stream_create()
+    gpuprof.begin_capture(stream)
+    guard = gpuprof.GraphCaptureGuard(other)
+    for each in (stream, other):
+        fake.work(each, 1000)
     """
     assert check_cuda(fake_path, body) == ""
 
@@ -247,15 +248,14 @@ def test_a_capture_whose_stream_is_gone_leaves_the_next_stream_of_that_address_a
     assert check_cuda(fake_path, body, FAKECUDA_CONFIG="reuse=1") == ""
 
 
-@pytest.mark.parametrize("end", ["guard.abort()", "del guard"])
-def test_a_capture_whose_context_is_gone_is_let_go_without_touching_it(
-    fake_path: Path, end: str
-) -> None:
-    body = f"""
+def test_captures_whose_context_is_gone_are_let_go_without_touching_it(fake_path: Path) -> None:
+    body = """
     warnings.simplefilter("ignore")
-    guard = gpuprof.GraphCaptureGuard(stream)
-    fake.work(stream, 1000)
+    aborted, dropped = (gpuprof.GraphCaptureGuard(each) for each in (stream, fake.stream_create()))
+    for guard in (aborted, dropped):
+        fake.work(guard.stream, 1000)
     fake.destroy_context(context)
-    {end}
+    aborted.abort()
+    del guard, dropped
     """
     assert check_cuda(fake_path, body) == ""

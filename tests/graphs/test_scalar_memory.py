@@ -150,12 +150,11 @@ def test_a_forked_child_is_told_and_touches_nothing(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,
         """
-        from gpuprof import DeviceScalar
-        scalar = DeviceScalar(1, "float32", stream)
+        scalar = gpuprof.DeviceScalar(1, "float32", stream)
         child = os.fork()
         if child == 0:
             told = []
-            for use in (lambda: scalar.update(2), scalar.get, lambda: DeviceScalar(3)):
+            for use in (lambda: scalar.update(2), scalar.get, lambda: gpuprof.DeviceScalar(3)):
                 try:
                     use()
                 except gpuprof.errors.ForkedProcessError:
@@ -174,15 +173,14 @@ def test_after_a_sticky_error_the_driver_is_left_alone(fake_path: Path) -> None:
     check_cuda(
         fake_path,
         """
-        from gpuprof import DeviceScalar
-        scalar = DeviceScalar(1, "float32", stream)
+        scalar = gpuprof.DeviceScalar(1, "float32", stream)
         fake.trap(stream)
         try:
             scalar.get()
         except gpuprof.errors.CudaError as error:
             assert error.code == 719, error
         calls = fake.calls()
-        for use in (lambda: scalar.update(2), scalar.get, lambda: DeviceScalar(3)):
+        for use in (lambda: scalar.update(2), scalar.get, lambda: gpuprof.DeviceScalar(3)):
             try:
                 use()
             except gpuprof.errors.CudaError as error:
@@ -199,8 +197,7 @@ def test_scalars_alive_at_exit_harm_nothing(fake_path: Path) -> None:
     check_cuda(
         fake_path,
         """
-        from gpuprof import DeviceScalar
-        kept = [DeviceScalar(index, "float64", stream) for index in range(3)]
+        kept = [gpuprof.DeviceScalar(index, "float64", stream) for index in range(3)]
         capsule = kept[0].__dlpack__(stream=1)
         class Late:
             def __del__(self, kept=kept):
@@ -216,9 +213,8 @@ def test_ctrl_c_ends_a_read_and_leaves_the_scalar_usable(fake_path: Path) -> Non
         fake_path,
         """
         import signal
-        from gpuprof import DeviceScalar
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        scalar = DeviceScalar(1, "int16", stream)
+        scalar = gpuprof.DeviceScalar(1, "int16", stream)
         fake.configure("mode=manual")
         fake.work(stream, 1000)
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

@@ -85,29 +85,22 @@ def test_any_argument_is_strict_json(path: Path) -> None:
 # What fills the tables of a process has one of its own.
 
 
-def test_more_names_than_are_kept_are_all_written(path: Path) -> None:
+def test_more_names_than_are_kept_are_all_written_and_more_categories_share_one(path: Path) -> None:
+    other = path.with_name("categories.json")
     check_python(
         f"""
         import gpuprof
         with gpuprof.TraceWriter({str(path)!r}) as writer:
             for number in range(11_000):
                 writer.instant(f"name {{number}}")
-        """
-    )
-    assert names(path, "i") == [f"name {number}" for number in range(11_000)]
-
-
-def test_more_categories_than_are_kept_share_one(path: Path) -> None:
-    check_python(
-        f"""
-        import gpuprof
-        with gpuprof.TraceWriter({str(path)!r}) as writer:
+        with gpuprof.TraceWriter({str(other)!r}) as writer:
             for number in range(1_500):
                 writer.instant("moment", cat=f"category {{number}}")
             writer.instant("known", cat="category 0")
         """
     )
-    categories = [event["cat"] for event in events(path, "i")]
+    assert names(path, "i") == [f"name {number}" for number in range(11_000)]
+    categories = [event["cat"] for event in events(other, "i")]
     assert len(categories) == 1_501
     assert categories[-1] == "category 0"
     assert categories[1_499] == "(other)"

@@ -13,7 +13,7 @@ import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python, native_threads
-from tests.support.trace_events import SCOPES, events, files, load, measured, names
+from tests.support.trace_events import SCOPES, events, files, measured, names
 
 MS = 1_000_000
 
@@ -228,14 +228,3 @@ print(child, file=open({str(tmp_path / "pid")!r}, "w"))
     assert names(tmp_path / f"run.1.{child}.json") == ["child"]
     assert names(tmp_path / f"run.2.{child}.json") == ["child's second"]
     assert len(files(tmp_path)) == 4
-
-
-def test_a_window_is_strict_json_with_the_names_of_its_threads(tmp_path: Path) -> None:
-    with gpuprof.trace_windows(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
-        windows.step()
-        windows.step()
-        thread = threading.Thread(target=lambda: measured("there"), name="worker")
-        thread.start()
-        thread.join()
-    trace = load(tmp_path / "run.1.json")
-    assert "worker" in [e["args"].get("name") for e in trace["traceEvents"] if e["ph"] == "M"]
