@@ -61,7 +61,7 @@ def test_the_body_exception_wins_and_its_sample_does_not_count() -> None:
         asyncio.run(main())
     assert caught.value is error
     row = gpuprof.stats()["fails"]
-    assert (row.failed, row.host.count) == (1, 0)
+    assert (row.failed, row.host.count, row.time.count) == (1, 0, 0)
 
 
 def test_a_cancelled_task_closes_its_scope() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import pickle
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -238,12 +237,6 @@ def test_memory_of_a_torch_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatc
     install_torch(monkeypatch).device_count = lambda: 1 // 0  # type: ignore[method-assign]
     gpuprof.reset()
     assert gpuprof.stats().memory == []
-
-
-def test_statistics_do_not_import_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert gpuprof.stats().memory == []
-    assert "torch" not in sys.modules
 
 
 def test_statistics_of_an_older_json_have_no_work_and_no_memory() -> None:

@@ -37,9 +37,8 @@ def work(fake: FakeCuda, stream: int, name: str) -> None:
 
 
 def test_a_stream_at_a_dead_one_s_address_has_a_track_of_its_own(
-    reused: FakeCuda, tmp_path: Path
+    reused: FakeCuda, path: Path
 ) -> None:
-    path = tmp_path / "run.json"
     with gpuprof.trace(path):
         first = reused.stream_create()
         gpuprof.name_stream(first, "copies")
@@ -61,9 +60,8 @@ def test_a_stream_at_a_dead_one_s_address_has_a_track_of_its_own(
 
 
 def test_replays_on_a_stream_at_a_dead_one_s_address_have_a_track_of_their_own(
-    reused: FakeCuda, tmp_path: Path
+    reused: FakeCuda, path: Path
 ) -> None:
-    path = tmp_path / "run.json"
     capturing = reused.stream_create()
     with gpuprof.capture(capturing, timers="collect", name="step") as cap:
         with gpuprof.timer("inside", stream=capturing):
@@ -85,9 +83,8 @@ def test_replays_on_a_stream_at_a_dead_one_s_address_have_a_track_of_their_own(
 
 
 def test_the_name_of_a_stream_is_that_of_its_address_only_where_no_number_is_told(
-    fake: FakeCuda, stream: int, tmp_path: Path
+    fake: FakeCuda, stream: int, path: Path
 ) -> None:
-    path = tmp_path / "run.json"
     with fake.faults("cuStreamGetId@1-9=999"):
         gpuprof.name_stream(stream, "by its address")
         with gpuprof.trace(path):
@@ -95,8 +92,7 @@ def test_the_name_of_a_stream_is_that_of_its_address_only_where_no_number_is_tol
     assert "by its address" in gpu_tracks(path)["work"]
 
 
-def test_a_default_stream_is_named_by_its_handle(fake: FakeCuda, tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
+def test_a_default_stream_is_named_by_its_handle(fake: FakeCuda, path: Path) -> None:
     before = fake.calls("cuStreamGetId")
     with gpuprof.trace(path):
         work(fake, 0, "legacy")
@@ -126,9 +122,8 @@ def test_no_number_is_asked_for_without_a_trace(fake: FakeCuda, stream: int) -> 
 
 
 def test_a_closing_trace_waits_for_a_gpu_that_other_processes_have(
-    fake: FakeCuda, stream: int, tmp_path: Path
+    fake: FakeCuda, stream: int, path: Path
 ) -> None:
-    path = tmp_path / "run.json"
     with gpuprof.trace(path) as writer:
         with gpuprof.timer("step", stream=stream) as sample:
             fake.work(stream, MS)
@@ -142,9 +137,8 @@ def test_a_closing_trace_waits_for_a_gpu_that_other_processes_have(
 
 
 def test_slices_that_cannot_be_placed_for_want_of_an_anchor_are_counted(
-    fake: FakeCuda, stream: int, tmp_path: Path
+    fake: FakeCuda, stream: int, path: Path
 ) -> None:
-    path = tmp_path / "run.json"
     fake.configure(seen_ns=10_000 * MS)  # as where other processes keep the GPU: no anchor in time
     try:
         with (
