@@ -223,12 +223,11 @@ def test_one_container_in_two_places_is_no_loop() -> None:
 class Tensor:
     __dlpack__ = None
 
-    def __init__(self, device: str = "cuda", **attributes: Any) -> None:
+    def __init__(self, device: str = "cuda") -> None:
         self.device = types.SimpleNamespace(type=device, index=0)
         self.layout, self.dtype = "strided", "torch.bfloat16"
         self.is_nested = self.is_quantized = False
         self.shape = (2, 3)
-        self.__dict__.update(attributes)
 
     def stride(self) -> tuple[int, ...]:
         return (3, 1)
@@ -264,17 +263,6 @@ def test_a_tensor_that_tells_no_facts_is_asked_for_its_attributes(torch: None) -
     assert leaf.facts == (4096, 2, 0, (4, 16, 1), (2, 3), (3, 1))
 
 
-@pytest.mark.parametrize(
-    ("tensor", "text"),
-    [
-        (
-            Tensor("cpu"),
-            r"a CPU tensor; a CUDA graph reads device memory only: move it with \.cuda",
-        ),
-        (Tensor("meta"), "a meta tensor, which holds no values"),
-        (Tensor("xpu"), "a tensor on .*; a CUDA graph reads"),
-    ],
-)
-def test_a_tensor_elsewhere_is_refused(torch: None, tensor: Tensor, text: str) -> None:
-    with pytest.raises(TypeError, match=rf"^kwargs\['x'\]: {text}"):
-        flat(x=tensor)
+def test_a_tensor_of_another_device_is_refused(torch: None) -> None:
+    with pytest.raises(TypeError, match=r"^kwargs\['x'\]: a tensor on .*; a CUDA graph reads"):
+        flat(x=Tensor("xpu"))
