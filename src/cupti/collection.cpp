@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "cupti/library.hpp"
 
@@ -22,9 +21,6 @@ constexpr std::uint64_t kFastestClock = 8;
 
 // Two pairs of one clock may differ by this much beside their errors.
 constexpr std::int64_t kSameClock = 1'000;
-
-// Of activities; twice as many launches, as CUDA's runtime calls the driver for each.
-constexpr std::size_t kMostRecords = std::numeric_limits<std::size_t>::max() / 2;
 
 constexpr std::string_view kOtherNames = "(other names)";
 constexpr std::string_view kNoName = "(unnamed kernel)";
@@ -74,10 +70,7 @@ std::uint32_t Names::intern(std::string_view name) {
 }
 
 Collection::Collection(std::size_t max_records, const LaunchNames& launches, const ClockPair& start)
-    : launch_names_(launches),
-      start_(start),
-      activities_(max_records),
-      launches_(2 * std::min(max_records, kMostRecords)) {}
+    : max_records_(max_records), launch_names_(launches), start_(start) {}
 
 void Collection::add(const std::uint8_t* record, const std::uint8_t* end,
                      driver::HostNanoseconds now) {
@@ -86,10 +79,8 @@ void Collection::add(const std::uint8_t* record, const std::uint8_t* end,
   const std::size_t needed = bytes_read_of(kind);
   if (needed == 0 || left < needed) {
     add_malformed();
-  } else if (kind == kRuntimeRecord) {
-    add_launch(record, kRuntimeDomain, now);
-  } else if (kind == kDriverRecord) {
-    add_launch(record, kDriverDomain, now);
+  } else if (kind == kRuntimeRecord || kind == kDriverRecord) {
+    add_launch(record, launch_names_.of(kind), now);
   } else {
     add_activity(record, now);
   }
@@ -121,13 +112,17 @@ void Collection::add_activity(const std::uint8_t* record, driver::HostNanosecond
   ++total.count;
   total.units += row.end - row.begin;
   ++counts_.activities;
-  if (!activities_.push(row)) ++counts_.dropped;
+  if (activities_.size() < max_records_) {
+    activities_.push_back(row);
+  } else {
+    ++counts_.dropped;
+  }
 }
 
-void Collection::add_launch(const std::uint8_t* record, int domain, driver::HostNanoseconds now) {
+void Collection::add_launch(const std::uint8_t* record, const LaunchNames::ById& names,
+                            driver::HostNanoseconds now) {
   std::uint32_t id = 0;
   Launch row = launch_of(record, id);
-  const auto& names = launch_names_.of(domain);
   const auto named = names.find(id);
   if (named == names.end()) return;  // it launches nothing
   if (!is_possible(row.begin, row.end, now)) {
@@ -135,7 +130,11 @@ void Collection::add_launch(const std::uint8_t* record, int domain, driver::Host
     return;
   }
   row.name = names_.intern(named->second);
-  if (!launches_.push(row)) ++counts_.launches_dropped;
+  if (launches_.size() / 2 < max_records_) {  // CUDA's runtime calls the driver for each
+    launches_.push_back(row);
+  } else {
+    ++counts_.launches_dropped;
+  }
 }
 
 }  // namespace gpuprof::cupti

@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "cupti/records.hpp"
 #include "driver/host_clock.hpp"
@@ -59,40 +58,6 @@ class Names {
   std::unordered_map<std::string_view, std::uint32_t> indices_;
 };
 
-// Rows of fixed size in blocks, so that growing copies nothing.
-template <typename Row>
-class Rows {
- public:
-  explicit Rows(std::size_t limit = 0) noexcept : limit_(limit) {}
-
-  // False where the limit is reached.
-  bool push(const Row& row) {
-    if (count_ == limit_) return false;
-    if (count_ % kBlock == 0) {
-      blocks_.emplace_back();
-      blocks_.back().reserve(limit_ - count_ < kBlock ? limit_ - count_ : kBlock);
-    }
-    blocks_.back().push_back(row);
-    ++count_;
-    return true;
-  }
-
-  [[nodiscard]] std::size_t size() const noexcept { return count_; }
-
-  template <typename Function>
-  void for_each(Function&& function) const {
-    for (const auto& block : blocks_) {
-      for (const Row& row : block) function(row);
-    }
-  }
-
- private:
-  static constexpr std::size_t kBlock = 16'384;
-  std::deque<std::vector<Row>> blocks_;
-  std::size_t count_ = 0;
-  std::size_t limit_ = 0;
-};
-
 struct Total {
   std::uint64_t count = 0;
   std::uint64_t units = 0;  // of CUPTI's clock
@@ -110,6 +75,8 @@ struct Counts {
 // The names of CUDA's functions that queue work, by CUPTI's identifier of each.
 class LaunchNames {
  public:
+  using ById = std::unordered_map<std::uint32_t, std::string>;
+
   // Asks `name_of(domain, id)`, which returns null for identifiers that do not exist.
   template <typename Function>
   explicit LaunchNames(const Function& name_of) {
@@ -121,14 +88,12 @@ class LaunchNames {
     }
   }
 
-  // `domain` is kDriverDomain or kRuntimeDomain.
-  [[nodiscard]] const std::unordered_map<std::uint32_t, std::string>& of(int domain) const {
-    return names_[domain == 1 ? 0 : 1];
-  }
+  // Of kDriverRecord or kRuntimeRecord.
+  [[nodiscard]] const ById& of(int kind) const { return names_[kind == kDriverRecord ? 0 : 1]; }
 
  private:
   static constexpr std::uint32_t kEnd = 2048;  // CUDA 13.5 has about 900
-  std::unordered_map<std::uint32_t, std::string> names_[2];
+  ById names_[2];
 };
 
 class Collection {
@@ -146,8 +111,8 @@ class Collection {
   // For lack of memory.
   void add_unkept() noexcept { ++counts_.dropped; }
 
-  [[nodiscard]] const Rows<Activity>& activities() const noexcept { return activities_; }
-  [[nodiscard]] const Rows<Launch>& launches() const noexcept { return launches_; }
+  [[nodiscard]] const std::deque<Activity>& activities() const noexcept { return activities_; }
+  [[nodiscard]] const std::deque<Launch>& launches() const noexcept { return launches_; }
   [[nodiscard]] const std::deque<std::string>& names() const noexcept { return names_.all(); }
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
   [[nodiscard]] const ClockPair& start() const noexcept { return start_; }
@@ -163,13 +128,15 @@ class Collection {
   [[nodiscard]] bool is_possible(std::uint64_t begin, std::uint64_t end,
                                  driver::HostNanoseconds now) const noexcept;
   void add_activity(const std::uint8_t* record, driver::HostNanoseconds now);
-  void add_launch(const std::uint8_t* record, int domain, driver::HostNanoseconds now);
+  void add_launch(const std::uint8_t* record, const LaunchNames::ById& names,
+                  driver::HostNanoseconds now);
 
+  const std::size_t max_records_;
   const LaunchNames& launch_names_;
   ClockPair start_;
   Names names_;
-  Rows<Activity> activities_;
-  Rows<Launch> launches_;
+  std::deque<Activity> activities_;  // growing copies nothing
+  std::deque<Launch> launches_;
   std::unordered_map<std::uint64_t, Total> totals_;
   Counts counts_;
 };

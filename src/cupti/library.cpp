@@ -100,17 +100,13 @@ std::vector<std::string> toolkit_folders() {
   return folders;
 }
 
-template <typename Function>
-bool find_function(void* handle, const char* name, Function& into) {
-  into = reinterpret_cast<Function>(dlsym(handle, name));
-  return into != nullptr;
-}
-
 // The name of a function that is missing and must be there, else null.
 const char* fill(void* handle, Table& table) {
+#define GPUPROF_OPTIONAL(name) \
+  table.name = reinterpret_cast<decltype(table.name)>(dlsym(handle, #name));
 #define GPUPROF_NEEDED(name) \
-  if (!find_function(handle, #name, table.name)) return #name;
-#define GPUPROF_OPTIONAL(name) find_function(handle, #name, table.name);
+  GPUPROF_OPTIONAL(name)     \
+  if (table.name == nullptr) return #name;
   GPUPROF_NEEDED(cuptiGetVersion)
   GPUPROF_NEEDED(cuptiGetResultString)
   GPUPROF_NEEDED(cuptiGetTimestamp)

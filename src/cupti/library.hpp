@@ -36,7 +36,6 @@ inline constexpr int kSystemThreadIds = 1;
 using BufferRequested = void (*)(std::uint8_t** buffer, std::size_t* bytes, std::size_t* records);
 using BufferCompleted = void (*)(void* context, std::uint32_t stream, std::uint8_t* buffer,
                                  std::size_t bytes, std::size_t valid_bytes);
-using GraphNodeId = Result (*)(void* node, std::uint64_t* id);
 
 // Null where this version of CUPTI lacks the function; only those marked may be.
 struct Table {
@@ -52,7 +51,7 @@ struct Table {
   Result (*cuptiActivityFlushAll)(std::uint32_t flag);
   Result (*cuptiActivityGetNextRecord)(std::uint8_t*, std::size_t, void** record);
   Result (*cuptiActivityGetNumDroppedRecords)(void* context, std::uint32_t stream, std::size_t*);
-  GraphNodeId cuptiGetGraphNodeId;
+  Result (*cuptiGetGraphNodeId)(void* node, std::uint64_t* id);
   // Null before 13.x. The first counts the kinds that anybody in the process has enabled.
   Result (*cuptiActivityGetEnabledKinds)(void*, int*, std::uint32_t*, std::uint32_t* count);
   Result (*cuptiActivityGetStructSize)(int kind, std::uint32_t version, std::size_t*);

@@ -15,6 +15,7 @@ T field(const std::uint8_t* record, std::size_t offset) noexcept {
 
 // Where the fields of GPU work lie.
 struct WorkLayout {
+  Kind kind;
   std::size_t bytes;  // 0: it has none
   std::size_t begin;
   std::size_t end;
@@ -26,10 +27,10 @@ struct WorkLayout {
   std::size_t size;  // up to here a record is read
 };
 
-constexpr WorkLayout kKernelLayout{0, 16, 24, 40, 48, 92, 144, 156, 160};
-constexpr WorkLayout kMemcpyLayout{8, 16, 24, 32, 40, 44, 64, 72, 76};
-constexpr WorkLayout kPeerCopyLayout{8, 16, 24, 32, 40, 60, 72, 80, 84};
-constexpr WorkLayout kMemsetLayout{8, 16, 24, 32, 40, 44, 64, 72, 76};
+constexpr WorkLayout kKernelLayout{Kind::kKernel, 0, 16, 24, 40, 48, 92, 144, 156, 160};
+constexpr WorkLayout kMemcpyLayout{Kind::kMemcpy, 8, 16, 24, 32, 40, 44, 64, 72, 76};
+constexpr WorkLayout kPeerCopyLayout{Kind::kPeerCopy, 8, 16, 24, 32, 40, 60, 72, 80, 84};
+constexpr WorkLayout kMemsetLayout{Kind::kMemset, 8, 16, 24, 32, 40, 44, 64, 72, 76};
 
 constexpr std::size_t kKernelSymbol = 104;
 constexpr std::size_t kCopyKind = 4;
@@ -57,23 +58,8 @@ constexpr const char* kMemoryKinds[] = {"Unknown", "Pageable", "Pinned",        
                                         "Array",   "Managed",  "Device Static", "Managed Static"};
 
 template <std::size_t kCount>
-std::size_t known(std::size_t value, const char* const (& /*names*/)[kCount]) noexcept {
-  return value < kCount ? value : 0;
-}
-
-struct WorkNameParts {
-  std::size_t copy = 0;
-  std::size_t source = 0;
-  std::size_t destination = 0;
-};
-
-WorkNameParts parts_of(const std::uint8_t* record) noexcept {
-  if (kind_of(record) == kMemsetRecord) {
-    return {0, 0, known(field<std::uint16_t>(record, kMemsetMemory), kMemoryKinds)};
-  }
-  return {known(field<std::uint8_t>(record, kCopyKind), kCopyKinds),
-          known(field<std::uint8_t>(record, kSourceKind), kMemoryKinds),
-          known(field<std::uint8_t>(record, kDestinationKind), kMemoryKinds)};
+std::string name_of(std::size_t value, const char* const (&names)[kCount]) {
+  return names[value < kCount ? value : 0];
 }
 
 bool starts_with(std::string_view text, std::string_view start) noexcept {
@@ -104,13 +90,9 @@ std::size_t bytes_read_of(int kind) noexcept {
 }
 
 Activity activity_of(const std::uint8_t* record) noexcept {
-  const int kind = kind_of(record);
-  const WorkLayout& at = *layout_of(kind);
+  const WorkLayout& at = *layout_of(kind_of(record));
   Activity read;
-  read.kind = kind == kKernelRecord     ? Kind::kKernel
-              : kind == kMemcpyRecord   ? Kind::kMemcpy
-              : kind == kPeerCopyRecord ? Kind::kPeerCopy
-                                        : Kind::kMemset;
+  read.kind = at.kind;
   read.begin = field<std::uint64_t>(record, at.begin);
   read.end = field<std::uint64_t>(record, at.end);
   read.device = field<std::uint32_t>(record, at.device);
@@ -128,11 +110,15 @@ const char* kernel_symbol(const std::uint8_t* record) noexcept {
 
 std::string work_name(const std::uint8_t* record) {
   const int kind = kind_of(record);
-  const WorkNameParts parts = parts_of(record);
-  const std::string destination = kMemoryKinds[parts.destination];
-  if (kind == kMemsetRecord) return "Memset (" + destination + ")";
-  const std::string copy = kind == kPeerCopyRecord ? "PtoP" : kCopyKinds[parts.copy];
-  return "Memcpy " + copy + " (" + kMemoryKinds[parts.source] + " -> " + destination + ")";
+  if (kind == kMemsetRecord) {
+    return "Memset (" + name_of(field<std::uint16_t>(record, kMemsetMemory), kMemoryKinds) + ")";
+  }
+  const auto of_byte = [record](std::size_t offset, const auto& names) {
+    return name_of(field<std::uint8_t>(record, offset), names);
+  };
+  const std::string copy = kind == kPeerCopyRecord ? "PtoP" : of_byte(kCopyKind, kCopyKinds);
+  return "Memcpy " + copy + " (" + of_byte(kSourceKind, kMemoryKinds) + " -> " +
+         of_byte(kDestinationKind, kMemoryKinds) + ")";
 }
 
 Launch launch_of(const std::uint8_t* record, std::uint32_t& callback_id) noexcept {

@@ -126,6 +126,10 @@ void buffer_completed(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t*
   }
 }
 
+void check_result(const Library& library, Result result, const char* call) {
+  if (result != kSuccess) throw error_of(library, result, call);
+}
+
 std::uint64_t realtime_now() noexcept {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -143,7 +147,7 @@ ClockPair read_clocks(const Library& library) {
     const driver::HostNanoseconds before = driver::host_now();
     const Result result = library.table.cuptiGetTimestamp(&pair.cupti);
     const driver::HostNanoseconds after = driver::host_now();
-    if (result != kSuccess) throw error_of(library, result, "cuptiGetTimestamp");
+    check_result(library, result, "cuptiGetTimestamp");
     pair.host = before + (after - before) / 2;
     pair.error = (after - before + 1) / 2;
     const auto apart = static_cast<std::int64_t>(realtime_now() - pair.cupti);
@@ -180,16 +184,6 @@ void check_layouts(const Library& library) {
   }
 }
 
-void check_result(const Library& library, Result result, const char* call) {
-  if (result != kSuccess) throw error_of(library, result, call);
-}
-
-// With the control lock held. Leaves a note of each kind, to be disabled.
-void enable(State& state, int kind) {
-  state.enabled.push_back(kind);
-  check_result(*state.cupti, state.cupti->table.cuptiActivityEnable(kind), "cuptiActivityEnable");
-}
-
 // With the control lock held. Returns the first failure.
 Result disable_all(State& state) {
   Result failure = kSuccess;
@@ -219,9 +213,9 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
   refuse_forked(state);
   const std::lock_guard control(state.control);
   if (is_collecting()) {
-    throw Error(ErrorKind::kInvalidState,
-                "kernels are being collected already; there is one collection at a time for the "
-                "process, so end that one first");
+    driver::refuse(
+        "kernels are being collected already; there is one collection at a time for the "
+        "process, so end that one first");
   }
   const Library& library = load(candidates);
   const Table& table = library.table;
@@ -251,7 +245,10 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
                  table.cuptiActivityRegisterCallbacks(&buffer_requested, &buffer_completed),
                  "cuptiActivityRegisterCallbacks");
     check_result(library, table.cuptiSetThreadIdType(kSystemThreadIds), "cuptiSetThreadIdType");
-    for (const int kind : kKinds) enable(state, kind);
+    for (const int kind : kKinds) {
+      state.enabled.push_back(kind);  // to be disabled, whatever the answer
+      check_result(library, table.cuptiActivityEnable(kind), "cuptiActivityEnable");
+    }
   } catch (...) {
     disable_all(state);
     table.cuptiSetThreadIdType(state.thread_ids);
@@ -265,7 +262,7 @@ void begin_stop() {
   refuse_forked(state);
   const std::lock_guard control(state.control);
   if (state.phase.load() != Phase::kCollecting) {
-    throw Error(ErrorKind::kInvalidState, "no kernels are being collected");
+    driver::refuse("no kernels are being collected");
   }
   state.phase.store(Phase::kStopping);
   state.problem.clear();

@@ -16,6 +16,10 @@ namespace gpuprof::driver {
 using gpuprof::Error;  // of the public face, so that no layer has to translate it
 using gpuprof::ErrorKind;
 
+[[noreturn]] inline void refuse(const std::string& why) {
+  throw Error(ErrorKind::kInvalidState, why);
+}
+
 enum class Warning : std::uint8_t {
   kDriverOverride,   // GPUPROF_CUDA_DRIVER was ignored
   kScopeFailed,      // the driver refused a record; timing is off or incomplete

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -36,16 +37,16 @@ constexpr double kLongestWaitS = 86'400.0;
 
 // A column: `value(row)` of every row, one after the other.
 template <typename Row, typename Function>
-py::bytes column_of(const cupti::Rows<Row>& rows, Function&& value) {
+py::bytes column_of(const std::deque<Row>& rows, Function&& value) {
   using Value = decltype(value(std::declval<const Row&>()));
   const auto bytes = static_cast<Py_ssize_t>(rows.size() * sizeof(Value));
   PyObject* made = checked(PyBytes_FromStringAndSize(nullptr, bytes));
   char* at = PyBytes_AS_STRING(made);
-  rows.for_each([&](const Row& row) {
+  for (const Row& row : rows) {
     const Value each = value(row);
     std::memcpy(at, &each, sizeof each);
     at += sizeof each;
-  });
+  }
   return py::reinterpret_steal<py::bytes>(made);
 }
 

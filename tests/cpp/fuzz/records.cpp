@@ -1,4 +1,5 @@
 // CUPTI's records: each is read or refused as a whole, and counted once.
+#include <deque>
 #include <memory>
 
 #include "cupti/collection.hpp"
@@ -18,14 +19,14 @@ const char* name_of(int domain, std::uint32_t id) {
 }
 
 template <typename Row>
-std::size_t check_rows(const Rows<Row>& rows, const Collection& of) {
+std::size_t check_rows(const std::deque<Row>& rows, const Collection& of) {
   const ClockPair& start = of.start();
   const ClockMap map(start, {start.cupti + 1'000'000, start.host + 1'000'007, 0, true});
-  rows.for_each([&](const Row& row) {
+  for (const Row& row : rows) {
     must(row.name < of.names().size(), "a row has a name");
     must(row.begin != 0 && row.begin <= row.end, "a row has times");
     must(map.at(row.begin) <= map.at(row.end), "times stay in order on the host's clock");
-  });
+  }
   return rows.size();
 }
 
@@ -51,8 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (kind == kKernelRecord) std::memcpy(record.get() + kSymbol, &place, sizeof place);
       std::uint32_t id = 0;
       launch_of(record.get(), id);
-      if (kind == kDriverRecord) unnamed += 1 - launches.of(kDriverDomain).count(id);
-      if (kind == kRuntimeRecord) unnamed += 1 - launches.of(kRuntimeDomain).count(id);
+      if (kind == kDriverRecord || kind == kRuntimeRecord)
+        unnamed += 1 - launches.of(kind).count(id);
     }
     collection.add(record.get(), record.get() + bytes.size(),
                    start.host + input.number<std::int32_t>());
