@@ -81,7 +81,7 @@ void annotate::close() noexcept {
     range_->pop();
   }
   try {
-    if (is_traced) range_->trace(trace::Kind::kSlice, begin_, now, 0xFFFF, thread_);
+    if (is_traced) range_->trace(trace::Kind::kSlice, begin_, now, trace::kUnknownDepth, thread_);
   } catch (const std::exception&) {  // out of memory: the trace has one slice less
   }
   range_.reset();

@@ -24,12 +24,13 @@ void read_nvtx() noexcept {
   }
 }
 
-}  // namespace
-
-bool api::is_disabled_for_good() noexcept {
+// Whether GPUPROF_DISABLE has timing off for the whole run.
+bool is_disabled_for_good() noexcept {
   static const bool disabled = driver::is_set("GPUPROF_DISABLE");
   return disabled;
 }
+
+}  // namespace
 
 bool api::read_environment() noexcept {
   static const bool read = [] {
@@ -48,7 +49,7 @@ bool api::read_environment() noexcept {
 GPUPROF_BEGIN_NAMESPACE
 
 void enable() noexcept {
-  if (api::is_disabled_for_good()) return;
+  if (is_disabled_for_good()) return;
   timing::scope::enabled.store(true, std::memory_order_relaxed);
 }
 

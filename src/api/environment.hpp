@@ -7,7 +7,4 @@ namespace gpuprof::api {
 // plain switches. Always true.
 bool read_environment() noexcept;
 
-// Whether GPUPROF_DISABLE has timing off for the whole run.
-[[nodiscard]] bool is_disabled_for_good() noexcept;
-
 }  // namespace gpuprof::api

@@ -20,20 +20,6 @@ timing::ClockId clock_of(Clock clock, bool has_stream) {
   return on_gpu ? timing::kCudaClock : timing::kCpuClock;
 }
 
-std::optional<double> microseconds_of(Timer& timer) { return timer.elapsed_ms() * 1000.0; }
-
-void note_probe(std::string_view name, std::string_view category, unsigned tid, double us) {
-  trace::Event event;
-  event.depth = 0xFFFF;
-  event.tid = tid;
-  event.end = driver::host_now();
-  event.begin = event.end - static_cast<driver::HostNanoseconds>(us * 1000.0);
-  try {
-    trace::note(event, name, category, {});
-  } catch (const std::exception&) {  // out of memory: the trace has one slice less
-  }
-}
-
 }  // namespace
 
 Timer::Timer(Clock clock) : impl_(std::make_unique<timing::Timer>(clock_of(clock, false))) {}
@@ -81,19 +67,28 @@ std::optional<Timer> start_probe_timer_if(bool enabled, Clock clock) {
 std::optional<double> finish_probe_timer(std::optional<Timer> probe) {
   if (!probe) return std::nullopt;
   probe->stop();
-  return microseconds_of(*probe);
+  return probe->elapsed_ms() * 1000.0;
 }
 
 std::optional<double> finish_probe_timer(std::optional<Timer> probe, Stream stream) {
   if (!probe) return std::nullopt;
   probe->stop(stream);
-  return microseconds_of(*probe);
+  return probe->elapsed_ms() * 1000.0;
 }
 
 std::optional<double> finish_probe_timer_traced(std::optional<Timer> probe, std::string_view name,
                                                 std::string_view category, unsigned tid) {
   const std::optional<double> us = finish_probe_timer(std::move(probe));
-  if (us && trace::is_recording()) note_probe(name, category, tid, *us);
+  if (!us || !trace::is_recording()) return us;
+  trace::Event event;
+  event.depth = trace::kUnknownDepth;
+  event.tid = tid;
+  event.end = driver::host_now();
+  event.begin = event.end - static_cast<driver::HostNanoseconds>(*us * 1000.0);
+  try {
+    trace::note(event, name, category, {});
+  } catch (const std::exception&) {  // out of memory: the trace has one slice less
+  }
   return us;
 }
 

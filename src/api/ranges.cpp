@@ -127,12 +127,6 @@ nvtx::Range& RangeOfName::in_nvtx() const {
   return range_;
 }
 
-void RangeOfName::pop() const noexcept { nvtx::pop(range_.domain()); }
-
-std::uint64_t RangeOfName::start() const { return in_nvtx().start(); }
-
-void RangeOfName::end(std::uint64_t number) const noexcept { nvtx::end(range_.domain(), number); }
-
 void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
                         driver::HostNanoseconds end, std::uint16_t depth, std::uint32_t tid) const {
   trace::Event event;

@@ -23,9 +23,9 @@ class RangeOfName {
 
   // For NVTX, where it is on: to be pushed, marked. pop() is for the same thread.
   [[nodiscard]] nvtx::Range& in_nvtx() const;
-  void pop() const noexcept;
-  [[nodiscard]] std::uint64_t start() const;
-  void end(std::uint64_t number) const noexcept;
+  void pop() const noexcept { nvtx::pop(range_.domain()); }
+  [[nodiscard]] std::uint64_t start() const { return in_nvtx().start(); }
+  void end(std::uint64_t number) const noexcept { nvtx::end(range_.domain(), number); }
 
   // For the traces that record.
   void trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,

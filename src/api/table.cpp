@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,15 +58,13 @@ std::string duration(double ms) {
   return (ms < 0.0 ? "-" : "") + digits + " " + unit->name;
 }
 
-using Cells = std::vector<std::string>;
-
 class Tree {
  public:
   explicit Tree(const std::vector<Row>& rows) {
     for (const Row& row : rows) of_names_[row.names].push_back(&row);
-    std::map<Names, bool> seen;
+    std::set<Names> seen;
     for (const Row& row : rows) {
-      if (!std::exchange(seen[row.names], true)) inside_[around(row.names)].push_back(row.names);
+      if (seen.insert(row.names).second) inside_[around(row.names)].push_back(row.names);
       if (const Row* outer = enclosing(row)) inside_ms_[outer] += row.time().total;
     }
   }
@@ -166,8 +165,8 @@ std::string Stats::table() const {
   if (rows_.empty()) return text;
   const bool on_gpu = std::find(clocks.begin(), clocks.end(), "cuda") != clocks.end();
   const Tree tree(rows_);
-  std::vector<Cells> lines{{"scope", "clock", "GPU p50", "host p50", "count", "total", "self",
-                            "% parent", "first call", "notes"}};
+  std::vector<std::vector<std::string>> lines{{"scope", "clock", "GPU p50", "host p50", "count",
+                                               "total", "self", "% parent", "first call", "notes"}};
   tree.walk([&](const Row& row, std::size_t depth, const std::string& label) {
     const std::string indent(2 * std::min(depth, kMostIndent), ' ');
     const std::size_t room =

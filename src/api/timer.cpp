@@ -1,6 +1,5 @@
 #include "gpuprof/timer.hpp"
 
-#include <algorithm>
 #include <exception>
 
 #include "api/environment.hpp"
@@ -14,8 +13,6 @@
 
 GPUPROF_BEGIN_NAMESPACE
 namespace {
-
-constexpr std::uint16_t kUnknownDepth = 0xFFFF;  // annotations may be open around it
 
 const bool timer_environment_is_read = api::read_environment();
 
@@ -46,7 +43,7 @@ void timer::open(std::string_view name, Stream stream, bool has_stream, Clock cl
     sample = timing::SampleRef(timing::make_sample());
     const auto place = nesting_->enter(this, sample.get(), name);
     sample->path = place.path;
-    sample->depth = static_cast<std::uint16_t>(std::min<std::size_t>(place.depth, UINT16_MAX - 1));
+    sample->depth = place.depth;
   } catch (const std::exception&) {  // out of memory: this entry is not measured
     return;
   }
@@ -94,7 +91,7 @@ void timer::close() noexcept {
     timing::scope::close_host(sample, now, /*watch_cuda=*/true);
   }
   if (range_ != nullptr) pop_range();
-  if (is_traced) ranges::trace_host_span(sample, kUnknownDepth, place_.file, place_.line);
+  if (is_traced) ranges::trace_host_span(sample, trace::kUnknownDepth, place_.file, place_.line);
   api::emit_pending_warnings();
 }
 

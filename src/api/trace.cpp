@@ -26,7 +26,6 @@
 GPUPROF_BEGIN_NAMESPACE
 
 using driver::HostNanoseconds;
-using trace::Event;
 using trace::Kind;
 
 namespace {
@@ -98,11 +97,6 @@ TraceState public_state(const trace::State& state) {
           state.bytes};
 }
 
-bool ends_with(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), std::string::npos, end) == 0;
-}
-
 }  // namespace
 
 TraceArgs& TraceArgs::add_json(std::string_view key, std::string_view json) {
@@ -124,22 +118,10 @@ TraceArgs& TraceArgs::add(std::string_view key, double value) {
   return add_json(key, trace::json_number(value));
 }
 
-// What the events that a writer is given have in common.
-struct TraceWriter::Given {
-  Kind kind = Kind::kSlice;
-  std::string_view name;
-  std::string_view category;
-  HostNanoseconds begin = 0;
-  HostNanoseconds end = 0;
-  unsigned tid = 0;
-  std::uint64_t id = 0;
-  std::string args;
-};
-
 TraceWriter::TraceWriter(std::string path, const TraceOptions& options)
     : path_(std::move(path)), generation_(driver::fork_generation()), collects_(options.collect) {
   if (path_.empty()) throw std::invalid_argument("path: expected a file's name, got an empty one");
-  if (ends_with(path_, ".gz")) {
+  if (path_.size() >= 3 && path_.compare(path_.size() - 3, 3, ".gz") == 0) {
     throw std::invalid_argument("path: the C++ library does not compress; write '" +
                                 path_.substr(0, path_.size() - 3) + "' and run gzip on it");
   }
@@ -177,17 +159,19 @@ bool TraceWriter::is_open() const noexcept {
   return open_.load(std::memory_order_acquire) && generation_ == driver::fork_generation();
 }
 
-void TraceWriter::note(const Given& given) {
+void TraceWriter::note(trace::Kind kind, std::string_view name, std::string_view category,
+                       std::int64_t begin, std::int64_t end, unsigned tid, const std::string& args,
+                       std::uint64_t id) {
   if (!is_open()) return;
-  Event event;
-  event.kind = given.kind;
+  trace::Event event;
+  event.kind = kind;
   event.target = number_;
-  event.tid = given.tid;
-  event.depth = 0xFFFF;
-  event.id = given.id;
-  event.begin = given.begin;
-  event.end = given.end;
-  trace::note(event, given.name, given.category, given.args);
+  event.tid = tid;
+  event.depth = trace::kUnknownDepth;
+  event.id = id;
+  event.begin = begin;
+  event.end = end;
+  trace::note(event, name, category, args);
 }
 
 void TraceWriter::push(std::string_view name, std::string_view category, double duration_ms,
@@ -207,36 +191,36 @@ void TraceWriter::complete(std::string_view name, std::int64_t begin_ns, std::in
     throw std::invalid_argument("end_ns: expected a time from begin_ns on, " +
                                 std::to_string(begin_ns) + "; got " + std::to_string(end_ns));
   }
-  note({Kind::kSlice, name, category, begin_ns, end_ns, tid, 0, args.json_});
+  note(Kind::kSlice, name, category, begin_ns, end_ns, tid, args.json_);
 }
 
 void TraceWriter::instant(std::string_view name, std::string_view category, unsigned tid,
                           std::int64_t at_ns, const TraceArgs& args) {
-  note({Kind::kInstant, name, category, 0, at_ns != 0 ? at_ns : now_ns(), tid, 0, args.json_});
+  note(Kind::kInstant, name, category, 0, at_ns != 0 ? at_ns : now_ns(), tid, args.json_);
 }
 
 void TraceWriter::counter(std::string_view name, double value, std::int64_t at_ns) {
   if (!std::isfinite(value)) return;
   TraceArgs series;
   series.add("value", value);
-  note({Kind::kCounter, name, {}, 0, at_ns != 0 ? at_ns : now_ns(), 0, 0, series.json_});
+  note(Kind::kCounter, name, {}, 0, at_ns != 0 ? at_ns : now_ns(), 0, series.json_);
 }
 
-void TraceWriter::flow(int kind, std::uint64_t id, std::string_view name, unsigned tid) {
+void TraceWriter::flow(Kind kind, std::uint64_t id, std::string_view name, unsigned tid) {
   if (id >= kEndOfFlows) {
     throw std::invalid_argument("id: expected a number below 2^40, got " + std::to_string(id));
   }
-  note({static_cast<Kind>(kind), name, {}, 0, now_ns(), tid, id, {}});
+  note(kind, name, {}, 0, now_ns(), tid, {}, id);
 }
 
 void TraceWriter::flow_start(std::uint64_t id, std::string_view name, unsigned tid) {
-  flow(static_cast<int>(Kind::kFlowStart), id, name, tid);
+  flow(Kind::kFlowStart, id, name, tid);
 }
 void TraceWriter::flow_step(std::uint64_t id, std::string_view name, unsigned tid) {
-  flow(static_cast<int>(Kind::kFlowStep), id, name, tid);
+  flow(Kind::kFlowStep, id, name, tid);
 }
 void TraceWriter::flow_end(std::uint64_t id, std::string_view name, unsigned tid) {
-  flow(static_cast<int>(Kind::kFlowEnd), id, name, tid);
+  flow(Kind::kFlowEnd, id, name, tid);
 }
 
 void TraceWriter::flush() {

@@ -1,5 +1,6 @@
 #include "timing/thread_nesting.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -38,24 +39,28 @@ const Path& ThreadNesting::below(const Path& parent, std::string_view name) {
   return *known.path;
 }
 
+std::uint16_t ThreadNesting::depth() const noexcept {
+  return static_cast<std::uint16_t>(std::min<std::size_t>(open_.size(), UINT16_MAX - 1));
+}
+
 ThreadNesting::Place ThreadNesting::enter(const void* owner, Sample* sample,
                                           std::string_view name) {
   const std::lock_guard lock(lock_);
   const Path& path = below(open_.path(), name);
-  const std::size_t depth = open_.size();
+  const std::uint16_t around = depth();
   NestingEntry& entry = open_.push();
   entry.owner = owner;
   entry.sample = sample;
   entry.inside = &path;
   holders_.fetch_add(1, std::memory_order_relaxed);
-  return {&path, depth};
+  return {&path, around};
 }
 
 ThreadNesting::Place ThreadNesting::here() {
   ThreadNesting* const nesting = of_this_thread();
   if (nesting == nullptr) return {&root_path(), 0};
   const std::lock_guard lock(nesting->lock_);
-  return {&nesting->open_.path(), nesting->open_.size()};
+  return {&nesting->open_.path(), nesting->depth()};
 }
 
 void ThreadNesting::leave(const void* owner) noexcept {

@@ -25,7 +25,7 @@ class ThreadNesting {
 
   struct Place {
     const Path* path;
-    std::size_t depth;  // how many scopes are open around it
+    std::uint16_t depth;  // how many scopes are open around it, at most 65,534
   };
   // Enters a scope of `owner` and holds the stack. By the thread that the stack belongs to. Throws
   // std::bad_alloc, then nothing is entered.
@@ -46,6 +46,7 @@ class ThreadNesting {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
   const Path& below(const Path& parent, std::string_view name);
+  [[nodiscard]] std::uint16_t depth() const noexcept;
 
   // Where the paths of a few names were found last, by the place of the name's text in memory. An
   // entry is used only where parent and text are equal.

@@ -82,6 +82,9 @@ struct Extra {
   GpuSpan gpu;
 };
 
+// Where annotations may be open around an event, which nobody counts.
+inline constexpr std::uint16_t kUnknownDepth = 0xFFFF;
+
 struct Event {
   Kind kind = Kind::kSlice;
   std::uint16_t depth = 0;   // how many slices of its thread are around it, if known

@@ -13,14 +13,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "driver/host_clock.hpp"
+#include "trace/event.hpp"
 
 namespace gpuprof::trace {
 
 class Lane {
  public:
   using Time = driver::HostNanoseconds;
-  static constexpr std::uint16_t kUnknownDepth = 0xFFFF;
   static constexpr std::size_t kMost = 4096;
 
   // Adds [begin, end] if it fits. A slice that ends up to `slack` before what it contains is

@@ -9,7 +9,7 @@
 namespace gpuprof::trace {
 namespace {
 
-bool fits(Lane& lane, Lane::Time begin, Lane::Time end, std::uint16_t depth = Lane::kUnknownDepth) {
+bool fits(Lane& lane, Lane::Time begin, Lane::Time end, std::uint16_t depth = kUnknownDepth) {
   std::uint64_t line = 0;
   return lane.add(begin, end, depth, line);
 }
@@ -81,7 +81,7 @@ TEST(Lane, NeverTakesTwoThatCross) {
       Lane::Time end = time(random);
       if (end < begin) std::swap(begin, end);
       const bool known = round % 2 == 0;
-      const auto level = static_cast<std::uint16_t>(known ? depth(random) : Lane::kUnknownDepth);
+      const auto level = static_cast<std::uint16_t>(known ? depth(random) : kUnknownDepth);
       std::uint64_t line = 0;
       if (lane.add(begin, end, level, line, round % 3)) taken.emplace_back(begin, end);
     }
