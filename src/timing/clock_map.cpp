@@ -122,8 +122,8 @@ Placement ClockMap::place(std::uint32_t number, double ms, HostMoment& moment) c
   const double gpu = anchors_[number - first_].gpu + ms * kNsPerMs;
   if (anchors_.size() < 2 || gpu > anchors_.back().gpu) return Placement::kNotYet;
   const std::size_t right = std::max<std::size_t>(first_not_before(gpu), 1);
-  const Anchor found = gpu < anchors_.front().gpu ? before_oldest(gpu)
-                                                  : between(right, gpu, number - first_ < right);
+  const Point found = gpu < anchors_.front().gpu ? before_oldest(gpu)
+                                                 : between(right, gpu, number - first_ < right);
   moment.at = base_ + static_cast<HostNanoseconds>(std::llround(found.at));
   moment.error = static_cast<HostNanoseconds>(std::ceil(found.error + rounding(ms) + kTick));
   return Placement::kPlaced;
@@ -131,21 +131,18 @@ Placement ClockMap::place(std::uint32_t number, double ms, HostMoment& moment) c
 
 // `gpu` on the line between an anchor and the one on its left. It was measured from one of the two
 // or from beyond it, which says where the rounding of their distance counts.
-ClockMap::Anchor ClockMap::between(std::size_t right_index, double gpu,
-                                   bool from_left) const noexcept {
+ClockMap::Point ClockMap::between(std::size_t right_index, double gpu,
+                                  bool from_left) const noexcept {
   const Anchor& left = anchors_[right_index - 1];
   const Anchor& right = anchors_[right_index];
   const double share = (gpu - left.gpu) / (right.gpu - left.gpu);
-  Anchor found{};
-  found.gpu = gpu;
-  found.at = mix(left.at, right.at, share);
-  found.error = mix(left.error, right.error, share) +
-                std::min(gpu - left.gpu, right.gpu - gpu) * kUnsteadiness +
-                right.link_error * (from_left ? share : 1 - share);
-  return found;
+  return {mix(left.at, right.at, share),
+          mix(left.error, right.error, share) +
+              std::min(gpu - left.gpu, right.gpu - gpu) * kUnsteadiness +
+              right.link_error * (from_left ? share : 1 - share)};
 }
 
-ClockMap::Anchor ClockMap::before_oldest(double gpu) const noexcept {
+ClockMap::Point ClockMap::before_oldest(double gpu) const noexcept {
   const Anchor& oldest = anchors_.front();
   const Anchor& newest = anchors_.back();
   const double span = newest.gpu - oldest.gpu;
@@ -156,11 +153,7 @@ ClockMap::Anchor ClockMap::before_oldest(double gpu) const noexcept {
     drift = 0;
     uncertainty = kLargestDrift;
   }
-  Anchor found{};
-  found.gpu = gpu;
-  found.at = oldest.at - distance * (1 + drift);
-  found.error = oldest.error + distance * uncertainty;
-  return found;
+  return {oldest.at - distance * (1 + drift), oldest.error + distance * uncertainty};
 }
 
 void ClockMap::forget_before(HostNanoseconds moment) noexcept {

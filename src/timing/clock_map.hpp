@@ -54,6 +54,10 @@ class ClockMap {
     double error;       // of `at`, to either side
     double link_error;  // of the distance to the anchor before
   };
+  struct Point {
+    double at;
+    double error;
+  };
   struct Bounds {
     double low;
     double high;
@@ -61,8 +65,8 @@ class ClockMap {
 
   [[nodiscard]] Bounds carried_to(double gpu) const noexcept;
   void settle(Anchor& anchor) noexcept;
-  [[nodiscard]] Anchor between(std::size_t right, double gpu, bool from_left) const noexcept;
-  [[nodiscard]] Anchor before_oldest(double gpu) const noexcept;
+  [[nodiscard]] Point between(std::size_t right, double gpu, bool from_left) const noexcept;
+  [[nodiscard]] Point before_oldest(double gpu) const noexcept;
   [[nodiscard]] std::size_t first_not_before(double gpu) const noexcept;
 
   std::deque<Anchor> anchors_;

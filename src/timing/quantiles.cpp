@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
 
 namespace gpuprof::timing {
 namespace {
@@ -45,14 +44,14 @@ void Quantiles::add(double value) {
     kept_.push_back(value);
   } else {
     if (bins_.empty()) to_bins();
-    add_to_bins(value);
+    ++bins_[bin_of(value)];
   }
   ++count_;
 }
 
 void Quantiles::add(double value, std::uint64_t weight) {
   if (bins_.empty()) to_bins();
-  add_to_bins(value, weight);
+  bins_[bin_of(value)] += weight;
   count_ += weight;
 }
 
@@ -61,7 +60,7 @@ void Quantiles::add(const Quantiles& others) {
     kept_.insert(kept_.end(), others.kept_.begin(), others.kept_.end());
   } else {
     if (exact()) to_bins();
-    for (const double value : others.kept_) add_to_bins(value);
+    for (const double value : others.kept_) ++bins_[bin_of(value)];
     for (std::size_t bin = 0; bin < others.bins_.size(); ++bin) bins_[bin] += others.bins_[bin];
   }
   count_ += others.count_;
@@ -69,11 +68,9 @@ void Quantiles::add(const Quantiles& others) {
 
 void Quantiles::to_bins() {
   bins_.assign(kBins, 0);
-  for (const double value : kept_) add_to_bins(value);
+  for (const double value : kept_) ++bins_[bin_of(value)];
   kept_ = {};
 }
-
-void Quantiles::add_to_bins(double value, std::uint64_t weight) { bins_[bin_of(value)] += weight; }
 
 double Quantiles::at(double q) {
   if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -99,15 +96,11 @@ std::pair<double, double> Quantiles::neighbours(std::uint64_t rank) {
 }
 
 BinCounts Quantiles::bin_counts() const {
+  Quantiles all = *this;
+  if (all.exact()) all.to_bins();
   BinCounts found;
-  if (bins_.empty()) {
-    std::map<std::uint32_t, std::uint64_t> counts;
-    for (const double value : kept_) ++counts[static_cast<std::uint32_t>(bin_of(value))];
-    found.assign(counts.begin(), counts.end());
-    return found;
-  }
-  for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
-    if (bins_[bin] != 0) found.emplace_back(static_cast<std::uint32_t>(bin), bins_[bin]);
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    if (all.bins_[bin] != 0) found.emplace_back(static_cast<std::uint32_t>(bin), all.bins_[bin]);
   }
   return found;
 }

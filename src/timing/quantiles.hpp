@@ -38,7 +38,6 @@ class Quantiles {
   // The values at this rank, from 0, and at the next one, if there is one.
   [[nodiscard]] std::pair<double, double> neighbours(std::uint64_t rank);
   void to_bins();
-  void add_to_bins(double value, std::uint64_t weight = 1);
 
   std::uint64_t count_ = 0;
   std::vector<double> kept_;

@@ -10,7 +10,6 @@
 #include "driver/process.hpp"
 #include "timing/device.hpp"
 #include "timing/statistics.hpp"
-#include "timing/work.hpp"
 
 namespace gpuprof::timing {
 namespace {
@@ -85,7 +84,7 @@ std::array<std::atomic<Sink>, 4> sinks{&statistics::add, nullptr, nullptr, nullp
 void recycle(Sample* sample) noexcept {
   if (sample->start != nullptr) device::forget_events(*sample);
   sample->error.reset();
-  if (sample->details != nullptr) drop_details(*sample);
+  sample->details.reset();
   Magazine& own = magazine;
   if (own.count >= Magazine::kMost) {
     pool().give(sample);

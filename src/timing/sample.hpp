@@ -16,10 +16,9 @@
 #include "timing/clock.hpp"
 #include "timing/path.hpp"
 #include "timing/timeline.hpp"
+#include "timing/work.hpp"
 
 namespace gpuprof::timing {
-
-struct SpanDetails;
 
 enum class SampleStatus : std::uint8_t {
   kOpen,      // entered, not left
@@ -87,8 +86,7 @@ struct Sample {
   std::uint32_t draw = 0;        // the decision to measure that it shares; see Visit
   std::uint32_t enter_ns = 0;    // what its entry cost, where that is read; else 0
   Sample* next = nullptr;        // in the queue that holds it
-  // Owned; see work.hpp.
-  SpanDetails* details = nullptr;
+  std::unique_ptr<SpanDetails> details;
   std::shared_ptr<const driver::Error> error;
 
   [[nodiscard]] bool external() const noexcept { return in_graph != nullptr; }

@@ -264,37 +264,24 @@ Shard& take_shard() {
   return *made;
 }
 
-// This thread's shard; after the thread's end one for a moment.
-class OwnShard {
- public:
-  OwnShard() : shard_(own == nullptr ? take_shard() : *own) {
-    if (own != nullptr || ended) return;
-    thread_end.touch();
-    own = &shard_;
-  }
-  OwnShard(const OwnShard&) = delete;
-  OwnShard& operator=(const OwnShard&) = delete;
-  ~OwnShard() {
-    if (own != &shard_) shard_.taken.store(false, std::memory_order_release);
-  }
-  [[nodiscard]] Shard& get() const noexcept { return shard_; }
-
- private:
-  Shard& shard_;
-};
-
-// Calls `count(shard, epoch)` with this thread's shard, locked.
+// Calls `count(shard, epoch)` with this thread's shard, locked; after the thread's end with one
+// that it takes for a moment.
 template <typename Count>
 void count_on_this_thread(Count&& count) noexcept {
+  Shard* shard = own;
   try {
-    const OwnShard own_shard;
-    Shard& shard = own_shard.get();
-    const std::lock_guard lock(shard.mutex);
+    if (shard == nullptr) shard = &take_shard();
+    if (own == nullptr && !ended) {
+      thread_end.touch();
+      own = shard;
+    }
+    const std::lock_guard lock(shard->mutex);
     const std::uint64_t now = epoch();
-    shard.forget_before(now);
-    count(shard, now);
+    shard->forget_before(now);
+    count(*shard, now);
   } catch (...) {  // out of memory: what was to be counted is lost, the program is not
   }
+  if (shard != own) shard->taken.store(false, std::memory_order_release);
 }
 
 // A child has no other threads.

@@ -1,6 +1,7 @@
 #include "timing/work.hpp"
 
 #include <cmath>
+#include <memory>
 
 #include "timing/sample.hpp"
 
@@ -14,7 +15,7 @@ bool has_figures(MemoryNote note) noexcept {
 }  // namespace
 
 SpanDetails& details_of(Sample& sample) {
-  if (sample.details == nullptr) sample.details = new SpanDetails;
+  if (sample.details == nullptr) sample.details = std::make_unique<SpanDetails>();
   return *sample.details;
 }
 
@@ -23,11 +24,6 @@ void copy_details(const SpanDetails& captured, Sample& replay) {
   details.flops = captured.flops;
   details.nbytes = captured.nbytes;
   details.wants_memory = captured.wants_memory;
-}
-
-void drop_details(Sample& sample) noexcept {
-  delete sample.details;
-  sample.details = nullptr;
 }
 
 void WorkSums::add(const SpanDetails& details, double ms, std::uint32_t weight) noexcept {

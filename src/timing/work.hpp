@@ -1,9 +1,9 @@
 // What a span was told of its work, and what the allocators did during it.
 //
-// Few samples have either, so a Sample holds one pointer to a SpanDetails, which it owns. The
-// thread that opened the sample writes the work until the sample is left. The memory is read after
-// the end was recorded, when others may already see the sample: `memory_read` is stored last
-// (release), and who loaded it as true (acquire) may read the rest. FLOP, bytes, milliseconds.
+// Few samples have either, so a Sample owns a SpanDetails only then. The thread that opened the
+// sample writes the work until the sample is left. The memory is read after the end was recorded,
+// when others may already see the sample: `memory_read` is stored last (release), and who loaded it
+// as true (acquire) may read the rest. FLOP, bytes, milliseconds.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,6 @@ struct SpanDetails {
 SpanDetails& details_of(Sample& sample);
 // Gives those of a replay's sample the work of the captured one. Throws std::bad_alloc.
 void copy_details(const SpanDetails& captured, Sample& replay);
-void drop_details(Sample& sample) noexcept;
 
 // The work of many samples, and the time of those that have any.
 struct WorkSums {

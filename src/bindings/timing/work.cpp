@@ -94,7 +94,7 @@ std::optional<double> amount_of(PyObject* value, const char* argument) {
 }
 
 std::optional<double> get_amount(const Sample& sample, double SpanDetails::* which) {
-  const double amount = sample.details != nullptr ? sample.details->*which : -1.0;
+  const double amount = sample.details != nullptr ? (*sample.details).*which : -1.0;
   return amount < 0.0 ? std::nullopt : std::optional(amount);
 }
 
@@ -119,7 +119,7 @@ int set_amount(Sample& sample, PyObject* value, double SpanDetails::* which) {
 }
 
 py::object memory_of(const Sample& sample) {
-  const SpanDetails* details = sample.details;
+  const SpanDetails* details = sample.details.get();
   if (details == nullptr || !details->memory_read.load(std::memory_order_acquire) ||
       details->memory.note == MemoryNote::kOtherClock) {
     return py::none();
@@ -145,7 +145,7 @@ void end_memory(Sample& sample, PyObject* reading) {
 }
 
 py::tuple details_state(const Sample& sample) {
-  const SpanDetails* details = sample.details;
+  const SpanDetails* details = sample.details.get();
   if (details == nullptr) return py::tuple();
   py::object memory = py::none();
   if (details->memory_read.load(std::memory_order_acquire)) {
