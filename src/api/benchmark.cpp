@@ -91,8 +91,7 @@ class Measurement {
 
   BenchmarkResult run() {
     if (capture_status(stream_) != CaptureStatus::kNone) {
-      throw Error(ErrorKind::kInvalidState,
-                  "benchmark: the stream is being captured, and a benchmark waits for the GPU");
+      driver::refuse("benchmark: the stream is being captured, and a benchmark waits for the GPU");
     }
     const double begun = now_ms();
     prepare();
@@ -188,9 +187,8 @@ class Measurement {
       give_up("the function waits for the GPU, so the host's time is in its own");
       call_ms_ = median_of(wall);
     } else if (call_ms_ <= kLeastGpuMs) {
-      throw Error(ErrorKind::kInvalidState,
-                  "benchmark: no work of the function was seen on stream " +
-                      std::to_string(stream_.handle()) + "; give it the stream that it uses");
+      driver::refuse("benchmark: no work of the function was seen on stream " +
+                     std::to_string(stream_.handle()) + "; give it the stream that it uses");
     }
   }
 

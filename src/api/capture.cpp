@@ -43,8 +43,7 @@ struct Capture::State {
 
   void throw_if_over() const {
     if (over == nullptr) return;
-    throw Error(ErrorKind::kInvalidState,
-                "this capture " + std::string(over) + "; there is nothing to finish");
+    driver::refuse("this capture " + std::string(over) + "; there is nothing to finish");
   }
 
   // The error of an end that failed, with all that is known of the capture.
@@ -54,7 +53,7 @@ struct Capture::State {
     if (!options.name.empty()) facts.name = graph_text::quoted(options.name);
     facts.stream = capture->stream();
     facts.mode = kModeNames[static_cast<std::size_t>(options.mode)];
-    if (seen.known) facts.nodes = seen.nodes;
+    facts.nodes = seen.nodes;
     facts.last_kernel = graph_text::short_name(graph_text::demangled(seen.last_kernel));
     facts.keeps_log = driver::driver_version() >= kLogsSince;
     facts.log = capture->log();
@@ -91,8 +90,7 @@ struct Capture::State {
   }
 
   void throw_if_empty() const {
-    const graphs::CaptureProgress seen = capture->progress();
-    if (options.allow_empty || !seen.known || seen.nodes != 0) return;
+    if (options.allow_empty || capture->progress().nodes != 0U) return;
     const std::string what =
         options.name.empty() ? "the capture" : "capture " + graph_text::quoted(options.name);
     throw EmptyGraphError(what + " on stream " + std::to_string(capture->stream()) +
@@ -104,11 +102,14 @@ struct Capture::State {
 Capture::Capture(Stream stream, CaptureOptions options) : state_(std::make_unique<State>()) {
   if (options.pool) {
     state_->needs.pool = detail::PoolAccess::of(*options.pool);
-    state_->needs.pool->throw_if_sealed();
+    if (options.pool->is_sealed()) {
+      driver::refuse(
+          "pool: it is sealed, so that nothing more is captured with it; unseal() it first");
+    }
   } else if (options.in_pool_order) {
-    throw Error(ErrorKind::kInvalidState,
-                "in_pool_order: there is no pool to order launches in; set CaptureOptions::pool "
-                "too");
+    driver::refuse(
+        "in_pool_order: there is no pool to order launches in; set CaptureOptions::pool "
+        "too");
   }
   state_->options = std::move(options);
   state_->capture = begin_on(stream, state_->options);
@@ -132,8 +133,8 @@ CapturedGraph Capture::finish() {
   graphs::CapturedParts parts = state.end();
   state.throw_if_empty();
   auto graph = std::make_unique<CapturedGraph::State>(std::move(parts), state.capture->stream(),
-                                                      state.options.timers, state.options.name);
-  graph->own(std::move(state.needs));
+                                                      state.options.timers, state.options.name,
+                                                      std::move(state.needs));
   if (state.options.in_pool_order) graph->graph.set_launch_order(graph->needs.pool->launch_order());
   graph->graph.instantiate();
   if (state.options.upload) graph->graph.upload(graph->stream);

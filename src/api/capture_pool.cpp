@@ -22,12 +22,6 @@ void PoolState::clear() {
   for (Buffer& buffer : dropped) buffer = {};
 }
 
-void PoolState::throw_if_sealed() const {
-  if (!sealed.load(std::memory_order_acquire)) return;
-  throw Error(ErrorKind::kInvalidState,
-              "pool: it is sealed, so that nothing more is captured with it; unseal() it first");
-}
-
 Scalars PoolState::scalars() {
   Scalars found;
   const std::lock_guard lock(mutex);

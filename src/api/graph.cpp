@@ -47,12 +47,6 @@ void drain_kept_objects() noexcept {
 GPUPROF_BEGIN_NAMESPACE
 namespace {
 
-constexpr std::uint16_t kDepthOfLaunch = 0xFFFF;  // annotations may be open around it
-
-bool all_known(const std::vector<graphs::SpanTime>& times) noexcept {
-  return std::all_of(times.begin(), times.end(), [](const auto& time) { return time.known; });
-}
-
 std::vector<SpanTiming> rows_of(const std::vector<graphs::SpanTime>& times) {
   std::vector<SpanTiming> rows;
   std::vector<const timing::Path*> paths;  // of the rows; null for spans without a name
@@ -68,7 +62,7 @@ std::vector<SpanTiming> rows_of(const std::vector<graphs::SpanTime>& times) {
       row.path = path != nullptr ? path->text : row.names[0];
       rows.push_back(std::move(row));
     }
-    rows[index].values.push_back(time.known ? std::optional(time.ms) : std::nullopt);
+    rows[index].values.push_back(time.ms);
   }
   return rows;
 }
@@ -83,21 +77,19 @@ KeptObjects Needs::all() const {
 }
 
 CapturedGraph::State::State(graphs::CapturedParts parts, std::uintptr_t of_stream,
-                            GraphTimers timers, std::string graph_name)
+                            GraphTimers timers, std::string graph_name, Needs its_needs)
     : name(std::move(graph_name)),
       stream(of_stream),
       graph(std::move(parts), /*borrowed=*/nullptr, of_stream, /*ordinal=*/0, timers),
-      path(name.empty() ? "graph" : name) {}
-
-void CapturedGraph::State::own(Needs wanted) {
-  graph.retain(api::keep_objects(wanted.all()));
+      needs(std::move(its_needs)),
+      path(name.empty() ? "graph" : name) {
+  graph.retain(api::keep_objects(needs.all()));
   graph.read_scalars_of(stream);
-  graph.read_scalars(wanted.scalars);
-  if (wanted.pool) {
-    graph.read_scalars(wanted.pool->scalars());
-    seen_clears = wanted.pool->clears.load(std::memory_order_acquire);
+  graph.read_scalars(needs.scalars);
+  if (needs.pool) {
+    graph.read_scalars(needs.pool->scalars());
+    seen_clears = needs.pool->clears.load(std::memory_order_acquire);
   }
-  needs = std::move(wanted);
 }
 
 void CapturedGraph::State::launch(std::uintptr_t on) {
@@ -115,8 +107,7 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
     if (replay) {
       const auto place = timing::ThreadNesting::here();
       replay->path = &path.below(*place.path);
-      replay->depth =
-          static_cast<std::uint16_t>(std::min<std::size_t>(place.depth, UINT16_MAX - 1));
+      replay->depth = place.depth;
     }
   }
   if (cleared) {
@@ -126,7 +117,7 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
   }
   if (is_traced) replay->thread = trace::thread_id();
   graph.launch({on, /*ordinal=*/0, replay.get(), /*io=*/nullptr});
-  if (is_traced) ranges::trace_host_span(*replay.get(), kDepthOfLaunch);
+  if (is_traced) ranges::trace_host_span(*replay.get(), trace::kUnknownDepth);
   api::drain_kept_objects();
   api::emit_pending_warnings();
 }
@@ -146,7 +137,7 @@ CapturedGraph& CapturedGraph::operator=(CapturedGraph&& other) noexcept {
 CapturedGraph::~CapturedGraph() { close(); }
 
 CapturedGraph::State& CapturedGraph::open() const {
-  if (!state_) throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
+  if (!state_) driver::refuse("this graph is closed; capture a new one");
   return *state_;
 }
 
@@ -217,13 +208,11 @@ GraphMemory CapturedGraph::memory() const { return open().graph.memory(); }
 
 GraphTimings CapturedGraph::timings(bool wait) const {
   State& state = open();
-  std::vector<graphs::SpanTime> times = state.graph.times();
-  if (wait && !all_known(times)) {
-    timing::poll_until(timing::kNoDeadline, [&] {
-      times = state.graph.times();
-      return all_known(times);
-    });
-  }
+  std::vector<graphs::SpanTime> times;
+  timing::poll_until(wait ? timing::kNoDeadline : 0, [&] {
+    times = state.graph.times();
+    return std::all_of(times.begin(), times.end(), [](const auto& t) { return t.ms.has_value(); });
+  });
   return GraphTimings(rows_of(times));
 }
 

@@ -59,8 +59,6 @@ struct PoolState {
   ~PoolState() { clear(); }
   std::size_t record(Buffer buffer);
   void clear();
-  // For a capture that is about to begin with it.
-  void throw_if_sealed() const;
   [[nodiscard]] Scalars scalars();
   // The same object each time.
   std::shared_ptr<graphs::LaunchOrder> launch_order();
@@ -95,10 +93,7 @@ struct Needs {
 
 struct CapturedGraph::State {
   State(graphs::CapturedParts parts, std::uintptr_t of_stream, GraphTimers timers,
-        std::string graph_name);
-
-  // What `wanted` says, from now on. Before the first launch.
-  void own(Needs wanted);
+        std::string graph_name, Needs its_needs);
   void launch(std::uintptr_t on);
 
   const std::string name;

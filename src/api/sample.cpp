@@ -2,19 +2,18 @@
 
 #include <limits>
 
-#include "gpuprof/error.hpp"
+#include "driver/error.hpp"
 #include "timing/device.hpp"
 #include "timing/sample.hpp"
 
 GPUPROF_BEGIN_NAMESPACE
 
+using driver::refuse;
 using timing::SampleStatus;
 
 namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::kInvalidState, why); }
 
 double captured_ms(const timing::Sample& sample) {
   double ms = 0.0;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,16 +36,16 @@ struct CaptureOptions {
 
 // How far a capture had come when it was last seen active.
 struct CaptureProgress {
-  bool known = false;
-  std::size_t nodes = 0;
-  std::string last_kernel;  // mangled; empty where none of the newest nodes is a kernel
+  std::optional<std::size_t> nodes;  // empty: it was never seen
+  std::string last_kernel;           // mangled; empty where none of the newest nodes is a kernel
 };
 
 // gpuprof's events that are recorded or waited for by nodes of a graph; one may be there twice.
 using EventsInGraph = std::vector<std::shared_ptr<const timing::OwnEvent>>;
 
-// Destroys a graph. Breaks no capture.
+// Destroys a graph, unless it is borrowed or the parent process's. Breaks no capture.
 struct DiscardGraph {
+  bool is_borrowed = false;
   void operator()(void* graph) const noexcept;
 };
 
@@ -91,7 +92,7 @@ class Capture {
   [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
   [[nodiscard]] CaptureProgress progress() const;
   // The lines of the driver's log since the capture began.
-  [[nodiscard]] std::vector<driver::LogLine> log() const;
+  [[nodiscard]] std::vector<driver::LogLine> log() const { return driver::log_since(log_from_); }
 
   // Keep an event of nodes, and a span whose two events are nodes.
   void add_event(const std::shared_ptr<const timing::OwnEvent>& event);
@@ -114,10 +115,8 @@ class Capture {
   const std::uintptr_t stream_;
   const CaptureOptions options_;
   const bool attached_;
-  const std::uint64_t thread_;      // as the driver's log writes it
-  const std::uint32_t generation_;  // of the process
+  const std::uint64_t thread_;  // as the driver's log writes it
   unsigned long long id_ = 0;
-  void* context_ = nullptr;              // to be current for calls on a default stream
   timing::EventClock* clock_ = nullptr;  // of the stream's context; lives as long as the process
   driver::LogPosition log_from_ = 0;
   // Under the lock of the open captures:

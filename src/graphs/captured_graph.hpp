@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "driver/process.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/cuda_node_ids.hpp"
 #include "graphs/device_scalar.hpp"
@@ -116,7 +115,7 @@ class CapturedGraph {
   // ignored.
   void read_scalars(const std::vector<std::shared_ptr<const DeviceScalar>>& scalars);
   // The same for the scalars whose last update was on `stream`.
-  void read_scalars_of(std::uintptr_t stream);
+  void read_scalars_of(std::uintptr_t stream) { read_scalars(scalars_updated_on(*clock_, stream)); }
 
   // Puts the graph in `order`: each launch waits, on the GPU, for the one before it in that order,
   // on whatever stream. Before the first launch, and before other threads know the graph. Each
@@ -187,7 +186,6 @@ class CapturedGraph {
   [[nodiscard]] bool has_labels();
 
  private:
-  struct Handle;
   // A scalar that the graph may read. Launches of one executable graph run one after the other, so
   // an update that one of them waited for needs no second wait.
   struct ReadScalar {
@@ -195,12 +193,6 @@ class CapturedGraph {
     std::uint32_t waited_for = 0;  // the number of its updates at the last wait
     std::uint32_t now = 0;         // at the launch under way
   };
-  void throw_if_blocked() const {
-    if (driver::is_blocked() || generation_ != driver::fork_generation()) {
-      throw_blocked();
-    }
-  }
-  [[noreturn]] static void throw_blocked();
   // Takes the lock. Throws first in a forked child, where the lock may never be released.
   [[nodiscard]] std::unique_lock<std::mutex> enter();
   // The same for a graph that can be used; see throw_if_unusable().
@@ -225,7 +217,6 @@ class CapturedGraph {
   void record_completions();
   void release_payload() noexcept;
   void destroy() noexcept;
-  [[nodiscard]] std::int64_t free_memory() const noexcept;
 
   timing::EventClock* clock_ = nullptr;  // of the graph's context; lives as long as the process
   int device_ = 0;
@@ -235,8 +226,10 @@ class CapturedGraph {
   std::atomic<std::uint64_t> replays_{0};
 
   std::shared_ptr<LaunchOrder> order_;  // whose lock guards what follows
-  std::shared_ptr<Handle> graph_;       // the graph as it is; shared with one it was updated from
-  std::shared_ptr<Handle> source_;      // what the executable graph was made of
+  // The graph as it is, shared with one it was updated from; and what the executable graph was made
+  // of. A graph outlives its context, executable graphs do not.
+  std::shared_ptr<const CapturedParts> graph_;
+  std::shared_ptr<const CapturedParts> source_;
   void* exec_ = nullptr;
   bool owns_exec_ = false;
   GraphSpans spans_;

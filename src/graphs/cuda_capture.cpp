@@ -9,6 +9,7 @@
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
+#include "timing/device.hpp"
 
 namespace gpuprof::graphs {
 
@@ -16,6 +17,7 @@ using driver::check;
 using driver::Error;
 using driver::Table;
 using timing::contexts::as_stream;
+using timing::contexts::to_push;
 
 namespace {
 
@@ -33,22 +35,17 @@ OpenCaptures& registry() { return driver::immortal<OpenCaptures>(); }
 // object.
 thread_local bool thread_ended = false;
 
-// Aborts the captures that an ending thread leaves open: a global one would refuse other threads'
+// Aborted where an ending thread leaves them open: a global one would refuse other threads'
 // allocations for ever.
-struct CapturesOfThread {
-  std::vector<std::weak_ptr<Capture>> captures;
+thread_local std::vector<std::weak_ptr<Capture>> captures_of_thread;
 
-  CapturesOfThread() = default;
-  CapturesOfThread(const CapturesOfThread&) = delete;
-  CapturesOfThread& operator=(const CapturesOfThread&) = delete;
-  ~CapturesOfThread() {
-    for (const auto& entry : captures) {
-      if (const auto capture = entry.lock()) capture->abort();
-    }
-    thread_ended = true;
+void abort_captures_of_thread() noexcept {
+  for (const auto& entry : captures_of_thread) {
+    if (const auto capture = entry.lock()) capture->abort();
   }
-};
-thread_local CapturesOfThread captures_of_thread;
+  thread_ended = true;
+}
+thread_local const driver::AtThreadEnd<abort_captures_of_thread> thread_end;
 
 void forget_dead(std::vector<std::weak_ptr<Capture>>& captures) {
   captures.erase(std::remove_if(captures.begin(), captures.end(),
@@ -56,59 +53,42 @@ void forget_dead(std::vector<std::weak_ptr<Capture>>& captures) {
                  captures.end());
 }
 
-std::shared_ptr<Capture> find_open(unsigned long long id) {
-  for (const auto& capture : open_captures()) {
-    if (capture->id() == id) return capture;
+// Calls `act` with the open capture that has this number; with all for 0, where it is not known.
+template <typename Act>
+void with_open(unsigned long long id, Act&& act) noexcept {
+  try {
+    for (const std::shared_ptr<Capture>& capture : open_captures()) {
+      if (id == 0 || capture->id() == id) act(*capture);
+    }
+  } catch (...) {  // out of memory: events and spans can be read as long as their samples live
   }
-  return nullptr;
 }
 
 timing::CaptureClaim claim(unsigned long long id) noexcept {
-  try {
-    const std::shared_ptr<Capture> capture = find_open(id);
-    if (!capture) return timing::CaptureClaim::kForeign;
-    capture->look();
-    return capture->options().timers == GraphTimers::kStrip ? timing::CaptureClaim::kStrip
-                                                            : timing::CaptureClaim::kRecord;
-  } catch (...) {  // out of memory
-    return timing::CaptureClaim::kForeign;
-  }
+  auto result = timing::CaptureClaim::kForeign;
+  with_open(id, [&](Capture& capture) {
+    capture.look();
+    result = capture.options().timers == GraphTimers::kStrip ? timing::CaptureClaim::kStrip
+                                                             : timing::CaptureClaim::kRecord;
+  });
+  return result;
 }
 
 void keep(unsigned long long id, const std::shared_ptr<const timing::OwnEvent>& event) noexcept {
-  try {
-    if (const std::shared_ptr<Capture> capture = find_open(id)) capture->add_event(event);
-  } catch (...) {  // out of memory: it lives as long as its reader
-  }
+  with_open(id, [&](Capture& capture) { capture.add_event(event); });
 }
 
 void recorded(unsigned long long id, timing::Sample& sample) noexcept {
-  try {
-    const std::shared_ptr<Capture> capture = find_open(id);
-    if (!capture) return;
-    capture->add_timer(sample);
-    capture->look();
-  } catch (...) {  // out of memory: the span can be read as long as its sample lives
-  }
+  with_open(id, [&](Capture& capture) {
+    capture.add_timer(sample);
+    capture.look();
+  });
 }
 
-// `id` is 0 where it is not known: then the driver tells whether the stream is in a capture.
+// Where `id` is 0 the driver tells whether the stream is in a capture.
 void note_scope(unsigned long long id, const timing::Sample& sample, std::uintptr_t stream,
                 bool is_entered) noexcept {
-  try {
-    for (const std::shared_ptr<Capture>& capture : open_captures()) {
-      if (id == 0 || capture->id() == id) capture->note_scope(sample, stream, is_entered);
-    }
-  } catch (...) {  // out of memory
-  }
-}
-
-void entered(unsigned long long id, const timing::Sample& sample) noexcept {
-  note_scope(id, sample, sample.stream, true);
-}
-
-void left(unsigned long long id, const timing::Sample& sample, std::uintptr_t stream) noexcept {
-  note_scope(id, sample, stream, false);
+  with_open(id, [&](Capture& capture) { capture.note_scope(sample, stream, is_entered); });
 }
 
 // How the driver's log writes a thread.
@@ -123,9 +103,7 @@ CaptureStatus status_from(CUstreamCaptureStatus status) noexcept {
 }
 
 CaptureStatus ask(const Table& table, std::uintptr_t stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
-  return status_from(status);
+  return status_from(timing::captures::status_of(table, stream));
 }
 
 bool captures_still(const Table& table, std::uintptr_t stream) noexcept {
@@ -180,11 +158,7 @@ std::string already_capturing(std::uintptr_t stream) {
 }  // namespace
 
 Capture::Capture(std::uintptr_t stream, const CaptureOptions& options, bool attached)
-    : stream_(stream),
-      options_(options),
-      attached_(attached),
-      thread_(this_thread()),
-      generation_(driver::fork_generation()) {
+    : stream_(stream), options_(options), attached_(attached), thread_(this_thread()) {
   if (options.scopes != nullptr) labels_.begin(*options.scopes, stream);
 }
 
@@ -197,16 +171,12 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
                 "the legacy default stream cannot be captured; pass another one as stream=, best a "
                 "non-blocking one. (The driver was not called.)");
   }
-  const CUcontext context = context_for(table, stream, ordinal);
-  const driver::CurrentContext current(table, context);
+  const driver::CurrentContext current(table, context_for(table, stream, ordinal));
   if (ask(table, stream) != CaptureStatus::kNone) {
     refuse(already_capturing(stream));
   }
   const std::shared_ptr<Capture> capture(new Capture(stream, options, false));
   capture->clock_ = timing::contexts::find(table, stream, ordinal).clock;
-  if (timing::contexts::is_default_stream(stream)) {
-    capture->context_ = capture->clock_->context();
-  }
   capture->log_from_ = driver::log_position(table);
   bool begun = false;
   try {
@@ -237,8 +207,9 @@ std::shared_ptr<Capture> Capture::attach(std::uintptr_t stream, const CaptureOpt
 // Registers a capture that is open now. It ends with this thread, unless it may end on any.
 void Capture::open(const std::shared_ptr<Capture>& capture) {
   if (!capture->attached_ && capture->options_.mode != CaptureMode::kRelaxed && !thread_ended) {
-    forget_dead(captures_of_thread.captures);
-    captures_of_thread.captures.push_back(capture);
+    thread_end.touch();
+    forget_dead(captures_of_thread);
+    captures_of_thread.push_back(capture);
   }
   OpenCaptures& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -287,7 +258,7 @@ CapturedParts Capture::end() {
         "this capture is over: it was ended or thrown away before, or the thread that "
         "began it has ended");
   }
-  if (generation_ != driver::fork_generation()) driver::throw_if_blocked();
+  if (timing::device::forked()) driver::throw_if_blocked();
   const bool bound = options_.mode != CaptureMode::kRelaxed;
   if (bound && thread_ != this_thread()) {
     throw Error(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
@@ -304,7 +275,7 @@ CapturedParts Capture::end() {
   parts.clock = clock_;
   if (attached_) return parts;
   const Table& table = driver::ready();
-  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+  const driver::CurrentContext current(table, to_push(stream_, *clock_));
   if (!clock_->check_alive() || !still_there()) {
     refuse("the capture on stream " + std::to_string(stream_) +
            " is gone: the stream or its context was destroyed, or somebody else ended the "
@@ -320,11 +291,9 @@ void Capture::abort() noexcept {
   CapturedParts parts;  // whose events go after the capture
   if (!close(parts)) return;
   try {
-    if (attached_ || generation_ != driver::fork_generation()) return;
-    if (driver::is_blocked()) return;
+    if (attached_ || !clock_->check_alive()) return;
     const Table& table = driver::ready();
-    if (!clock_->check_alive()) return;
-    const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+    const driver::CurrentContext current(table, to_push(stream_, *clock_));
     if (still_there()) discard_capture(table, stream_);
   } catch (...) {  // the driver is gone, or the context: and with it the capture
   }
@@ -338,7 +307,7 @@ void Capture::look() noexcept {
     const Table& table = driver::ready();
     std::string kernel = at.frontier.empty() ? "" : kernel_of(table, as_node(at.frontier.back()));
     if (kernel.empty() && at.nodes > 0) kernel = newest_kernel(table, as_graph(graph), at.nodes);
-    CaptureProgress seen{true, at.nodes, progress().last_kernel};
+    CaptureProgress seen{at.nodes, progress().last_kernel};
     if (!kernel.empty()) seen.last_kernel = std::move(kernel);
     const std::lock_guard lock(registry().mutex);
     progress_ = std::move(seen);
@@ -348,11 +317,10 @@ void Capture::look() noexcept {
 
 CaptureStatus Capture::status() {
   if (!open()) return CaptureStatus::kNone;
-  if (generation_ != driver::fork_generation()) driver::throw_if_blocked();
   look();
   const Table& table = driver::ready();
   if (!clock_->check_alive()) return CaptureStatus::kNone;
-  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+  const driver::CurrentContext current(table, to_push(stream_, *clock_));
   return still_there() ? ask(table, stream_) : CaptureStatus::kNone;
 }
 
@@ -378,8 +346,6 @@ void Capture::add_event(const std::shared_ptr<const timing::OwnEvent>& event) {
   events_.push_back(event);
 }
 
-std::vector<driver::LogLine> Capture::log() const { return driver::log_since(log_from_); }
-
 std::vector<std::shared_ptr<Capture>> open_captures() {
   std::vector<std::shared_ptr<Capture>> open;
   {
@@ -397,12 +363,12 @@ std::vector<std::shared_ptr<Capture>> open_captures() {
 }
 
 void own_captured_scopes() noexcept {
-  timing::set_capture_owner({&claim, &keep, &recorded, &entered, &left});
+  timing::capture_owner = {&claim, &keep, &recorded, &note_scope};
 }
 
 void DiscardGraph::operator()(void* graph) const noexcept {
   const Table* table = driver::usable_or_null();
-  if (table == nullptr) return;
+  if (table == nullptr || is_borrowed) return;
   const driver::RelaxedCapture relaxed(*table);
   table->cuGraphDestroy(as_graph(graph));
 }
@@ -425,7 +391,7 @@ StreamCapture capture_of(std::uintptr_t stream, int ordinal, std::size_t since) 
   result.status = status_from(status);
   if (result.status != CaptureStatus::kActive) return result;
   result.id = id;
-  check(table.cuGraphGetNodes(graph, nullptr, &result.nodes), "cuGraphGetNodes");
+  result.nodes = count_nodes(table, graph);
   if (result.nodes <= since) return result;
   // The driver lists them in the order in which they were captured.
   const std::vector<CUgraphNode> nodes = nodes_of(table, graph);

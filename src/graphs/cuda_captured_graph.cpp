@@ -10,7 +10,6 @@ namespace gpuprof::graphs {
 
 using driver::check;
 using driver::Error;
-using driver::ErrorKind;
 using driver::Table;
 using timing::contexts::as_stream;
 
@@ -23,35 +22,18 @@ std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
   return found == nodes.end() ? -1 : found - nodes.begin();
 }
 
+std::int64_t free_memory(const Table& table) noexcept {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return table.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? static_cast<std::int64_t>(free) : -1;
+}
+
 std::optional<std::uint64_t> taken(std::int64_t before, std::int64_t after) noexcept {
   if (after < 0 || before < after) return std::nullopt;  // not known, or others let go of more
   return static_cast<std::uint64_t>(before - after);
 }
 
 }  // namespace
-
-// A CUgraph, destroyed with its last owner unless it is borrowed.
-struct CapturedGraph::Handle {
-  Handle(CapturedParts& parts, void* borrowed)
-      : owned(std::move(parts.graph)),
-        graph(owned ? owned.get() : borrowed),
-        events(std::move(parts.events)),
-        labels(std::move(parts.labels)) {}
-  ~Handle() {
-    // Before its events. A graph outlives its context; executable graphs do not.
-    if (generation == driver::fork_generation()) {
-      owned.reset();
-    } else {
-      [[maybe_unused]] void* const leaked = owned.release();  // the parent's
-    }
-  }
-
-  std::unique_ptr<void, DiscardGraph> owned;  // null for one that is borrowed
-  void* const graph;
-  const EventsInGraph events;  // recorded by its nodes, and by those of its executable graphs
-  const NodeLabels labels;
-  const std::uint32_t generation = driver::fork_generation();
-};
 
 CapturedGraph::CapturedGraph(CapturedParts parts, void* borrowed, std::uintptr_t stream,
                              int ordinal, GraphTimers keeping)
@@ -62,8 +44,9 @@ CapturedGraph::CapturedGraph(CapturedParts parts, void* borrowed, std::uintptr_t
   clock_ = parts.clock;
   if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
   device_ = clock_->ordinal();
-  source_ = graph_ = std::make_shared<Handle>(parts, borrowed);
-  spans_ = GraphSpans(std::move(parts.timers), keeping, graph_->graph, graph_->events);
+  if (!parts.graph) parts.graph = {borrowed, DiscardGraph{true}};
+  spans_ = GraphSpans(std::move(parts.timers), keeping, parts.graph.get(), parts.events);
+  source_ = graph_ = std::make_shared<const CapturedParts>(std::move(parts));
   clock_->hold();
 }
 
@@ -73,15 +56,8 @@ CapturedGraph::~CapturedGraph() {
   [[maybe_unused]] void* const leaked = payload_.release();  // the parent's
 }
 
-void CapturedGraph::throw_blocked() {
-  driver::throw_if_blocked();
-  throw Error(ErrorKind::kForked,
-              "this graph was made before the process was forked, and the parent's CUDA objects "
-              "cannot be used here");
-}
-
 std::unique_lock<std::mutex> CapturedGraph::enter() {
-  throw_if_blocked();
+  driver::ready();
   return std::unique_lock(order_->mutex_);
 }
 
@@ -117,10 +93,6 @@ void CapturedGraph::read_scalars(const std::vector<std::shared_ptr<const DeviceS
   }
 }
 
-void CapturedGraph::read_scalars_of(std::uintptr_t stream) {
-  read_scalars(scalars_updated_on(*clock_, stream));
-}
-
 void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> order) {
   {
     const auto lock = use();
@@ -145,19 +117,12 @@ void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<
     refuse("copies are added to a graph once, before there is an executable copy of it");
   }
   const driver::CurrentContext current(driver::ready(), clock_->context());
-  copies_.add(graph_->graph, clock_->context(), in, out);
+  copies_.add(graph_->graph.get(), clock_->context(), in, out);
 }
 
 void CapturedGraph::release_payload() noexcept {
   if (!payload_) return;
   release_later(std::move(payload_), payload_used_ ? completed_ : nullptr, record_failed_);
-}
-
-std::int64_t CapturedGraph::free_memory() const noexcept {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  const Table& table = *driver::loaded_or_null();
-  return table.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? static_cast<std::int64_t>(free) : -1;
 }
 
 void CapturedGraph::instantiate() {
@@ -167,7 +132,7 @@ void CapturedGraph::instantiate() {
   const driver::RelaxedCapture relaxed(table);
   CUgraphExec exec = nullptr;
   try {
-    check(table.cuGraphInstantiateWithFlags(&exec, as_graph(graph_->graph),
+    check(table.cuGraphInstantiateWithFlags(&exec, as_graph(graph_->graph.get()),
                                             CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
           "cuGraphInstantiateWithFlags");
     copies_.disarm();
@@ -190,11 +155,11 @@ GraphMemory CapturedGraph::memory() {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
-  const std::int64_t before = free_memory();
+  const std::int64_t before = free_memory(table);
   CUgraphExec twin = nullptr;
   const CUresult status = table.cuGraphInstantiateWithFlags(
-      &twin, as_graph(graph_->graph), CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-  const std::int64_t after = free_memory();
+      &twin, as_graph(graph_->graph.get()), CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+  const std::int64_t after = free_memory(table);
   if (twin != nullptr) table.cuGraphExecDestroy(twin);
   measured_ = true;
   // A graph that allocates can have one executable copy only (801): not known then.
@@ -220,10 +185,10 @@ void CapturedGraph::upload(std::uintptr_t stream) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   throw_if_capturing(table, stream);
-  const std::int64_t before = free_memory();
+  const std::int64_t before = free_memory(table);
   check(table.cuGraphUpload(as_exec(exec_), as_stream(stream)), "cuGraphUpload");
   uploaded_.store(true, std::memory_order_relaxed);
-  memory_.upload = taken(before, free_memory());
+  memory_.upload = taken(before, free_memory(table));
 }
 
 // With both locks held. Checks what an update cannot change and the driver does not refuse.
@@ -248,7 +213,7 @@ void CapturedGraph::throw_unless_alike(const CapturedGraph& other) const {
 }
 
 bool CapturedGraph::update(CapturedGraph& other, Payload payload, UpdateRefusal& refusal) {
-  throw_if_blocked();
+  const Table& table = driver::ready();
   std::unique_lock lock(order_->mutex_, std::defer_lock);
   std::unique_lock lock_of_other(other.order_->mutex_, std::defer_lock);
   if (order_ == other.order_) {
@@ -259,7 +224,6 @@ bool CapturedGraph::update(CapturedGraph& other, Payload payload, UpdateRefusal&
   throw_if_unusable();
   other.throw_if_unusable();
   throw_unless_alike(other);
-  const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
   std::shared_ptr<const timing::OwnEvent> completed;  // the old payload waits for the old event
@@ -270,14 +234,15 @@ bool CapturedGraph::update(CapturedGraph& other, Payload payload, UpdateRefusal&
   other.copies_.disarm();
   CUgraphExecUpdateResultInfo info{};
   const CUresult status =
-      table.cuGraphExecUpdate(as_exec(exec_), as_graph(other.graph_->graph), &info);
+      table.cuGraphExecUpdate(as_exec(exec_), as_graph(other.graph_->graph.get()), &info);
   if (status == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
     refusal.result = static_cast<int>(info.result != 0 ? info.result : CU_GRAPH_EXEC_UPDATE_ERROR);
     // The driver names the nodes of the executable graph by those of its source.
-    refusal.node = index_of(table, as_graph(source_->graph), info.errorNode);
-    refusal.node_of_other = index_of(table, as_graph(other.graph_->graph), info.errorNode);
+    refusal.node = index_of(table, as_graph(source_->graph.get()), info.errorNode);
+    refusal.node_of_other = index_of(table, as_graph(other.graph_->graph.get()), info.errorNode);
     if (refusal.node_of_other < 0) {
-      refusal.node_of_other = index_of(table, as_graph(other.graph_->graph), info.errorFromNode);
+      refusal.node_of_other =
+          index_of(table, as_graph(other.graph_->graph.get()), info.errorFromNode);
     }
   }
   if (status != CUDA_SUCCESS) {
@@ -306,7 +271,7 @@ std::vector<SpanTime> CapturedGraph::times() {
 
 void* CapturedGraph::graph() {
   const auto lock = use();
-  return graph_->graph;
+  return graph_->graph.get();
 }
 
 void* CapturedGraph::exec() {
@@ -316,12 +281,12 @@ void* CapturedGraph::exec() {
 
 std::size_t CapturedGraph::node_count() {
   const auto lock = use();
-  return count_nodes(graph_->graph);
+  return count_nodes(driver::ready(), as_graph(graph_->graph.get()));
 }
 
 std::vector<Node> CapturedGraph::nodes() {
   const auto lock = use();
-  return walk(graph_->graph, graph_->labels);
+  return walk(graph_->graph.get(), graph_->labels);
 }
 
 bool CapturedGraph::has_labels() {
@@ -336,9 +301,9 @@ std::vector<LabelledNode> CapturedGraph::labelled_nodes() {
   if (graph_->labels.empty()) return {};
   const Table& table = driver::ready();
   const std::uint32_t exec_id = id_of_exec(exec_);
-  const std::vector<CUgraphNode> handles = nodes_of(table, as_graph(graph_->graph));
+  const std::vector<CUgraphNode> handles = nodes_of(table, as_graph(graph_->graph.get()));
   const std::vector<CUgraphNode> numbered =
-      source_ == graph_ ? handles : nodes_of(table, as_graph(source_->graph));
+      source_ == graph_ ? handles : nodes_of(table, as_graph(source_->graph.get()));
   std::vector<LabelledNode> labelled;
   for (std::size_t i = 0; i < std::min(handles.size(), numbered.size()); ++i) {
     const auto found = graph_->labels.find(handles[i]);
@@ -365,8 +330,7 @@ bool CapturedGraph::close(bool wait) noexcept {
 
 // With the lock held, once.
 void CapturedGraph::destroy() noexcept {
-  if (exec_ != nullptr && owns_exec_ && !driver::is_blocked() &&
-      generation_ == driver::fork_generation() && clock_->check_alive()) {
+  if (exec_ != nullptr && owns_exec_ && clock_->check_alive()) {
     const Table& table = *driver::loaded_or_null();
     const driver::RelaxedCapture relaxed(table);
     table.cuGraphExecDestroy(as_exec(exec_));

@@ -14,7 +14,6 @@ namespace gpuprof::graphs {
 
 using driver::check;
 using driver::Error;
-using driver::ErrorKind;
 using driver::Table;
 using timing::EventClock;
 using timing::EventPair;
@@ -89,14 +88,13 @@ struct ReadStream {
 }  // namespace
 
 struct DeviceScalar::Reading::State {
-  State(EventClock& of, std::shared_ptr<void> keeps, CUdeviceptr at, std::size_t count)
-      : clock(of), memory(std::move(keeps)), address(at), bytes(count), mark(of) {}
+  State(EventClock& of, std::shared_ptr<void> at, std::size_t count)
+      : clock(of), memory(std::move(at)), bytes(count), mark(of) {}
 
   EventClock& clock;
-  std::shared_ptr<void> memory;
-  CUdeviceptr address;
-  std::size_t bytes;
-  Mark mark;
+  const std::shared_ptr<void> memory;
+  const std::size_t bytes;
+  const Mark mark;
 };
 
 bool DeviceScalar::Reading::poll(HostNanoseconds until) {
@@ -104,10 +102,9 @@ bool DeviceScalar::Reading::poll(HostNanoseconds until) {
     const driver::EventAccess access = access_to(state_->clock);
     const driver::RelaxedCapture relaxed(driver::ready());
     const CUresult status = access.query(state_->mark.event());
-    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) {
-      throw driver::error_of(status, "cuEventQuery");
-    }
-    return status == CUDA_SUCCESS;
+    if (status == CUDA_ERROR_NOT_READY) return false;
+    check(status, "cuEventQuery");
+    return true;
   });
 }
 
@@ -118,7 +115,8 @@ std::uint64_t DeviceScalar::Reading::fetch() {
   const driver::RelaxedCapture relaxed(table);
   const ReadStream on(table);
   std::uint64_t bits = 0;
-  check(table.cuMemcpyDtoHAsync(&bits, state_->address, state_->bytes, on.stream),
+  check(table.cuMemcpyDtoHAsync(&bits, reinterpret_cast<CUdeviceptr>(state_->memory.get()),
+                                state_->bytes, on.stream),
         "cuMemcpyDtoHAsync");
   check(table.cuStreamSynchronize(on.stream), "cuStreamSynchronize");
   return bits;
@@ -126,16 +124,14 @@ std::uint64_t DeviceScalar::Reading::fetch() {
 
 DeviceScalar::DeviceScalar(std::size_t bytes, std::uint64_t bits, std::uintptr_t stream,
                            int ordinal)
-    : bytes_(bytes), generation_(driver::fork_generation()) {
+    : bytes_(bytes) {
   const Table& table = driver::ready();
   clock_ = timing::contexts::find(table, stream, ordinal).clock;
   const driver::CurrentContext current(table, clock_->context());
   refuse_capture(table, stream,
                  "stream: it is being captured, and a DeviceScalar made there would get its first "
                  "value at each replay; make it before the capture begins");
-  scalars::Slot slot = scalars::take_slot(table, *clock_);
-  memory_ = std::move(slot.memory);
-  address_ = slot.address;
+  memory_ = take_slot(table, *clock_);
   write(bits, stream);
   last_stream_ = stream;
   updates_ = 1;
@@ -156,15 +152,6 @@ bool DeviceScalar::surely_updated_on(std::uintptr_t stream) const noexcept {
 
 int DeviceScalar::ordinal() const noexcept { return clock_->ordinal(); }
 
-void DeviceScalar::check_usable() const {
-  if (generation_ != driver::fork_generation()) {
-    throw Error(ErrorKind::kForked,
-                "this DeviceScalar was made before the process was forked, and the parent's CUDA "
-                "objects cannot be used here; use the 'spawn' or 'forkserver' start method");
-  }
-  access_to(*clock_);
-}
-
 // A default stream is one of whichever context is current, and that is the scalar's.
 void DeviceScalar::check_stream(std::uintptr_t stream) const {
   if (is_default_stream(stream) || stream == last_stream()) return;
@@ -180,21 +167,20 @@ void DeviceScalar::check_stream(std::uintptr_t stream) const {
 void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
   const Table& table = driver::ready();
   const CUstream on = as_stream(stream);
+  const CUdeviceptr at = address();
   if (stream == kPerThreadStream) any_on_per_thread_stream.store(true, std::memory_order_relaxed);
   if (bytes_ == 1) {
-    check(table.cuMemsetD8Async(address_, static_cast<unsigned char>(bits), 1, on),
-          "cuMemsetD8Async");
+    check(table.cuMemsetD8Async(at, static_cast<unsigned char>(bits), 1, on), "cuMemsetD8Async");
     return;
   }
   if (bytes_ == 2) {
-    check(table.cuMemsetD16Async(address_, static_cast<unsigned short>(bits), 1, on),
-          "cuMemsetD16Async");
+    check(table.cuMemsetD16Async(at, static_cast<unsigned short>(bits), 1, on), "cuMemsetD16Async");
     return;
   }
   if (bytes_ == 8) {
     if (!in_halves_.load(std::memory_order_relaxed)) {
       const CUresult status =
-          table.cuStreamWriteValue64(on, address_, bits, CU_STREAM_WRITE_VALUE_DEFAULT);
+          table.cuStreamWriteValue64(on, at, bits, CU_STREAM_WRITE_VALUE_DEFAULT);
       if (status != CUDA_ERROR_NOT_SUPPORTED && status != driver::kMissingEntry) {
         check(status, "cuStreamWriteValue64");
         return;
@@ -202,15 +188,15 @@ void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
       in_halves_.store(true, std::memory_order_relaxed);
     }
     // One after the other in the stream: nothing that is ordered by it comes in between.
-    check(table.cuMemsetD32Async(address_ + 4, static_cast<unsigned>(bits >> 32U), 1, on),
+    check(table.cuMemsetD32Async(at + 4, static_cast<unsigned>(bits >> 32U), 1, on),
           "cuMemsetD32Async");
   }
-  check(table.cuMemsetD32Async(address_, static_cast<unsigned>(bits), 1, on), "cuMemsetD32Async");
+  check(table.cuMemsetD32Async(at, static_cast<unsigned>(bits), 1, on), "cuMemsetD32Async");
 }
 
 bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record) {
   const Table& table = driver::ready();
-  check_usable();
+  access_to(*clock_);
   check_stream(stream);
   const driver::CurrentContext current(table, clock_->context());
   const bool captured = is_capturing(table, stream);
@@ -230,20 +216,20 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
 
 DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t stream) const {
   const Table& table = driver::ready();
-  check_usable();
+  access_to(*clock_);
   check_stream(stream);
   const driver::CurrentContext current(table, clock_->context());
   refuse_capture(table, stream,
                  "DeviceScalar.get() on a stream that is being captured: nothing runs there until "
                  "the graph is launched; end the capture first, or pass another stream");
-  auto state = std::make_shared<Reading::State>(*clock_, memory_, address_, bytes_);
+  auto state = std::make_shared<Reading::State>(*clock_, memory_, bytes_);
   check(access_to(*clock_).record(state->mark.event(), as_stream(stream)), "cuEventRecord");
   return Reading(std::move(state));
 }
 
 void DeviceScalar::order_before(std::uintptr_t stream, const char* refusal) const {
   const Table& table = driver::ready();
-  check_usable();
+  access_to(*clock_);
   const std::uintptr_t last = last_stream();
   if (surely_same_stream(stream, last)) return;
   const driver::CurrentContext current(table, clock_->context());

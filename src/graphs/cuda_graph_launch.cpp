@@ -21,11 +21,10 @@ using timing::contexts::id_of;
 
 namespace {
 
-// A default stream belongs to the current context, and copies are changed in the graph's context.
+// Copies are changed in the graph's context.
 CUcontext to_push(std::uintptr_t stream, const IoCopies& copies,
                   const timing::EventClock& clock) noexcept {
-  const bool needed = timing::contexts::is_default_stream(stream) || !copies.empty();
-  return needed ? clock.context() : nullptr;
+  return copies.empty() ? timing::contexts::to_push(stream, clock) : clock.context();
 }
 
 }  // namespace
@@ -185,11 +184,10 @@ LaunchResult CapturedGraph::launch(const LaunchRequest& request) {
 }
 
 LaunchResult CapturedGraph::begin_external_launch(const LaunchRequest& request) {
-  throw_if_blocked();
+  const Table& table = driver::ready();
   std::unique_lock exclusive(order_->exclusive_);
   const auto lock = enter();
   const EventAccess access = throw_if_unusable();
-  const Table& table = driver::ready();
   const driver::CurrentContext current(table, to_push(request.stream, copies_, *clock_));
   const LaunchResult prepared = prepare_launch(table, access, request);
   if (prepared == LaunchResult::kLaunched) begin_exclusive(std::move(exclusive));
@@ -215,10 +213,9 @@ void CapturedGraph::end_external_launch(const LaunchRequest& request, bool launc
 }
 
 void CapturedGraph::lock_launch_order() {
-  throw_if_blocked();
+  driver::ready();  // before a lock that a forked child never gets
   std::unique_lock exclusive(order_->exclusive_);
-  const auto lock = enter();
-  throw_if_unusable();
+  const auto lock = use();
   begin_exclusive(std::move(exclusive));
 }
 

@@ -183,16 +183,15 @@ std::vector<SpanTime> GraphSpans::read() const {
       Sample& last = *span.last.get();
       if (timing::device::wait(last, 0)) {
         if (last.load_status() == SampleStatus::kFailed && last.error) throw *last.error;
-        time.known = last.load_status() == SampleStatus::kDone;
-        time.ms = time.known ? last.device_ms : 0.0;
+        if (last.load_status() == SampleStatus::kDone) time.ms = last.device_ms;
         if (last.load_status() == SampleStatus::kDropped) {
           refuse(
               "the last replay's times were dropped, because too many spans waited to be "
               "read; call flush() of gpuprof more often");
         }
       }
-    } else {
-      time.known = timing::device::read_captured(*span.captured.get(), time.ms);
+    } else if (double ms = 0.0; timing::device::read_captured(*span.captured.get(), ms)) {
+      time.ms = ms;
     }
     times.push_back(time);
   }

@@ -12,13 +12,11 @@
 
 namespace gpuprof::graphs {
 
+using driver::refuse;
+
 inline CUgraph as_graph(void* handle) noexcept { return static_cast<CUgraph>(handle); }
 inline CUgraphExec as_exec(void* handle) noexcept { return static_cast<CUgraphExec>(handle); }
 inline CUgraphNode as_node(void* handle) noexcept { return static_cast<CUgraphNode>(handle); }
-
-[[noreturn]] inline void refuse(const std::string& why) {
-  throw driver::Error(driver::ErrorKind::kInvalidState, why);
-}
 
 // A node's type as a number: a newer driver has types that our headers' enumeration cannot hold.
 inline CUresult type_of(const driver::Table& table, CUgraphNode node, int& type) noexcept {
@@ -29,10 +27,16 @@ inline CUresult type_of(const driver::Table& table, CUgraphNode node, int& type)
   return status;
 }
 
-// In the order in which they were captured or added.
-inline std::vector<CUgraphNode> nodes_of(const driver::Table& table, CUgraph graph) {
+// Without the nodes of child graphs.
+inline std::size_t count_nodes(const driver::Table& table, CUgraph graph) {
   std::size_t count = 0;
   driver::check(table.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  return count;
+}
+
+// In the order in which they were captured or added.
+inline std::vector<CUgraphNode> nodes_of(const driver::Table& table, CUgraph graph) {
+  std::size_t count = count_nodes(table, graph);
   std::vector<CUgraphNode> nodes(count);
   if (count == 0) return nodes;
   driver::check(table.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");

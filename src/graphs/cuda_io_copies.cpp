@@ -64,7 +64,7 @@ void IoCopies::add(void* graph, void* context, const std::vector<IoCopy>& in,
       check(table.cuGraphAddMemcpyNode(&node, as_graph(graph), after.data(), after.size(), &params,
                                        static_cast<CUcontext>(context)),
             "cuGraphAddMemcpyNode");
-      copies_.push_back({node, copy.graph_address, copy.bytes, 0, is_input, true, true});
+      copies_.push_back({node, copy.graph_address, copy.bytes, 0, is_input});
       after = {node};
     }
     return after;
@@ -96,18 +96,17 @@ void IoCopies::take_over(const IoCopies& other) noexcept {
     copy.graph_address = other.copies_[i].graph_address;
     copy.bytes = other.copies_[i].bytes;
     copy.user_address = 0;
-    copy.is_known = false;
+    copy.is_enabled.reset();
   }
   all_disabled_ = false;
 }
 
 void IoCopies::enable(void* exec, Copy& copy, bool on) {
-  if (copy.is_known && copy.is_enabled == on) return;
-  copy.is_known = false;
+  if (copy.is_enabled == on) return;
+  copy.is_enabled.reset();
   check(driver::ready().cuGraphNodeSetEnabled(as_exec(exec), as_node(copy.node), on ? 1 : 0),
         "cuGraphNodeSetEnabled");
   copy.is_enabled = on;
-  copy.is_known = true;
 }
 
 // False where the driver refuses the address.

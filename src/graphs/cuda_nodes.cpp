@@ -189,11 +189,4 @@ std::vector<Edge> edges(void* graph) {
   return edges_of(table, handle, nodes_of(table, handle));
 }
 
-std::size_t count_nodes(void* graph) {
-  std::size_t count = 0;
-  check(driver::ready().cuGraphGetNodes(static_cast<CUgraph>(graph), nullptr, &count),
-        "cuGraphGetNodes");
-  return count;
-}
-
 }  // namespace gpuprof::graphs

@@ -8,7 +8,7 @@
 #include "driver/process.hpp"
 #include "graphs/device_scalar.hpp"
 
-namespace gpuprof::graphs::scalars {
+namespace gpuprof::graphs {
 
 using driver::check;
 using driver::Table;
@@ -49,7 +49,7 @@ void move_out(std::vector<SlabRef>& from, std::vector<SlabRef>& to, Choice&& cho
 void free_all(const std::vector<SlabRef>& slabs) noexcept {
   for (const SlabRef& slab : slabs) {
     EventClock& clock = *slab->clock;
-    if (!driver::is_blocked() && clock.check_alive()) {
+    if (clock.check_alive()) {
       try {
         const Table& table = driver::ready();
         const driver::CurrentContext current(table, clock.context());
@@ -62,20 +62,25 @@ void free_all(const std::vector<SlabRef>& slabs) noexcept {
   }
 }
 
-// A free slot of a slab, else none and the slabs that can be freed.
-Slot take_left(const EventClock& clock, std::vector<SlabRef>& finished) {
+// With the lock held, or before others know the slab.
+std::shared_ptr<void> take_from(const SlabRef& slab) {
+  return {slab, reinterpret_cast<void*>(slab->base + kSlotBytes * slab->used++)};
+}
+
+// A free slot of a slab, else null and the slabs that can be freed.
+std::shared_ptr<void> take_left(const EventClock& clock, std::vector<SlabRef>& finished) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
   for (const SlabRef& slab : m.slabs) {
     const EventClock& own = *slab->clock;  // a context may have had several
     const bool is_same_context = own.context() == clock.context() && own.id() == clock.id();
     if (slab->used == kSlots || !is_same_context) continue;
-    return {slab, slab->base + kSlotBytes * slab->used++};
+    return take_from(slab);
   }
   move_out(m.slabs, finished, [](const SlabRef& slab) {
     return slab->clock->lost() || (slab->used == kSlots && is_idle(slab));
   });
-  return {};
+  return nullptr;
 }
 
 SlabRef make_slab(const Table& table, EventClock& clock) {
@@ -90,26 +95,20 @@ SlabRef make_slab(const Table& table, EventClock& clock) {
 
 }  // namespace
 
-Slot take_slot(const Table& table, EventClock& clock) {
+std::shared_ptr<void> take_slot(const Table& table, EventClock& clock) {
   std::vector<SlabRef> finished;
-  Slot slot = take_left(clock, finished);
+  std::shared_ptr<void> slot = take_left(clock, finished);
   free_all(finished);
-  if (slot.memory) return slot;
-  SlabRef slab = make_slab(table, clock);
-  slab->used = 1;
+  if (slot) return slot;
+  const SlabRef slab = make_slab(table, clock);
+  slot = take_from(slab);
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
   m.slabs.push_back(slab);
-  const CUdeviceptr first = slab->base;
-  return {std::move(slab), first};
+  return slot;
 }
 
-}  // namespace gpuprof::graphs::scalars
-
-namespace gpuprof::graphs {
-
 void release_idle_scalars() noexcept {
-  using namespace scalars;
   Memory& m = memory();
   std::vector<SlabRef> slabs;
   try {

@@ -12,14 +12,9 @@
 #include "driver/cuda_table.hpp"
 #include "timing/cuda_event_clock.hpp"
 
-namespace gpuprof::graphs::scalars {
+namespace gpuprof::graphs {
 
-struct Slot {
-  std::shared_ptr<void> memory;  // holds the slab
-  CUdeviceptr address = 0;
-};
+// The device address of a slot in the context of `clock`. Holds the slab. Throws driver::Error.
+std::shared_ptr<void> take_slot(const driver::Table& table, timing::EventClock& clock);
 
-// A slot in the context of `clock`. Throws driver::Error.
-Slot take_slot(const driver::Table& table, timing::EventClock& clock);
-
-}  // namespace gpuprof::graphs::scalars
+}  // namespace gpuprof::graphs

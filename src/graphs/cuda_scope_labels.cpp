@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "driver/cuda_thread_state.hpp"
-#include "driver/process.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_contexts.hpp"
@@ -16,10 +15,9 @@ using timing::contexts::as_stream;
 // Where the stream is in this capture, and the capture's graph. Null if the stream is in none, or
 // in another one.
 void* Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
-  if (driver::is_blocked()) return nullptr;
-  if (generation_ != driver::fork_generation() || !clock_->check_alive()) return nullptr;
+  if (!clock_->check_alive()) return nullptr;
   const Table& table = driver::ready();
-  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+  const driver::CurrentContext current(table, timing::contexts::to_push(stream_, *clock_));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
@@ -53,7 +51,7 @@ void Capture::note_scope(const timing::Sample& sample, std::uintptr_t stream,
 // As long as the capture is open: torch ends its own, and does not always tell the graph then.
 NodeLabels Capture::label_nodes() noexcept {
   try {
-    if (driver::is_blocked() || !clock_->check_alive()) return {};
+    if (!clock_->check_alive()) return {};
     {
       const std::lock_guard lock(labels_mutex_);
       if (labels_.empty()) return {};

@@ -68,7 +68,9 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   // (kInvalidState) where one of the two streams is being captured.
   void order_before(std::uintptr_t stream, const char* refusal) const;
 
-  [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
+  [[nodiscard]] std::uint64_t address() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(memory_.get());
+  }
   [[nodiscard]] int ordinal() const noexcept;
   // The stream of the newest update that was not recorded into a capture.
   [[nodiscard]] std::uintptr_t last_stream() const noexcept {
@@ -81,7 +83,7 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
     return updates_.load(std::memory_order_acquire);
   }
   [[nodiscard]] timing::EventClock& clock() const noexcept { return *clock_; }
-  // Reserves the address as long as it is held. May be dropped on any thread.
+  // The address, which is reserved as long as this is held. May be dropped on any thread.
   [[nodiscard]] std::shared_ptr<void> memory() const noexcept { return memory_; }
 
   // Whether one was ever written on a per-thread default stream, which its own thread alone can
@@ -90,15 +92,12 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
 
  private:
   const std::size_t bytes_;
-  const std::uint32_t generation_;  // of the process
   timing::EventClock* clock_ = nullptr;
   std::shared_ptr<void> memory_;
-  std::uint64_t address_ = 0;
   std::atomic<std::uintptr_t> last_stream_{0};
   std::atomic<std::uint32_t> updates_{0};
   std::atomic<bool> in_halves_{false};  // the device has no 64-bit write
 
-  void check_usable() const;
   void check_stream(std::uintptr_t stream) const;
   void write(std::uint64_t bits, std::uintptr_t stream);
 };

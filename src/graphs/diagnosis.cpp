@@ -12,7 +12,7 @@ namespace {
 constexpr int kFirstCode = 900;
 
 struct CaptureCode {
-  const char* name;  // after CUDA_ERROR_
+  const char* name;
   const char* text;
 };
 constexpr std::array<CaptureCode, 9> kCodes{{
@@ -33,11 +33,10 @@ constexpr std::array<CaptureCode, 9> kCodes{{
      "attempt to terminate a thread-local capture sequence from another thread"},
 }};
 
-const CaptureCode* find_code(int code) noexcept {
+CaptureCode code_of(int code) noexcept {
   const int index = code - kFirstCode;
-  return index < 0 || index >= static_cast<int>(kCodes.size())
-             ? nullptr
-             : &kCodes[static_cast<unsigned>(index)];
+  if (index < 0 || index >= static_cast<int>(kCodes.size())) return {"", ""};
+  return kCodes[static_cast<unsigned>(index)];
 }
 
 constexpr char kWait[] =
@@ -278,15 +277,9 @@ std::string Refusal::text() const {
   return result;
 }
 
-const char* capture_text(int code) noexcept {
-  const CaptureCode* found = find_code(code);
-  return found != nullptr ? found->text : "";
-}
+const char* capture_text(int code) noexcept { return code_of(code).text; }
 
-const char* capture_error_name(int code) noexcept {
-  const CaptureCode* found = find_code(code);
-  return found != nullptr ? found->name : "";
-}
+const char* capture_error_name(int code) noexcept { return code_of(code).name; }
 
 std::optional<Refusal> first_refusal(const std::vector<driver::LogLine>& log) {
   std::optional<Refusal> first;
@@ -301,7 +294,7 @@ std::optional<Refusal> first_refusal(const std::vector<driver::LogLine>& log) {
     }
     found->own = line.own;
     found->remark = std::exchange(remark, {});
-    if (find_code(found->code) == nullptr || found->code == kInvalidated) continue;
+    if (*capture_text(found->code) == '\0' || found->code == kInvalidated) continue;
     if (found->own) return found;
     if (!first) first = std::move(found);
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,11 @@ class EventAccess;
 
 namespace gpuprof::graphs {
 
-// One span's last time. `ms` counts only where `known`.
+// One span's last time; no milliseconds where the replay has not come that far.
 struct SpanTime {
   const timing::Path* path = nullptr;
   bool named = true;
-  bool known = false;
-  double ms = 0.0;
+  std::optional<double> ms;
 };
 
 class GraphSpans {

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace gpuprof::graphs {
@@ -57,8 +58,7 @@ class IoCopies {
     std::size_t bytes = 0;
     std::uintptr_t user_address = 0;  // in the executable graph; 0: not known
     bool is_input = false;
-    bool is_enabled = true;
-    bool is_known = true;  // whether `is_enabled` is right
+    std::optional<bool> is_enabled = true;  // empty: not known
   };
   [[nodiscard]] bool retarget_one(void* exec, Copy& copy, std::uintptr_t user_address);
   void enable(void* exec, Copy& copy, bool on);

@@ -62,7 +62,4 @@ struct Node {
 // All edges, sorted by `from`, then by `to`.
 [[nodiscard]] std::vector<Edge> edges(void* graph);
 
-// How many nodes there are, without those of child graphs.
-[[nodiscard]] std::size_t count_nodes(void* graph);
-
 }  // namespace gpuprof::graphs

@@ -9,6 +9,7 @@
 
 #include "driver/cuda_events.hpp"
 #include "driver/cuda_thread_state.hpp"
+#include "timing/cuda_event_clock.hpp"
 #include "timing/cuda_gate_word.hpp"
 #include "timing/device.hpp"
 
@@ -19,7 +20,7 @@ using driver::Table;
 
 namespace {
 
-constexpr int kPairs = 256;  // well under the 1,020 entries after which a queue blocks
+constexpr std::size_t kPairs = 256;  // well under the 1,020 entries after which a queue blocks
 
 // A private non-blocking stream and `kPairs` event pairs on a device's primary context.
 class Bench {
@@ -34,9 +35,9 @@ class Bench {
     try {
       current_.emplace(table, context_);
       check(table.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-      events_.resize(std::size_t{kPairs} * 2);
-      for (CUevent& event : events_) {
-        check(table.cuEventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
+      for (EventPair& pair : pairs_) {
+        check(table.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
+        check(table.cuEventCreate(&pair.end, CU_EVENT_DEFAULT), "cuEventCreate");
       }
     } catch (...) {
       close();
@@ -49,32 +50,28 @@ class Bench {
 
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
 
-  void record_pair(int index) {
+  void record_pair(std::size_t index) {
     const driver::EventAccess events = access();
-    check(events.record(events_[at(index, 0)], stream_), "cuEventRecord");
-    check(events.record(events_[at(index, 1)], stream_), "cuEventRecord");
+    check(events.record(pairs_[index].start, stream_), "cuEventRecord");
+    check(events.record(pairs_[index].end, stream_), "cuEventRecord");
   }
 
-  void wait(int index) {
+  void wait(std::size_t index) {
     const driver::RelaxedCapture relaxed(table_);
     for (;;) {
-      const CUresult status = access().query(events_[at(index, 1)]);
+      const CUresult status = access().query(pairs_[index].end);
       if (status == CUDA_SUCCESS) return;
       if (status != CUDA_ERROR_NOT_READY) check(status, "cuEventQuery");
     }
   }
 
-  [[nodiscard]] double elapsed_ns(int index) const {
+  [[nodiscard]] double elapsed_ns(std::size_t index) const {
     float ms = 0.0F;
-    check(access().elapsed(ms, events_[at(index, 0)], events_[at(index, 1)]), "cuEventElapsedTime");
+    check(access().elapsed(ms, pairs_[index].start, pairs_[index].end), "cuEventElapsedTime");
     return std::round(static_cast<double>(ms) * 1e6);
   }
 
  private:
-  static std::size_t at(int index, int which) noexcept {
-    return static_cast<std::size_t>(index) * 2 + static_cast<std::size_t>(which);
-  }
-
   [[nodiscard]] driver::EventAccess access() const {
     if (const auto access = driver::EventAccess::ask(table_, context_, id_)) return *access;
     driver::throw_if_blocked();
@@ -84,8 +81,9 @@ class Bench {
   void close() noexcept {
     const auto access = driver::EventAccess::ask(table_, context_, id_);
     if (!access) return;
-    for (CUevent event : events_) {
-      if (event != nullptr) access->destroy(event);
+    for (const EventPair& pair : pairs_) {
+      if (pair.start != nullptr) access->destroy(pair.start);
+      if (pair.end != nullptr) access->destroy(pair.end);
     }
     if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
     current_.reset();
@@ -97,13 +95,13 @@ class Bench {
   CUcontext context_ = nullptr;
   unsigned long long id_ = 0;
   CUstream stream_ = nullptr;
-  std::vector<CUevent> events_;
+  std::vector<EventPair> pairs_ = std::vector<EventPair>(kPairs);
   std::optional<driver::CurrentContext> current_;
 };
 
 std::vector<double> idle_pairs(Bench& bench) {
   std::vector<double> readings;
-  for (int i = 0; i < kPairs; ++i) {
+  for (std::size_t i = 0; i < kPairs; ++i) {
     bench.record_pair(i);
     bench.wait(i);
     readings.push_back(bench.elapsed_ns(i));
@@ -114,7 +112,7 @@ std::vector<double> idle_pairs(Bench& bench) {
 std::vector<double> queued_pairs(Bench& bench, CudaGateWord& gate) {
   try {
     gate.hold(bench.stream(), 1);
-    for (int i = 0; i < kPairs; ++i) bench.record_pair(i);
+    for (std::size_t i = 0; i < kPairs; ++i) bench.record_pair(i);
   } catch (...) {
     gate.reach(1);
     throw;
@@ -123,7 +121,7 @@ std::vector<double> queued_pairs(Bench& bench, CudaGateWord& gate) {
   bench.wait(kPairs - 1);
   std::vector<double> readings;
   readings.reserve(kPairs);
-  for (int i = 0; i < kPairs; ++i) readings.push_back(bench.elapsed_ns(i));
+  for (std::size_t i = 0; i < kPairs; ++i) readings.push_back(bench.elapsed_ns(i));
   return readings;
 }
 
@@ -140,7 +138,7 @@ Calibration calibrate(int ordinal) {
   Bench bench(table, ordinal);
   Calibration result;
   result.device = ordinal;
-  result.pairs = kPairs;
+  result.pairs = static_cast<int>(kPairs);
   idle_pairs(bench);  // the first ones load and grow things
   std::vector<double> readings = idle_pairs(bench);
   result.idle_ns = median(readings);

@@ -19,23 +19,27 @@ enum class CaptureClaim : std::uint8_t {
   kStrip,    // record nothing, without a warning
 };
 
+template <typename... Arguments>
+void do_nothing(Arguments... /*arguments*/) noexcept {}
+
+// By default no capture is owned.
 struct CaptureOwner {
   // Whose the capture with this number of the driver's is.
-  CaptureClaim (*claim)(unsigned long long capture) noexcept = nullptr;
+  CaptureClaim (*claim)(unsigned long long capture) noexcept = [](unsigned long long) noexcept {
+    return CaptureClaim::kForeign;
+  };
   // An event of nodes of the capture; the owner may keep it alive.
   void (*keep)(unsigned long long capture,
-               const std::shared_ptr<const OwnEvent>& event) noexcept = nullptr;
+               const std::shared_ptr<const OwnEvent>& event) noexcept = do_nothing;
   // A span whose events are both nodes of the capture. The owner may keep a reference.
-  void (*recorded)(unsigned long long capture, Sample& sample) noexcept = nullptr;
-  // A scope that is entered, and one that is left, on a stream of the capture, whether its events
-  // are recorded or not. `capture` is 0 where it is not known.
-  void (*entered)(unsigned long long capture, const Sample& sample) noexcept = nullptr;
-  void (*left)(unsigned long long capture, const Sample& sample,
-               std::uintptr_t stream) noexcept = nullptr;
+  void (*recorded)(unsigned long long capture, Sample& sample) noexcept = do_nothing;
+  // A scope that is entered or left on a stream of the capture, whether its events are recorded or
+  // not. `capture` is 0 where it is not known.
+  void (*note_scope)(unsigned long long capture, const Sample& sample, std::uintptr_t stream,
+                     bool is_entered) noexcept = do_nothing;
 };
-
-// For the rest of the process. Called once, before any scope is entered.
-void set_capture_owner(const CaptureOwner& wanted) noexcept;
+// Set once, before any scope is entered.
+inline CaptureOwner capture_owner;
 
 namespace captures {
 
@@ -50,34 +54,14 @@ struct State {
 State state_of(const driver::Table& table, std::uintptr_t stream);
 
 // The same without the capture's number: one call.
-bool is_capturing(const driver::Table& table, std::uintptr_t stream);
+CUstreamCaptureStatus status_of(const driver::Table& table, std::uintptr_t stream);
+inline bool is_capturing(const driver::Table& table, std::uintptr_t stream) {
+  return status_of(table, stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+}
 
 // Whether a span that begins in this state is recorded as event nodes. If not, the sample is final:
 // kSkipped, with one warning unless the capture's owner wants no timers.
 bool may_record(Sample& sample, const State& state, bool wanted) noexcept;
-
-// Tell the owner of the capture of an event and of a complete span; see CaptureOwner.
-void keep_event(unsigned long long capture, const std::shared_ptr<const OwnEvent>& event) noexcept;
-void hand_over(unsigned long long capture, Sample& sample) noexcept;
-
-// Tells the owner that a scope is left, after its end was recorded or failed to be.
-class Leaving {
- public:
-  Leaving(const State& state, const Sample& sample, std::uintptr_t stream) noexcept
-      : state_(state), sample_(sample), stream_(stream) {}
-  Leaving(const Leaving&) = delete;
-  Leaving& operator=(const Leaving&) = delete;
-  ~Leaving() {
-    if (state_.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) tell();
-  }
-
- private:
-  void tell() const noexcept;
-
-  const State& state_;
-  const Sample& sample_;
-  const std::uintptr_t stream_;
-};
 
 }  // namespace captures
 }  // namespace gpuprof::timing

@@ -48,12 +48,6 @@ struct Cached {
 };
 thread_local Cached cached;
 
-unsigned long long id_of(const Table& table, CUcontext context) {
-  unsigned long long id = 0;
-  check(table.cuCtxGetId(context, &id), "cuCtxGetId");
-  return id;
-}
-
 // True if `context` is the device's primary one, which is then retained.
 bool retain_if_primary(const Table& table, CUcontext context, CUdevice device) {
   unsigned int flags = 0;
@@ -67,13 +61,13 @@ bool retain_if_primary(const Table& table, CUcontext context, CUdevice device) {
   return false;
 }
 
-EventClock* lookup(CUcontext context, unsigned long long id) {
+// The first of the clocks that are not lost for which `matches` is true; null without one.
+template <typename Matches>
+EventClock* find_clock(Matches&& matches) {
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
-  for (EventClock* clock : r.clocks) {
-    if (clock->context() == context && clock->id() == id) return clock;
-  }
-  return nullptr;
+  const auto found = std::find_if(r.clocks.begin(), r.clocks.end(), matches);
+  return found != r.clocks.end() ? *found : nullptr;
 }
 
 // Two threads may both have made one: the first in the registry wins.
@@ -107,25 +101,20 @@ Found clock_of(const Table& table, CUcontext context) {
     forget_lost();
     version = registry().version.load(std::memory_order_acquire);  // before the look-up
   }
-  const unsigned long long id = id_of(table, context);
-  EventClock* clock = lookup(context, id);
+  unsigned long long id = 0;
+  check(table.cuCtxGetId(context, &id), "cuCtxGetId");
+  EventClock* clock = find_clock(
+      [&](const EventClock* each) { return each->context() == context && each->id() == id; });
   if (clock == nullptr) clock = make(table, context, id);
   cached = {context, clock, version};
   return {clock, nullptr, clock->access()};
 }
 
-EventClock* retained_clock(int ordinal) {
-  auto& r = registry();
-  const std::lock_guard lock(r.mutex);
-  for (EventClock* clock : r.clocks) {
-    if (clock->retained() && clock->ordinal() == ordinal) return clock;
-  }
-  return nullptr;
-}
-
 Found primary_clock(const Table& table, int ordinal) {
-  if (EventClock* clock = retained_clock(ordinal); clock != nullptr) {
-    if (const auto access = clock->try_access()) return {clock, clock->context(), *access};
+  EventClock* const known = find_clock(
+      [=](const EventClock* each) { return each->retained() && each->ordinal() == ordinal; });
+  if (known != nullptr) {
+    if (const auto access = known->try_access()) return {known, known->context(), *access};
     forget_lost();
   }
   CUdevice device = 0;
@@ -198,7 +187,7 @@ std::size_t release_idle() noexcept {
       if (clock->lost()) continue;  // nothing to release
       out += of_clock;
       if (of_clock != 0) continue;
-      clock->timeline().close();
+      clock->timeline().forget(/*for_good=*/true);
       auto& r = contexts::registry();
       {
         const std::lock_guard lock(r.mutex);
@@ -226,11 +215,9 @@ std::uint64_t stream_id(std::uintptr_t stream) {
   } catch (const driver::Error&) {
     return 0;
   }
-  throw driver::Error(
-      driver::ErrorKind::kInvalidState,
-      "the stream " + std::to_string(stream) +
-          " is being captured, and the driver does not tell its number then; name it "
-          "before the capture or after");
+  driver::refuse("the stream " + std::to_string(stream) +
+                 " is being captured, and the driver does not tell its number then; name it "
+                 "before the capture or after");
 }
 
 }  // namespace gpuprof::timing::device

@@ -22,6 +22,12 @@ constexpr std::uintptr_t kPerThreadStream = 2;
 // Whether the handle stands for a stream of the current context.
 inline bool is_default_stream(std::uintptr_t stream) noexcept { return stream <= 2; }
 
+// What must be current for calls on a stream of the clock's context: a default stream belongs to
+// the current one. Null: nothing.
+inline CUcontext to_push(std::uintptr_t stream, const EventClock& clock) noexcept {
+  return is_default_stream(stream) ? clock.context() : nullptr;
+}
+
 // The driver's unique number of a stream; a handle may be reused after its stream is destroyed. 0
 // where the driver does not tell. Breaks the capture of a stream that is being captured.
 inline std::uint64_t id_of(const driver::Table& table, std::uintptr_t stream) noexcept {

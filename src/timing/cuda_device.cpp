@@ -21,23 +21,10 @@ namespace {
 
 CUevent start_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.start); }
 CUevent end_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.end); }
-EventPair pair_of(const Sample& sample) noexcept { return {start_of(sample), end_of(sample)}; }
 
 void forget_pair(Sample& sample) noexcept {
   sample.start = sample.end = nullptr;
   sample.in_graph.reset();
-}
-
-// Gives back the pair of a failed or dying sample, where that is safe.
-void return_pair(Sample& sample) noexcept {
-  if (sample.start == nullptr) return;
-  const EventPair pair = pair_of(sample);
-  const bool external = sample.external();
-  forget_pair(sample);
-  if (!external && sample.generation == driver::fork_generation()) {
-    sample.events->give_back(pair);
-    if (sample.keeps_pair) sample.events->note_kept(-1);
-  }
 }
 
 // Fails a sample with its reason, and warns of the first failure.
@@ -47,7 +34,7 @@ void fail(Sample& sample, const Error& error, Warning warning, const char* conse
       sample.events->note_failure(error);
       contexts::forget_lost();
     }
-    return_pair(sample);
+    forget_events(sample);
     if (!sample.keeps_pair) {
       driver::warn_once(warning, std::string("gpuprof: ") + error.what() + ". " + consequence);
     }
@@ -58,10 +45,9 @@ void fail(Sample& sample, const Error& error, Warning warning, const char* conse
 
 void fail_record(Sample& sample, const Error& error) noexcept {
   sample.host_end = host_now();
-  const bool implicit = error.code() == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   if (error.kind() == ErrorKind::kForked) {
     fail(sample, error, Warning::kForkedScope, "CUDA scopes measure nothing in this process");
-  } else if (implicit) {
+  } else if (error.code() == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
     fail(sample, error, Warning::kCaptureImplicit,
          "A scope on the legacy default stream met another stream's capture and was not recorded; "
          "give the scope a stream of its own, or capture on a non-blocking stream");
@@ -84,7 +70,7 @@ bool provide_pair(Sample& sample, EventClock& clock) {
   const bool reusable =
       sample.start != nullptr && sample.events == &clock && !sample.external() && !clock.lost();
   if (reusable) return true;
-  return_pair(sample);
+  forget_events(sample);
   sample.events = &clock;
   EventPair pair;
   if (!clock.take(pair)) return false;
@@ -96,24 +82,24 @@ bool provide_pair(Sample& sample, EventClock& clock) {
 
 // The same with a pair that becomes nodes of the capture. Its owner shares the pair.
 void provide_pair_for_graph(Sample& sample, EventClock& clock, unsigned long long capture) {
-  return_pair(sample);
+  forget_events(sample);
   sample.events = &clock;
   const auto pair = std::make_shared<const GraphEvents>(clock, capture);
   sample.start = pair->start.handle();
   sample.end = pair->end.handle();
-  captures::keep_event(capture, {pair, &pair->start});
-  captures::keep_event(capture, {pair, &pair->end});
+  capture_owner.keep(capture, {pair, &pair->start});
+  capture_owner.keep(capture, {pair, &pair->end});
   sample.in_graph = pair;
 }
 
 contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
   try {
     const contexts::Found found = contexts::find(table, sample.stream, ordinal);
-    if (sample.events != found.clock) return_pair(sample);
+    if (sample.events != found.clock) forget_events(sample);
     sample.events = found.clock;  // later failures concern this clock
     return found;
   } catch (const Error&) {  // does not concern the clock of an earlier start
-    return_pair(sample);
+    forget_events(sample);
     sample.events = nullptr;
     throw;
   }
@@ -125,14 +111,14 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   // never called for a default stream.
   const bool is_default = contexts::is_default_stream(sample.stream);
   captures::State capture;
-  if (!is_default) capture = captures::state_of(table, sample.stream);
-  if (capture.capturing() && !captures::may_record(sample, capture, in_capture)) return;
+  const auto is_skipped = [&] {
+    capture = captures::state_of(table, sample.stream);
+    return capture.capturing() && !captures::may_record(sample, capture, in_capture);
+  };
+  if (!is_default && is_skipped()) return;
   const contexts::Found found = find_clock(table, sample, ordinal);
   const driver::CurrentContext current(table, found.to_push);
-  if (is_default) {
-    capture = captures::state_of(table, sample.stream);
-    if (capture.capturing() && !captures::may_record(sample, capture, in_capture)) return;
-  }
+  if (is_default && is_skipped()) return;
   const bool capturing = capture.capturing();
   if (capturing) {
     provide_pair_for_graph(sample, *found.clock, capture.id);
@@ -151,33 +137,39 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   sample.host_begin = host_now();
 }
 
-// A default stream belongs to the current context, which the body may have changed.
-CUcontext context_to_push(const Sample& sample, std::uintptr_t stream) {
-  return contexts::is_default_stream(stream) ? sample.events->context() : nullptr;
-}
+// Tells the owner of a capture that a scope is left, once its end was recorded or failed to be.
+struct Leaving {
+  const captures::State& capture;
+  const Sample& sample;
+  const std::uintptr_t stream;
+
+  ~Leaving() {
+    if (capture.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || sample.keeps_pair) return;
+    capture_owner.note_scope(capture.id, sample, stream, /*is_entered=*/false);
+  }
+};
 
 void record_end(Sample& sample, std::uintptr_t stream) {
   const Table& table = driver::ready();
   // First of all: a stream dies with its context, and must not be used in any call then.
   const EventAccess access = sample.events->access();
-  const driver::CurrentContext current(table, context_to_push(sample, stream));
+  const driver::CurrentContext current(table, contexts::to_push(stream, *sample.events));
   const captures::State capture = captures::state_of(table, stream);
-  const captures::Leaving leaving(capture, sample, stream);
+  const Leaving leaving{capture, sample, stream};
   const bool capturing = capture.capturing();
   if (capturing != sample.external()) {
-    throw Error(ErrorKind::kInvalidState,
-                capturing
-                    ? "a stream capture began between the start and the end of a timed span"
-                    : "the stream capture ended between the start and the end of a timed span");
+    driver::refuse(capturing
+                       ? "a stream capture began between the start and the end of a timed span"
+                       : "the stream capture ended between the start and the end of a timed span");
   }
   if (capture.id != 0 && capture.id != sample.in_graph->capture) {
-    throw Error(ErrorKind::kInvalidState,
-                "the stream capture in which a timed span began has ended, and its end is in "
-                "another one");
+    driver::refuse(
+        "the stream capture in which a timed span began has ended, and its end is in "
+        "another one");
   }
   sample.host_end = host_now();
   record(access, sample, end_of(sample), stream);
-  if (capturing && !sample.keeps_pair) captures::hand_over(capture.id, sample);
+  if (capturing && !sample.keeps_pair) capture_owner.recorded(capture.id, sample);
 }
 
 bool belongs_to_parent(Sample& sample) {
@@ -262,14 +254,6 @@ bool current_on_this_thread() noexcept {
 
 bool initialised_in_process() noexcept { return driver::in_use_or_null() != nullptr; }
 
-bool poisoned() noexcept {
-  return (driver::blocked.load(std::memory_order_relaxed) & driver::kSticky) != 0;
-}
-
-bool forked() noexcept {
-  return (driver::blocked.load(std::memory_order_relaxed) & driver::kForked) != 0;
-}
-
 bool belongs_to_thread(std::uintptr_t stream, EventClock* clock) noexcept {
   if (stream == contexts::kPerThreadStream) return true;
   if (contexts::is_default_stream(stream)) return false;
@@ -328,7 +312,7 @@ bool end(Sample& sample, std::uintptr_t stream) noexcept {
   } catch (const Error& error) {
     fail_record(sample, error);
   } catch (...) {
-    return_pair(sample);
+    forget_events(sample);
     sample.finish(SampleStatus::kDropped);
   }
   return false;
@@ -340,8 +324,7 @@ double end_and_wait_for_all(Sample& sample) {
   const driver::CurrentContext current(table, sample.events->context());
   EventPair after;
   if (!sample.events->take(after)) {
-    throw Error(ErrorKind::kInvalidState,
-                "all event pairs are in use; call flush() of gpuprof first");
+    driver::refuse("all event pairs are in use; call flush() of gpuprof first");
   }
   float tail_ms = 0.0F;
   try {
@@ -356,7 +339,7 @@ double end_and_wait_for_all(Sample& sample) {
     throw;
   }
   sample.events->give_back(after);
-  return_pair(sample);
+  forget_events(sample);
   sample.finish(SampleStatus::kDone);
   return static_cast<double>(tail_ms);
 }
@@ -427,7 +410,16 @@ Work work_left(std::vector<std::uintptr_t>& threads) noexcept {
   return work;
 }
 
-void forget_events(Sample& sample) noexcept { return_pair(sample); }
+void forget_events(Sample& sample) noexcept {
+  if (sample.start == nullptr) return;
+  const EventPair pair{start_of(sample), end_of(sample)};
+  const bool external = sample.external();
+  forget_pair(sample);
+  if (!external && sample.generation == driver::fork_generation()) {
+    sample.events->give_back(pair);
+    if (sample.keeps_pair) sample.events->note_kept(-1);
+  }
+}
 
 void synchronize(std::uintptr_t stream, int ordinal) {
   const Table& table = driver::ready();

@@ -65,14 +65,14 @@ Gate::~Gate() {
 void Gate::close(HostNanoseconds limit) {
   const Table& table = driver::ready();
   Parts& parts = *parts_;
-  if (parts.closed) throw Error(ErrorKind::kInvalidState, "the gate is closed already; open it");
+  if (parts.closed) driver::refuse("the gate is closed already; open it");
   if (!parts.clock.check_alive()) {
-    throw Error(ErrorKind::kInvalidState, "the gate's context is gone; make a new gate");
+    driver::refuse("the gate's context is gone; make a new gate");
   }
   const driver::CurrentContext current(table, parts.clock.context());
   if (captures::is_capturing(table, parts.stream)) {
-    throw Error(ErrorKind::kInvalidState,
-                "the stream is being captured: a gate cannot hold it back; end the capture first");
+    driver::refuse(
+        "the stream is being captured: a gate cannot hold it back; end the capture first");
   }
   const std::uint32_t number = ++parts.number;
   try {

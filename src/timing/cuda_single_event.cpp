@@ -41,7 +41,7 @@ bool SingleEvent::record(std::uintptr_t stream, int ordinal) {
   if (capture.capturing()) {
     check(found.access.record_in_graph(event->handle(), as_stream(stream)),
           "cuEventRecordWithFlags");
-    captures::keep_event(capture.id, event);
+    capture_owner.keep(capture.id, event);
   } else {
     check(found.access.record(event->handle(), as_stream(stream)), "cuEventRecord");
   }
@@ -76,7 +76,7 @@ void SingleEvent::let_wait(std::uintptr_t stream, int ordinal) const {
   if (external_) capture = captures::state_of(table, stream);
   const unsigned flags = capture.capturing() ? CU_EVENT_WAIT_EXTERNAL : CU_EVENT_WAIT_DEFAULT;
   check(access.let_wait(as_stream(stream), event_->handle(), flags), "cuStreamWaitEvent");
-  if (capture.capturing()) captures::keep_event(capture.id, event_);
+  if (capture.capturing()) capture_owner.keep(capture.id, event_);
 }
 
 double SingleEvent::elapsed_ms(const SingleEvent& end) const {
@@ -86,18 +86,18 @@ double SingleEvent::elapsed_ms(const SingleEvent& end) const {
   refuse_after_fork();
   end.refuse_after_fork();
   if (&event_->clock() != &end.event_->clock()) {
-    throw Error(ErrorKind::kInvalidState,
-                "the two events were recorded on different devices or contexts, whose times cannot "
-                "be compared");
+    driver::refuse(
+        "the two events were recorded on different devices or contexts, whose times cannot "
+        "be compared");
   }
   static_cast<void>(driver::ready());
   const driver::EventAccess access = event_->clock().access();
   float ms = 0.0F;
   const CUresult status = access.elapsed(ms, event_->handle(), end.event_->handle());
   if (status == CUDA_ERROR_NOT_READY) {
-    throw Error(ErrorKind::kInvalidState,
-                "the GPU has not reached both events yet; call synchronize() on the later one "
-                "before elapsed_time()");
+    driver::refuse(
+        "the GPU has not reached both events yet; call synchronize() on the later one "
+        "before elapsed_time()");
   }
   if (status == CUDA_ERROR_INVALID_HANDLE) {
     throw Error(ErrorKind::kNotReplayed,

@@ -228,19 +228,12 @@ Placement CudaTimeline::place(const GpuMark& mark, HostMoment& moment) noexcept 
   return found == Placement::kNotYet && last ? Placement::kLost : found;
 }
 
-void CudaTimeline::forget() noexcept {
+void CudaTimeline::forget(bool for_good) noexcept {
   const std::lock_guard busy(busy_);
-  if (wanted()) return;
+  if (!for_good && wanted()) return;
   release();
-  tried_.store(false, std::memory_order_relaxed);
-  stopped_.store(false, std::memory_order_relaxed);
-}
-
-void CudaTimeline::close() noexcept {
-  const std::lock_guard busy(busy_);
-  release();
-  tried_.store(true, std::memory_order_relaxed);
-  stopped_.store(true, std::memory_order_relaxed);
+  tried_.store(for_good, std::memory_order_relaxed);
+  stopped_.store(for_good, std::memory_order_relaxed);
 }
 
 CudaTimeline::Events CudaTimeline::lose() noexcept {
@@ -288,9 +281,7 @@ std::atomic<int> wants{0};
 
 void forget_all() noexcept {
   try {
-    for (EventClock* clock : contexts::all()) {
-      clock->timeline().forget();
-    }
+    for (EventClock* clock : contexts::all()) clock->timeline().forget(/*for_good=*/false);
     contexts::forget_lost();
   } catch (...) {  // out of memory: the anchors stay until the context is released
   }
@@ -314,7 +305,6 @@ void refresh() noexcept {
     if (!wanted.load(std::memory_order_relaxed) || driver::is_blocked()) return;
     device::drain();
     for (EventClock* clock : contexts::all()) {
-      if (driver::is_blocked()) return;
       if (clock->check_alive()) clock->timeline().refresh();
     }
     contexts::forget_lost();

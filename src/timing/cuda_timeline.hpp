@@ -64,10 +64,8 @@ class CudaTimeline {
 
   timeline::Placement place(const GpuMark& mark, timeline::HostMoment& moment) noexcept;
 
-  // Forgets all anchors, unless they are wanted again; later ones may be taken.
-  void forget() noexcept;
-  // Forgets all anchors and takes no more.
-  void close() noexcept;
+  // Forgets all anchors: unless they are wanted again, and later ones may be taken, or for good.
+  void forget(bool for_good) noexcept;
   // For a lost context: forgets all anchors without a driver call. Gives their events.
   Events lose() noexcept;
 

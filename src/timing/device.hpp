@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "driver/process.hpp"
 #include "timing/sample.hpp"
 #include "timing/statistics.hpp"
 
@@ -28,10 +29,14 @@ bool current_on_this_thread() noexcept;
 bool initialised_in_process() noexcept;
 
 // Whether a sticky error has poisoned the driver for this process.
-bool poisoned() noexcept;
+inline bool poisoned() noexcept {
+  return (driver::blocked.load(std::memory_order_relaxed) & driver::kSticky) != 0;
+}
 
 // Whether this is a forked child of a process that used the driver.
-bool forked() noexcept;
+inline bool forked() noexcept {
+  return (driver::blocked.load(std::memory_order_relaxed) & driver::kForked) != 0;
+}
 
 // Whether calls on the stream are to be made by this thread: it is being captured, or its handle
 // means another stream on each thread. Also where that cannot be told, as the context is gone;
@@ -99,8 +104,8 @@ enum class Work : std::uint8_t {
 // about gpuprof's own events alone, in a way that no capture forbids.
 Work work_left(std::vector<std::uintptr_t>& threads) noexcept;
 
-// Gives the events of a dying sample back, or destroys them if they are a graph's. Never calls a
-// driver that is gone.
+// Gives the events of a failed or dying sample back, or destroys them if they are a graph's. Never
+// calls a driver that is gone.
 void forget_events(Sample& sample) noexcept;
 
 // Destroys pooled events and releases primary contexts whose events are all idle. Returns how many

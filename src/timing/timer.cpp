@@ -19,7 +19,7 @@ Timer::Timer(ClockId clock) : clock_(clock), sample_(make_sample()) {
 
 Sample& Timer::open_sample() const {
   if (!sample_) {
-    throw Error(ErrorKind::kInvalidState, "this Timer is closed; make a new one");
+    driver::refuse("this Timer is closed; make a new one");
   }
   return *sample_.get();
 }
@@ -31,14 +31,13 @@ void Timer::throw_if_failed() const {
                          : Error(ErrorKind::kInvalidState, "the driver refused the timer's record");
   }
   if (status == SampleStatus::kDropped) {
-    throw Error(
-        ErrorKind::kInvalidState,
+    driver::refuse(
         "all 4096 event pairs of this context are in use; read or close other timers first");
   }
   if (status == SampleStatus::kSkipped) {
-    throw Error(ErrorKind::kInvalidState,
-                "the stream's capture is invalidated, so nothing can be recorded on it; end the "
-                "capture first");
+    driver::refuse(
+        "the stream's capture is invalidated, so nothing can be recorded on it; end the "
+        "capture first");
   }
 }
 
@@ -57,13 +56,10 @@ void Timer::start(std::uintptr_t stream, int ordinal) {
   started_ = true;
 }
 
-void Timer::stop() { stop(open_sample().stream); }
-
 void Timer::stop(std::uintptr_t stream) {
   Sample& sample = open_sample();
   if (!started_) {
-    throw Error(ErrorKind::kInvalidState,
-                "the timer has no start; call record_start(), in C++ start(), before its end");
+    driver::refuse("the timer has no start; call record_start(), in C++ start(), before its end");
   }
   if (clock_ == kCudaClock) {
     if (stream != sample.stream && !device::may_end_on(sample, stream)) {
@@ -82,10 +78,6 @@ void Timer::stop(std::uintptr_t stream) {
     sample.device_ms = sample.host_ms();
     sample.finish(SampleStatus::kDone);
   }
-}
-
-bool Timer::stopped() const noexcept {
-  return sample_ && sample_->load_status() != SampleStatus::kOpen;
 }
 
 bool Timer::ready() {

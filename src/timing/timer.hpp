@@ -21,13 +21,15 @@ class Timer {
   void start(std::uintptr_t stream, int ordinal);
   // Records the end on the start's stream, or on another `stream` of the same context (else
   // std::invalid_argument).
-  void stop();
+  void stop() { stop(open_sample().stream); }
   void stop(std::uintptr_t stream);
 
   // Whether a measurement can be read without waiting.
   [[nodiscard]] bool ready();
   // Whether start and end are recorded.
-  [[nodiscard]] bool stopped() const noexcept;
+  [[nodiscard]] bool stopped() const noexcept {
+    return sample_ && sample_->load_status() != SampleStatus::kOpen;
+  }
 
   // Writes the elapsed time, 0.0 while start or end are missing. Waits at most until `until`; false
   // if it is not known by then.

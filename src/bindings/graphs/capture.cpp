@@ -130,8 +130,7 @@ Facts capture_facts(const Capture& capture) {
   facts["stream"] = capture.stream();
   facts["mode"] = static_cast<int>(capture.options().mode);
   facts["thread"] = capture.thread();
-  facts["num_nodes"] =
-      progress.known ? py::object(py::int_(progress.nodes)) : py::object(py::none());
+  facts["num_nodes"] = progress.nodes;
   facts["last_kernel"] = progress.last_kernel;
   return facts;
 }

@@ -145,7 +145,8 @@ class PyGraph {
     keep_polling_without_gil([&](timing::HostNanoseconds until) {
       return timing::poll_until(until, [&] {
         times = graph_->times();
-        return std::all_of(times.begin(), times.end(), [](const auto& t) { return t.known; });
+        return std::all_of(times.begin(), times.end(),
+                           [](const auto& t) { return t.ms.has_value(); });
       });
     });
     return times;
@@ -274,8 +275,7 @@ Times times_of(const std::vector<graphs::SpanTime>& times) {
   for (const graphs::SpanTime& time : times) {
     const py::tuple names =
         time.named ? py::tuple(path_names(*time.path)) : py::make_tuple("(unnamed)");
-    result.append(py::make_tuple(
-        names, time.known ? py::object(py::float_(time.ms)) : py::object(py::none())));
+    result.append(py::make_tuple(names, time.ms));
   }
   return result;
 }
