@@ -122,13 +122,10 @@ class Idle(OfBlock):
             return
         self._begin_ns = time.monotonic_ns()
         kernels_api.when_collected.append(self._correct)
-        atexit.register(self._stop)  # before the interpreter goes, which a thread may not meet
+        atexit.register(self.__exit__)  # before the interpreter goes, which a thread may not meet
         self._watching = _core._IdleLooks(self._note)
 
     def __exit__(self, *exception: object) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
         if self._state != "open":
             return
         self._state = "ended"
@@ -141,7 +138,7 @@ class Idle(OfBlock):
         finally:
             self._since_ns = min(filter(None, (self._since_ns, watching.since_ns)), default=0)
             self._not_known_ns = watching.not_known_ns
-            atexit.unregister(self._stop)
+            atexit.unregister(self.__exit__)
             if not _core._cupti_is_collecting():
                 kernels_api.when_collected.remove(self._correct)
 

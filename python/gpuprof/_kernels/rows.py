@@ -77,7 +77,7 @@ class KernelRow(Plain):
         """Return the texts of the table's line, without that of the scope."""
         return {
             "GPU time": duration(self.gpu_ms),
-            "self": duration(self.self_ms) if self.self_ms else NOTHING,
+            "self": _time(self.self_ms),
             "% all": f"{100 * self.share:.1f}",
             "count": f"{self.count:,}",
             "idle": _time(self.idle_ms),

@@ -226,7 +226,7 @@ class Session:
     def _stop_work(self, *, gpu_is_done: bool = True) -> None:
         """Wait for the GPU, and write what it did to the traces that are open."""
         if self._idle is not None:
-            self._idle._stop()
+            self._idle.__exit__()
         try:
             if self._kernels is not None and gpu_is_done:
                 self._kernels.__exit__(None, None, None)

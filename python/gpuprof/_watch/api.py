@@ -14,7 +14,7 @@ from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
 from gpuprof._watch.hooks import CompiledCall, Core, ModuleHook
-from gpuprof._watch.tree import ModuleEntry, ModuleRow, ModuleTimes, PassTimes
+from gpuprof._watch.tree import NOTED, ModuleEntry, ModuleRow, ModuleTimes, PassTimes
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
@@ -242,8 +242,7 @@ def _times(
     names = {sample.names for sample, *_ in of.captured} & {*collected}
     others = {each.names for _, *without in of.captured for each in without} & {*collected}
     return PassTimes(
-        calls=of.calls,
-        timed=of.timed,
+        **{name: getattr(of, name) for name in ("calls", "timed", *NOTED)},
         total_ms=total_ms,
         self_ms=max(0.0, of.all_ms - of.below_ms),
         mean_ms=of.all_ms / of.timed if of.timed else None,
@@ -251,10 +250,6 @@ def _times(
         graph_ms=sum(last)
         + sum(collected[each].gpu.total_ms for each in names)
         - sum(collected[each].gpu.total_ms for each in others),
-        failed=of.failed,
-        dropped=of.dropped,
-        skipped=of.skipped,
-        pending=of.pending,
     )
 
 

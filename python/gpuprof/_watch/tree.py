@@ -19,7 +19,7 @@ _CLOCKS = {
     "cuda": "GPU time, from events in the stream",
     "cpu": "host time; no GPU time was measured",
 }
-_NOTES = ("failed", "dropped", "skipped", "pending")
+NOTED = ("failed", "dropped", "skipped", "pending")
 
 
 class ModuleEntry(_core._WatchedEntry):
@@ -167,7 +167,7 @@ class ModuleRow(Plain, Shown):
 
     def _notes(self) -> str:
         notes = [f"also {', '.join(self.also)}"] if self.also else []
-        for what in _NOTES:
+        for what in NOTED:
             count = sum(getattr(each, what) for each in self._passes())
             notes += [f"{count:,} {what}"] if count else []
         return ", ".join(notes)

@@ -56,8 +56,8 @@ class WorkerScopes:
     def __init__(self, trace: str | os.PathLike[str], then: Any = None) -> None:
         self._path = trace_path.absolute(checks.path("trace", trace))
         trace_path.expand(self._path)
-        if then is not None and not callable(then):
-            raise checks.type_error(then, "then", "a function of the worker's number")
+        if then is not None:
+            checks.function("then", then, "a function of the worker's number")
         self._then = then
 
     def __call__(self, worker: int) -> None:
