@@ -20,6 +20,7 @@ def test_a_full_disk_is_one_warning_and_the_old_file_is_untouched(tmp_path: Path
         SCOPES
         + f"""
 import resource
+sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 with gpuprof.trace({str(out)!r}) as writer:
     for _ in range(5):
@@ -104,6 +105,7 @@ def test_a_disk_that_is_full_at_the_end_is_told_for_each_trace(tmp_path: Path, e
         SCOPES
         + f"""
 import resource
+sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 for name in ("first", "second"):
     trace = gpuprof.trace(f"{tmp_path}/{{name}}.json").start()
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
@@ -131,6 +133,7 @@ def test_a_trace_closes_where_no_descriptor_is_free(tmp_path: Path, suffix: str)
         SCOPES
         + f"""
 import resource
+sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 trace = gpuprof.trace({str(out)!r}).start()
 work("a")
 taken = []

@@ -69,6 +69,7 @@ def test_a_dump_that_fails_is_one_warning_and_leaves_no_file(path: Path) -> None
         SCOPES
         + f"""
 import resource
+sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
     work("a", 2000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))

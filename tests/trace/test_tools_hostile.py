@@ -428,6 +428,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
     check_python(
         f"""
         import resource, signal
+        sys.dont_write_bytecode = True  # or the limit cuts what Python caches
         from gpuprof._cli.main import main
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
