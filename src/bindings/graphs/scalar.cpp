@@ -150,14 +150,12 @@ PyObject* update(PyObject* self, PyObject* const* arguments, Py_ssize_t count, P
     return PyErr_Format(PyExc_TypeError, "record: expected True or False, got %s",
                         Py_TYPE(record)->tp_name);
   }
-  return guarded<PyObject*>(nullptr, [&] {
-    unchecked<PyScalar>(self).update(given.at[0], stream, record == Py_True);
-    return Py_NewRef(Py_None);
-  });
+  unchecked<PyScalar>(self).update(given.at[0], stream, record == Py_True);
+  return Py_NewRef(Py_None);
 }
 
 PyMethodDef update_method{
-    "update", as_method(&update), METH_FASTCALL | METH_KEYWORDS,
+    "update", as_method(&Guarded<&update>::call), METH_FASTCALL | METH_KEYWORDS,
     R"(update(self: gpuprof._core._DeviceScalar, value: typing.Any, stream: typing.Any = None, *, record: bool = False) -> None
 
 Write a value in a stream's order, without waiting.

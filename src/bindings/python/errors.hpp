@@ -96,4 +96,14 @@ Result guarded(Result failed, Body&& body) {
   }
 }
 
+// Calls `kBody` so, as a C function that CPython calls.
+template <auto kBody>
+struct Guarded;
+template <typename... Arguments, PyObject* (*kBody)(Arguments...)>
+struct Guarded<kBody> {
+  static PyObject* call(Arguments... arguments) {
+    return guarded<PyObject*>(nullptr, [&] { return kBody(arguments...); });
+  }
+};
+
 }  // namespace gpuprof::bindings

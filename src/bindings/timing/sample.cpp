@@ -2,10 +2,8 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <structmember.h>
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -115,12 +113,10 @@ bool is_known(Sample& sample) {
 }
 
 PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    Sample& sample = sample_of(self);
-    if (timing::is_off(sample.load_status())) return PyFloat_FromDouble(kNan);
-    if (!is_known(sample)) Py_RETURN_NONE;
-    return PyFloat_FromDouble(read_milliseconds(sample));
-  });
+  Sample& sample = sample_of(self);
+  if (timing::is_off(sample.load_status())) return PyFloat_FromDouble(kNan);
+  if (!is_known(sample)) Py_RETURN_NONE;
+  return PyFloat_FromDouble(read_milliseconds(sample));
 }
 
 template <auto kRead>
@@ -183,56 +179,47 @@ std::string describe_sample(Sample& sample) {
 }
 
 PyObject* repr_of_sample(PyObject* self) {
-  return guarded<PyObject*>(nullptr, [&] {
-    return py::str("<" + describe_sample(sample_of(self)) + ">").release().ptr();
-  });
+  return py::str("<" + describe_sample(sample_of(self)) + ">").release().ptr();
 }
 
 PyObject* html_of_sample(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(
-      nullptr, [&] { return PyObject_CallOneArg(callback(Callback::kSampleHtml), self); });
+  return PyObject_CallOneArg(callback(Callback::kSampleHtml), self);
 }
 
 PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    Sample& sample = sample_of(self);
-    const bool known = is_known(sample);
-    const SampleStatus status = sample.load_status();
-    const bool left = status != SampleStatus::kOpen && !timing::is_off(status);
-    py::dict result;
-    result["path"] = path_text(*sample.path);
-    result["names"] = path_names(*sample.path);
-    result["clock"] = timing::clock_name(sample.clock);
-    result["state"] = state_of(sample);
-    result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
-    result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
-    result["failed"] = has_failed(sample);
-    if (sample.weight > 1) result["one_in"] = sample.weight;
-    result["flops"] = get_amount(sample, &SpanDetails::flops);
-    result["nbytes"] = get_amount(sample, &SpanDetails::nbytes);
-    const py::object memory = memory_of(sample);
-    result["memory"] = memory.is_none() ? memory : memory.attr("to_dict")();
-    return result.release().ptr();
-  });
+  Sample& sample = sample_of(self);
+  const bool known = is_known(sample);
+  const SampleStatus status = sample.load_status();
+  const bool left = status != SampleStatus::kOpen && !timing::is_off(status);
+  py::dict result;
+  result["path"] = path_text(*sample.path);
+  result["names"] = path_names(*sample.path);
+  result["clock"] = timing::clock_name(sample.clock);
+  result["state"] = state_of(sample);
+  result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
+  result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
+  result["failed"] = has_failed(sample);
+  if (sample.weight > 1) result["one_in"] = sample.weight;
+  result["flops"] = get_amount(sample, &SpanDetails::flops);
+  result["nbytes"] = get_amount(sample, &SpanDetails::nbytes);
+  const py::object memory = memory_of(sample);
+  result["memory"] = memory.is_none() ? memory : memory.attr("to_dict")();
+  return result.release().ptr();
 }
 
 PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    Sample& sample = sample_of(self);
-    if (sample.load_status() == SampleStatus::kPending) sample_milliseconds(sample);
-    const SampleStatus status = sample.load_status();
-    if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
-      throw_unmeasured(sample);
-    const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
-    return py::make_tuple(
-               restore,
-               py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
-                              static_cast<int>(status), sample.body_raised, sample.device_ms,
-                              sample.host_end - sample.host_begin, details_state(sample),
-                              sample.host_begin, sample.thread, sample.weight))
-        .release()
-        .ptr();
-  });
+  Sample& sample = sample_of(self);
+  if (sample.load_status() == SampleStatus::kPending) sample_milliseconds(sample);
+  const SampleStatus status = sample.load_status();
+  if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured) throw_unmeasured(sample);
+  const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
+  return py::make_tuple(
+             restore, py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
+                                     static_cast<int>(status), sample.body_raised, sample.device_ms,
+                                     sample.host_end - sample.host_begin, details_state(sample),
+                                     sample.host_begin, sample.thread, sample.weight))
+      .release()
+      .ptr();
 }
 
 py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
@@ -330,21 +317,22 @@ PyGetSetDef sample_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef sample_methods[] = {
-    {"try_ms", try_ms, METH_NOARGS,
+    {"try_ms", Guarded<&try_ms>::call, METH_NOARGS,
      "try_ms(self: gpuprof._core.Sample) -> float | None\n\n"
      "Like `ms`, but None instead of waiting or raising."},
-    {"to_dict", sample_dict, METH_NOARGS,
+    {"to_dict", Guarded<&sample_dict>::call, METH_NOARGS,
      "to_dict(self: gpuprof._core.Sample) -> dict[str, typing.Any]\n\n"
      "Plain data; does not wait, and `ms` is None while it is not known."},
-    {"_repr_html_", html_of_sample, METH_NOARGS, "_repr_html_(self: gpuprof._core.Sample) -> str"},
-    {"__reduce__", reduce_sample, METH_NOARGS,
+    {"_repr_html_", Guarded<&html_of_sample>::call, METH_NOARGS,
+     "_repr_html_(self: gpuprof._core.Sample) -> str"},
+    {"__reduce__", Guarded<&reduce_sample>::call, METH_NOARGS,
      "__reduce__(self: gpuprof._core.Sample) -> tuple[typing.Any, ...]"},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot sample_slots[] = {
     {Py_tp_doc, const_cast<char*>("One measured span: what entering a scope gives.")},
     {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_sample)},
-    {Py_tp_repr, reinterpret_cast<void*>(&repr_of_sample)},
+    {Py_tp_repr, reinterpret_cast<void*>(&Guarded<&repr_of_sample>::call)},
     {Py_tp_richcompare, reinterpret_cast<void*>(&compare_samples)},
     {Py_tp_hash, reinterpret_cast<void*>(&hash_of_sample)},
     {Py_tp_getset, sample_getset},

@@ -128,19 +128,17 @@ class PyTimer {
 
 template <void (PyTimer::*kSet)(py::handle)>
 PyObject* set_mark(PyObject* self, PyObject* stream) {
-  return guarded<PyObject*>(nullptr, [&] {
-    (unchecked<PyTimer>(self).*kSet)(stream);
-    return Py_NewRef(Py_None);
-  });
+  (unchecked<PyTimer>(self).*kSet)(stream);
+  return Py_NewRef(Py_None);
 }
 
 PyMethodDef record_start_method{
-    "record_start", &set_mark<&PyTimer::start>, METH_O,
+    "record_start", &Guarded<&set_mark<&PyTimer::start>>::call, METH_O,
     "record_start(self: gpuprof._core.Timer, stream: typing.Any, /) -> None\n\n"
     "Set the first mark, on `stream` or the timer's own, and forget the second."};
 
 PyMethodDef record_end_method{
-    "record_end", &set_mark<&PyTimer::stop>, METH_O,
+    "record_end", &Guarded<&set_mark<&PyTimer::stop>>::call, METH_O,
     "record_end(self: gpuprof._core.Timer, stream: typing.Any, /) -> None\n\n"
     "Set the second mark, on `stream` or that of the first."};
 

@@ -141,34 +141,30 @@ bool read_span(Slice& slice, PyObject* const* arguments, Py_ssize_t count, PyObj
 
 PyObject* writer_span(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                       PyObject* keywords) {
-  return guarded<PyObject*>(nullptr, [&] {
-    const auto& writer = unchecked<TraceEvents>(self);
-    Slice slice;
-    if (writer.open() && read_span(slice, arguments, count, keywords, true)) {
-      note(slice, writer.number);
-      return Py_NewRef(Py_None);
-    }
-    return call_checked(Callback::kWriterSpan, self, arguments, count, keywords);
-  });
+  const auto& writer = unchecked<TraceEvents>(self);
+  Slice slice;
+  if (writer.open() && read_span(slice, arguments, count, keywords, true)) {
+    note(slice, writer.number);
+    return Py_NewRef(Py_None);
+  }
+  return call_checked(Callback::kWriterSpan, self, arguments, count, keywords);
 }
 
 PyObject* trace_span(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                      PyObject* keywords) {
-  return guarded<PyObject*>(nullptr, [&] {
-    Slice slice;
-    if (!read_span(slice, arguments, count, keywords, false)) {
-      return call_checked(Callback::kTraceSpan, nullptr, arguments, count, keywords);
-    }
-    if (listens(kTrace) && trace_records()) {
-      if (slice.event.tid == 0) name_this_thread();
-      note(slice, 0);
-    }
-    return Py_NewRef(Py_None);
-  });
+  Slice slice;
+  if (!read_span(slice, arguments, count, keywords, false)) {
+    return call_checked(Callback::kTraceSpan, nullptr, arguments, count, keywords);
+  }
+  if (listens(kTrace) && trace_records()) {
+    if (slice.event.tid == 0) name_this_thread();
+    note(slice, 0);
+  }
+  return Py_NewRef(Py_None);
 }
 
 PyMethodDef writer_span_method{
-    "span", as_method(&writer_span), METH_FASTCALL | METH_KEYWORDS,
+    "span", as_method(&Guarded<&writer_span>::call), METH_FASTCALL | METH_KEYWORDS,
     R"(span($self, name, duration_ms, *, begin_ns=None, cat=None, tid=None, args=None)
 --
 
@@ -195,7 +191,8 @@ args : Mapping, optional
     Plain data to show with it.
 )"};
 
-PyMethodDef trace_span_method{"trace_span", as_method(&trace_span), METH_FASTCALL | METH_KEYWORDS,
+PyMethodDef trace_span_method{"trace_span", as_method(&Guarded<&trace_span>::call),
+                              METH_FASTCALL | METH_KEYWORDS,
                               R"(trace_span(name, duration_ms, *, cat=None, tid=None)
 --
 
