@@ -67,8 +67,9 @@ class _Trace:
 
     def slice(self, each: Slice, tid: int) -> None:
         end = max(each.begin_ns, each.end_ns)
-        _core._trace_slice(
-            self._number, each.name, each.category, each.begin_ns, end, tid, each.args
+        begin = each.begin_ns
+        _core._trace_event(
+            "slice", self._number, each.name, each.category, begin, end, tid, each.args
         )
         self._note()
 
@@ -76,7 +77,7 @@ class _Trace:
         """Draw an arrow between two places, each a time and a track."""
         flow = next(_flows)
         for phase, (at, tid) in (("start", begin), ("end", end)):
-            _core._trace_moment(phase, self._number, "ac2g", "ac2g", at, tid, None, flow)
+            _core._trace_event(phase, self._number, "ac2g", "ac2g", at, at, tid, None, flow)
             self._note()
 
     def _note(self) -> None:

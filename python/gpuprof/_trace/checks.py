@@ -44,9 +44,10 @@ def checked_buffer(buffer_mib: object) -> int:
 
 def checked_moment(
     name: object, cat: object, tid: object, at_ns: object
-) -> tuple[str, str | None, int, int]:
+) -> tuple[str, str | None, int, int, int]:
     at = _core._host_now() if at_ns is None else _nanoseconds("at_ns", at_ns)
-    return checks.text("name", name, empty=False), _checked_category(cat), at, _checked_tid(tid)
+    text = checks.text("name", name, empty=False)
+    return text, _checked_category(cat), at, at, _checked_tid(tid)
 
 
 def _nanoseconds(name: str, value: object) -> int:
@@ -105,7 +106,7 @@ def span(
     event = checked_span(name, duration_ms, begin_ns, cat, tid)
     members = checked_args(args)
     if number := writer._current():
-        _core._trace_slice(number, *event, members)
+        _core._trace_event("slice", number, *event, members)
 
 
 def checked_span(

@@ -33,7 +33,8 @@ class Counter:
             raise TypeError(message)
         values = series(series_of if value is None else value)
         if values and _core._trace_records():
-            _core._trace_moment("counter", 0, self._name, None, _core._host_now(), 0, values)
+            now = _core._host_now()
+            _core._trace_event("counter", 0, self._name, None, now, now, 0, values)
 
     def __repr__(self) -> str:
         return f"gpuprof.counter({self._name!r})"
@@ -71,7 +72,7 @@ def trace_span(
     """Write a slice as `gpuprof.trace_span` does, which calls it for arguments of unusual types."""
     event = checked_span(name, duration_ms, None, cat, tid)
     if _core._trace_records():
-        _core._trace_slice(0, *event, None)
+        _core._trace_event("slice", 0, *event, None)
 
 
 def name_stream(stream: object, name: str, device: int | None = None) -> None:
@@ -96,5 +97,4 @@ def name_stream(stream: object, name: str, device: int | None = None) -> None:
     ordinal = max(_core.cuda_device(), 0) if device is None else device
     handle = _core.stream_handle(stream)
     text = checks.text("name", name, empty=False)
-    _core._trace_name_stream(ordinal, handle, text)
-    _core.nvtx_name_stream(handle, text)
+    _core._name_stream(ordinal, handle, text)

@@ -294,7 +294,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         """Write a moment; parameters as for `span`, and `at_ns` None is now."""
         event = checked_moment(name, cat, tid, at_ns)
         if number := self._current():
-            _core._trace_moment("instant", number, *event, checked_args(args))
+            _core._trace_event("instant", number, *event, checked_args(args))
 
     def counter(
         self, name: str, values: float | Mapping[str, float], *, at_ns: int | None = None
@@ -305,7 +305,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         """
         event, finite = checked_moment(name, None, None, at_ns), series(values)
         if (number := self._current()) and finite:
-            _core._trace_moment("counter", number, *event, finite)
+            _core._trace_event("counter", number, *event, finite)
 
     def flow(
         self,
@@ -332,7 +332,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         checks.whole("id", id, 0, 2**40 - 1)
         event = checked_moment(name, cat, tid, at_ns)
         if number := self._current():
-            _core._trace_moment(phase, number, *event, None, id)
+            _core._trace_event(phase, number, *event, None, id)
 
     def flush(self) -> None:
         """Wait until all that was given so far is in ``PATH.part``, or in a recorder's memory."""

@@ -12,6 +12,8 @@
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "nvtx/attributes.hpp"
+#include "timing/device.hpp"
+#include "trace/names.hpp"
 
 namespace gpuprof::bindings {
 
@@ -39,56 +41,50 @@ bool is_only_a_name(PyObject* const* arguments, Py_ssize_t count, PyObject* keyw
 
 PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                PyObject* keywords) {
-  return guarded<PyObject*>(nullptr, [&] {
-    if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
-      const auto attributes = attributes_of("mark", arguments, count, keywords);
-      if (attributes && listens(kNvtx)) attributes->range().mark();
-      if (attributes && listens(kTrace) && trace_records()) {
-        const driver::HostNanoseconds now = driver::host_now();
-        name_this_thread();
-        attributes->trace(trace::Kind::kInstant, now, now);
-      }
-      emit_pending_warnings();
+  if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
+    const auto attributes = attributes_of("mark", arguments, count, keywords);
+    if (attributes && listens(kNvtx)) attributes->range().mark();
+    if (attributes && listens(kTrace) && trace_records()) {
+      const driver::HostNanoseconds now = driver::host_now();
+      name_this_thread();
+      attributes->trace(trace::Kind::kInstant, now, now);
     }
-    return Py_NewRef(Py_None);
-  });
+    emit_pending_warnings();
+  }
+  return Py_NewRef(Py_None);
 }
 
 PyObject* range_start(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                       PyObject* keywords) {
-  return guarded<PyObject*>(nullptr, [&] {
-    std::uint64_t number = 0;
-    if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
-      const auto attributes = attributes_of("range_start", arguments, count, keywords);
-      if (attributes) number = started_ranges::start(attributes);
-      emit_pending_warnings();
-    }
-    return PyLong_FromUnsignedLongLong(number);
-  });
+  std::uint64_t number = 0;
+  if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
+    const auto attributes = attributes_of("range_start", arguments, count, keywords);
+    if (attributes) number = started_ranges::start(attributes);
+    emit_pending_warnings();
+  }
+  return PyLong_FromUnsignedLongLong(number);
 }
 
 PyObject* range_end(PyObject* /*module*/, PyObject* number) {
-  return guarded<PyObject*>(nullptr, [&] {
-    if (!PyLong_Check(number)) {
-      throw py::type_error(std::string("id: expected the int that range_start returned, got ") +
-                           Py_TYPE(number)->tp_name);
-    }
-    const std::uint64_t id = PyLong_AsUnsignedLongLong(number);
-    const bool overflowed = PyErr_Occurred() != nullptr;
-    PyErr_Clear();
-    const bool ended = !overflowed && (id == 0 || started_ranges::end(id));
-    if (!ended) {
-      driver::warn_once(driver::Warning::kForeignRange,
-                        "gpuprof: range_end was given a number of which no range is open: it was "
-                        "ended before, or range_start never returned it");
-    }
-    emit_pending_warnings();
-    return Py_NewRef(Py_None);
-  });
+  if (!PyLong_Check(number)) {
+    throw py::type_error(std::string("id: expected the int that range_start returned, got ") +
+                         Py_TYPE(number)->tp_name);
+  }
+  const std::uint64_t id = PyLong_AsUnsignedLongLong(number);
+  const bool overflowed = PyErr_Occurred() != nullptr;
+  PyErr_Clear();
+  const bool ended = !overflowed && (id == 0 || started_ranges::end(id));
+  if (!ended) {
+    driver::warn_once(driver::Warning::kForeignRange,
+                      "gpuprof: range_end was given a number of which no range is open: it was "
+                      "ended before, or range_start never returned it");
+  }
+  emit_pending_warnings();
+  return Py_NewRef(Py_None);
 }
 
 PyMethodDef mark_method{
-    "mark", as_method(&mark), METH_FASTCALL | METH_KEYWORDS,
+    "mark", as_method(&Guarded<&mark>::call), METH_FASTCALL | METH_KEYWORDS,
     R"(mark(name, *, color=None, category=None, payload=None, domain=None, args=None)
 --
 
@@ -127,7 +123,7 @@ Examples
 )"};
 
 PyMethodDef range_start_method{
-    "range_start", as_method(&range_start), METH_FASTCALL | METH_KEYWORDS,
+    "range_start", as_method(&Guarded<&range_start>::call), METH_FASTCALL | METH_KEYWORDS,
     R"(range_start(name, *, color=None, category=None, payload=None, domain=None, args=None)
 --
 
@@ -167,7 +163,7 @@ Examples
 >>> gpuprof.range_end(prefetch)
 )"};
 
-PyMethodDef range_end_method{"range_end", &range_end, METH_O,
+PyMethodDef range_end_method{"range_end", &Guarded<&range_end>::call, METH_O,
                              R"(range_end(id, /)
 --
 
@@ -203,23 +199,23 @@ void bind_nvtx_functions(py::module_& module) {
       "nvtx_set_enabled", [](bool on) { set_listener(kNvtx, on && !switches.disabled_for_good); },
       py::arg("on"));
   module.def("nvtx_is_enabled", [] { return listens(kNvtx); });
-  module.def(
-      "nvtx_tool_listens", [] { return nvtx::tool_listens(); },
-      "Whether a tool listens to the domain 'gpuprof', asked of NVTX.");
+  module.def("nvtx_tool_listens", [] { return nvtx::tool_listens(); });
   module.def(
       "nvtx_name_thread",
       [](std::uint32_t tid, const std::string& name) {
         if (!listens(kNvtx)) return;
         nvtx::name_thread(tid, nvtx::shown_label(without_nul(name)));
       },
-      py::arg("tid"), py::arg("name"), "Name a thread in tools, where NVTX is on.");
+      py::arg("tid"), py::arg("name"));
   module.def(
-      "nvtx_name_stream",
-      [](std::uintptr_t stream, const std::string& name) {
-        if (!listens(kNvtx)) return;
-        nvtx::name_stream(stream, nvtx::shown_label(without_nul(name)));
+      "_name_stream",
+      [](int device, std::uintptr_t stream, py::handle name) {
+        const std::string text = utf8(name.ptr());
+        const std::uint64_t key = trace::stream_key(stream, timing::device::stream_id(stream));
+        trace::name_stream(device, key, text);
+        if (listens(kNvtx)) nvtx::name_stream(stream, nvtx::shown_label(without_nul(text)));
       },
-      py::arg("stream"), py::arg("name"), "Name a CUDA stream in tools, where NVTX is on.");
+      py::arg("device"), py::arg("stream"), py::arg("name"), "In traces and in tools.");
   module.def("nvtx_last_push_result", &nvtx::last_push_result);
   module.def(
       "_follow_profiler",

@@ -13,7 +13,6 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/ranges/json_args.hpp"
-#include "timing/device.hpp"
 #include "trace/names.hpp"
 #include "trace/recorder.hpp"
 
@@ -61,37 +60,23 @@ py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
   return state_dict(state);
 }
 
-// What events of a caller's own have in common; times are of time.monotonic_ns().
-void note_given(Event event, std::uint32_t number, py::handle name, py::handle category,
-                std::uint32_t tid, py::handle args) {
-  event.target = number;
-  event.tid = tid;
-  event.depth = 0xFFFF;
-  const std::string shown = category.is_none() ? "" : utf8(category.ptr());
-  trace::note(event, utf8(name.ptr()), shown, members_of(args.ptr()));
-}
-
-void note_slice(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds begin,
-                HostNanoseconds end, std::uint32_t tid, py::handle args) {
-  Event event;
-  event.begin = begin;
-  event.end = end;
-  note_given(event, number, name, category, tid, args);
-}
-
-void note_moment(const std::string& kind, std::uint32_t number, py::handle name,
-                 py::handle category, HostNanoseconds at, std::uint32_t tid, py::handle args,
-                 std::uint64_t id) {
-  static const std::map<std::string, Kind> kinds{{"instant", Kind::kInstant},
-                                                 {"counter", Kind::kCounter},
-                                                 {"start", Kind::kFlowStart},
-                                                 {"step", Kind::kFlowStep},
-                                                 {"end", Kind::kFlowEnd}};
+// An event of a caller's own, whose times are of time.monotonic_ns(); a moment is its end.
+void note_event(const std::string& kind, std::uint32_t number, py::handle name, py::handle category,
+                HostNanoseconds begin, HostNanoseconds end, std::uint32_t tid, py::handle args,
+                std::uint64_t id) {
+  static const std::map<std::string, Kind> kinds{
+      {"slice", Kind::kSlice},     {"instant", Kind::kInstant}, {"counter", Kind::kCounter},
+      {"start", Kind::kFlowStart}, {"step", Kind::kFlowStep},   {"end", Kind::kFlowEnd}};
   Event event;
   event.kind = kinds.at(kind);
+  event.target = number;
+  event.begin = begin;
+  event.end = end;
+  event.tid = tid;
+  event.depth = 0xFFFF;
   event.id = id;
-  event.end = at;
-  note_given(event, number, name, category, tid, args);
+  const std::string shown = category.is_none() ? "" : utf8(category.ptr());
+  trace::note(event, utf8(name.ptr()), shown, members_of(args.ptr()));
 }
 
 }  // namespace
@@ -107,22 +92,13 @@ void bind_trace_writer(py::module_& module) {
   module.def(
       "_trace_state", [](std::uint32_t number) { return state_dict(trace::state(number)); },
       py::arg("number"));
-  module.def("_trace_slice", &note_slice, py::arg("number"), py::arg("name"), py::arg("category"),
-             py::arg("begin"), py::arg("end"), py::arg("tid"), py::arg("args"));
-  module.def("_trace_moment", &note_moment, py::arg("kind"), py::arg("number"), py::arg("name"),
-             py::arg("category"), py::arg("at"), py::arg("tid"), py::arg("args"),
+  module.def("_trace_event", &note_event, py::arg("kind"), py::arg("number"), py::arg("name"),
+             py::arg("category"), py::arg("begin"), py::arg("end"), py::arg("tid"), py::arg("args"),
              py::arg("id") = 0);
   module.def(
       "_trace_name_thread",
       [](std::uint32_t tid, py::handle name) { trace::name_thread(tid, utf8(name.ptr())); },
       py::arg("tid"), py::arg("name"));
-  module.def(
-      "_trace_name_stream",
-      [](int device, std::uintptr_t stream, py::handle name) {
-        const std::uint64_t key = trace::stream_key(stream, timing::device::stream_id(stream));
-        trace::name_stream(device, key, utf8(name.ptr()));
-      },
-      py::arg("device"), py::arg("stream"), py::arg("name"));
   module.def("_host_now", &timing::host_now, "The host's clock, in nanoseconds.");
 }
 
