@@ -37,8 +37,8 @@ class CaptureFacts:
 
     def _for_core(self) -> tuple[Any, ...]:
         return (
-            None if self.name is None else repr(self.name),
-            *(self.mode, self.num_nodes, _with_utf8(self.last_kernel)),
+            "" if self.name is None else repr(self.name),
+            *(self.mode or "", self.num_nodes, _with_utf8(self.last_kernel)),
             None if self.log is None else [*self.log],
             *(_with_utf8(self.op), _with_utf8(self.where), self.stream),
         )
@@ -59,11 +59,11 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
     error.mode = facts.mode
     error.num_nodes = facts.num_nodes
     error.last_kernel = facts.last_kernel
-    error.first_refused = call
+    error.first_refused = call or None
     error.log = tuple(line if own else f"another thread: {line}" for own, line in facts.log or ())
     error.op = facts.op
     error.where = facts.where
-    error.hint = hint
+    error.hint = hint or None
     error.detail = text
     error.args = (error.code, error.name, error.call, error.detail)
     return error
@@ -81,6 +81,6 @@ def note_for_body(error: BaseException, facts: CaptureFacts) -> None:
         add_note(f"{_NOTE}{text}")
 
 
-def _with_utf8(text: str | None) -> str | None:
+def _with_utf8(text: str | None) -> str:
     """Return `text` with a UTF-8 form: the name of a file may have none."""
-    return None if text is None else text.encode(errors="backslashreplace").decode()
+    return (text or "").encode(errors="backslashreplace").decode()

@@ -145,32 +145,28 @@ Log log_of(const Capture& capture) {
   return lines;
 }
 
-using OptionalText = std::optional<std::string>;
 using OwnedLines = std::vector<std::pair<bool, std::string>>;
 
-// Name, mode, number of nodes, last kernel, log, what broke it and where, and the stream.
-using KnownFacts = std::tuple<OptionalText, OptionalText, std::optional<std::size_t>, OptionalText,
-                              std::optional<OwnedLines>, OptionalText, OptionalText,
-                              std::optional<std::uintptr_t>>;
+// Name, mode, number of nodes, last kernel, log, what broke it and where, and the stream. A text is
+// empty where it is not known.
+using KnownFacts =
+    std::tuple<std::string, std::string, std::optional<std::size_t>, std::string,
+               std::optional<OwnedLines>, std::string, std::string, std::optional<std::uintptr_t>>;
 
 graphs::CaptureFacts facts_from(const KnownFacts& known) {
   const auto& [name, mode, num_nodes, last_kernel, log, op, where, stream] = known;
   graphs::CaptureFacts facts;
-  facts.name = name.value_or("");
-  facts.mode = mode.value_or("");
+  facts.name = name;
+  facts.mode = mode;
   facts.nodes = num_nodes;
-  facts.last_kernel = graph_text::short_name(graph_text::demangled(last_kernel.value_or("")));
+  facts.last_kernel = graph_text::short_name(graph_text::demangled(last_kernel));
   facts.keeps_log = log.has_value();
   for (const auto& [own, text] : log.value_or(OwnedLines())) facts.log.push_back({own, text});
-  facts.op = op.value_or("");
-  facts.where = where.value_or("");
+  facts.op = op;
+  facts.where = where;
   facts.stream = stream;
   facts.can_watch = true;
   return facts;
-}
-
-OptionalText if_any(std::string text) {
-  return text.empty() ? std::nullopt : OptionalText(std::move(text));
 }
 
 void bind_diagnosis(py::module_& module) {
@@ -178,8 +174,7 @@ void bind_diagnosis(py::module_& module) {
       "_diagnose",
       [](int code, const std::string& call, const std::string& detail, const KnownFacts& facts) {
         graphs::Diagnosis found = graphs::diagnose(code, call, detail, facts_from(facts));
-        return std::make_tuple(found.code, if_any(found.first_refused), if_any(found.hint),
-                               found.text);
+        return std::make_tuple(found.code, found.first_refused, found.hint, found.text);
       },
       py::arg("code"), py::arg("call"), py::arg("detail"), py::arg("facts"),
       "(code, first refused call, hint, text) of an error of a capture.");
