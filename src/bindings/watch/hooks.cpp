@@ -1,9 +1,5 @@
 // The hooks that Python puts on modules, those on autograd's nodes, and the classes of a watch.
 #include <pybind11/stl.h>
-#include <structmember.h>
-
-#include <string>
-#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
@@ -84,15 +80,11 @@ void dealloc_hook(PyObject* self) {
   free_object(self);
 }
 
-PyMemberDef hook_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(HookObject, vectorcall), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
-
 PyType_Slot hook_slots[] = {{Py_tp_doc, const_cast<char*>("A hook of a watched module.")},
                             {Py_tp_methods, hook_methods},
                             {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_hook)},
                             {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-                            {Py_tp_members, hook_members},
+                            {Py_tp_members, vectorcall_members},
                             {0, nullptr}};
 
 PyType_Spec hook_spec = {"gpuprof._core._WatchHook", sizeof(HookObject), 0,
@@ -118,8 +110,7 @@ void bind_sums(py::module_& module) {
       .def_readonly("outermost_ms", &Pass::outermost_ms)
       .def_readonly("inside_ms", &Pass::inside_ms)
       .def_readonly("below_ms", &Pass::below_ms)
-      .def_readonly("captured", &Pass::captured,
-                    "For each call in a graph its sample, and those of what is another time.");
+      .def_readonly("captured", &Pass::captured);
   py::class_<Entry>(module, "_WatchedEntry", "The passes of a module in one place.")
       .def(py::init([](const py::object& its_module, Entry* caller) {
              return std::make_unique<Entry>(its_module.ptr(), caller);
@@ -161,19 +152,17 @@ void bind_watch(py::module_& module) {
           [](const py::object& self, py::handle entries, py::handle frame) {
             self.cast<Watch&>().enter(self, entries.ptr(), frame.ptr());
           },
-          py::arg("entries"), py::arg("frame"), "Open the scope of a module's forward pass.")
+          py::arg("entries"), py::arg("frame"))
       .def(
           "leave",
           [](Watch& self, py::handle entries, py::handle its_module, py::handle result,
              py::handle error) {
             self.leave(entries.ptr(), its_module.ptr(), result.ptr(), error.ptr());
           },
-          py::arg("entries"), py::arg("module"), py::arg("result"), py::arg("error"),
-          "Close the scope, and follow the results into the backward pass.")
-      .def("end", &Watch::end, "Watch no more, and forget the calls that run.")
+          py::arg("entries"), py::arg("module"), py::arg("result"), py::arg("error"))
+      .def("end", &Watch::end)
       .def(
-          "fold", [](Watch& self, bool wait) { self.sums.fold(wait); }, py::arg("wait"),
-          "Add what has been measured; with `wait`, wait for what has been queued.")
+          "fold", [](Watch& self, bool wait) { self.sums.fold(wait); }, py::arg("wait"))
       .def_property_readonly("closed", &Watch::closed)
       .def_property_readonly("entries", &Watch::entries, "In the order of the tree.")
       .def_property_readonly("scopes", &Watch::scopes, "Those that are not open.")

@@ -27,6 +27,11 @@
 
 namespace gpuprof::bindings::watch {
 
+// Of an object whose vectorcall comes first.
+inline PyMemberDef vectorcall_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, sizeof(PyObject), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
 // An object with a `T`, which has a name `kName` and a static vectorcallfunc `called`.
 template <typename T>
 struct Callable {
@@ -50,12 +55,9 @@ struct Callable {
   }
 
   static PyTypeObject* make_type() {
-    static PyMemberDef members[] = {
-        {"__vectorcalloffset__", T_PYSSIZET, sizeof(PyObject), READONLY, nullptr},
-        {nullptr, 0, 0, 0, nullptr}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
                                   {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-                                  {Py_tp_members, members},
+                                  {Py_tp_members, vectorcall_members},
                                   {0, nullptr}};
     static PyType_Spec spec = {
         T::kName, sizeof(Callable), 0,
