@@ -10,7 +10,6 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "driver/cuda_table.hpp"
-#include "driver/library.hpp"
 #include "driver/process.hpp"
 
 namespace gpuprof::bindings {

@@ -1,7 +1,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <future>
 #include <system_error>
 #include <thread>

@@ -10,7 +10,6 @@
 // it in the same line of its caller counts for the line that raised.
 #include <Python.h>
 #include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -153,13 +153,10 @@ py::dict stop_cupti(double timeout_s) {
 }  // namespace
 
 void bind_cupti(py::module_& module) {
-  module.def("_cupti_load", &load_cupti, py::arg("candidates"),
-             "Open CUPTI, from one of these paths or where the toolkit has it.");
+  module.def("_cupti_load", &load_cupti, py::arg("candidates"));
   module.def("_cupti_start", &start_cupti, py::arg("max_records") = 1'000'000,
-             py::arg("candidates") = std::vector<std::string>(),
-             "Collect kernels, copies, memsets and launches from now on.");
-  module.def("_cupti_stop", &stop_cupti, py::arg("timeout_s") = 60.0,
-             "End the collection and return what came, as columns of bytes.");
+             py::arg("candidates") = std::vector<std::string>());
+  module.def("_cupti_stop", &stop_cupti, py::arg("timeout_s") = 60.0);
   module.def("_cupti_is_collecting", &cupti::is_collecting);
 }
 

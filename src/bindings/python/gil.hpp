@@ -10,7 +10,6 @@
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <exception>
 #include <optional>
 #include <type_traits>

@@ -180,9 +180,7 @@ void bind_decorated(py::module_& module) {
   interpreter = PyInterpreterState_Get();
   class_of<Scope> = reinterpret_cast<PyTypeObject*>(py::type::of<Scope>().ptr());
   class_of<Annotation> = reinterpret_cast<PyTypeObject*>(py::type::of<Annotation>().ptr());
-  module.def(
-      "_shorten", &shorten, py::arg("wrapper"),
-      "Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must.");
+  module.def("_shorten", &shorten, py::arg("wrapper"));
 }
 
 }  // namespace gpuprof::bindings

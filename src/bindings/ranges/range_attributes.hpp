@@ -7,7 +7,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -91,8 +91,7 @@ void fill_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t strea
 }
 
 void bind_buffer(py::module_& module) {
-  py::class_<timing::DeviceBuffer, Freed<timing::DeviceBuffer>>(module, "DeviceBuffer",
-                                                                "Device memory that can be filled.")
+  py::class_<timing::DeviceBuffer, Freed<timing::DeviceBuffer>>(module, "DeviceBuffer")
       .def(py::init([](std::size_t nbytes) {
              return without_gil([&] { return new timing::DeviceBuffer(nbytes); });
            }),
@@ -102,10 +101,7 @@ void bind_buffer(py::module_& module) {
 }
 
 void bind_gate(py::module_& module) {
-  py::class_<timing::Gate, Freed<timing::Gate>>(
-      module, "_Gate",
-      "Holds back what is queued on a stream, until it is opened or a limit "
-      "is over.")
+  py::class_<timing::Gate, Freed<timing::Gate>>(module, "_Gate")
       .def(py::init([](std::uintptr_t stream, int device) {
              return without_gil([&] { return new timing::Gate(stream, device); });
            }),
@@ -115,10 +111,9 @@ void bind_gate(py::module_& module) {
           [](timing::Gate& gate, double limit_s) {
             without_gil([&] { gate.close(static_cast<timing::HostNanoseconds>(limit_s * 1e9)); });
           },
-          py::arg("limit_s"), "Close it for at most `limit_s` seconds.")
-      .def("open", &timing::Gate::open,
-           "Open it. False if the limit was over before, or it was not closed.")
-      .def_property_readonly("closed", &timing::Gate::closed, "Whether nobody has opened it yet.");
+          py::arg("limit_s"))
+      .def("open", &timing::Gate::open)
+      .def_property_readonly("closed", &timing::Gate::closed);
   module.def(
       "_synchronize",
       [](std::uintptr_t stream, int device) {

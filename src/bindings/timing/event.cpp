@@ -106,18 +106,14 @@ class PyEvent {
 void bind_timing_event(py::module_& module) {
   py::class_<PyEvent>(module, "_Event", "One event, recorded and read by hand.")
       .def(py::init<bool>(), py::arg("external"))
-      .def("record", &PyEvent::record, py::arg("stream") = py::none(),
-           "Record it on a stream; None is the framework's current one.")
-      .def("query", &PyEvent::query, "Whether it is reached, or was never recorded.")
-      .def("synchronize", &PyEvent::synchronize, "Wait until it is reached.")
-      .def("wait", &PyEvent::wait, py::arg("stream") = py::none(),
-           "Let later work of a stream wait for it.")
-      .def("elapsed_ms", &PyEvent::elapsed_ms, py::arg("end"),
-           "Milliseconds from this event to another; both must be reached.")
-      .def_property_readonly("handle", &PyEvent::handle, "The CUDA event; 0 where there is none.")
-      .def_property_readonly("device", &PyEvent::device, "The number of its device, or None.")
-      .def_property_readonly("clock", &PyEvent::clock,
-                             "What was recorded: 'cuda', 'cpu' or nothing yet.");
+      .def("record", &PyEvent::record, py::arg("stream") = py::none())
+      .def("query", &PyEvent::query)
+      .def("synchronize", &PyEvent::synchronize)
+      .def("wait", &PyEvent::wait, py::arg("stream") = py::none())
+      .def("elapsed_ms", &PyEvent::elapsed_ms, py::arg("end"))
+      .def_property_readonly("handle", &PyEvent::handle)
+      .def_property_readonly("device", &PyEvent::device)
+      .def_property_readonly("clock", &PyEvent::clock);
 }
 
 }  // namespace gpuprof::bindings

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -150,14 +149,14 @@ void keep_unheld(SampleRef last) noexcept {
 }
 
 void bind_timing_listeners(py::module_& module) {
-  py::class_<SampleQueue>(module, "_SampleQueue", "Finished samples that wait for one listener.")
+  py::class_<SampleQueue>(module, "_SampleQueue")
       .def(py::init<std::string, std::vector<std::string>, std::size_t>(), py::arg("name"),
            py::arg("paths"), py::arg("capacity") = timing::listeners::kCapacity)
       .def(
           "hand_on", &hand_on, py::arg("function"),
           "Call `function` with all that waits, a list, unless it is empty; False where nothing is "
           "handed on: inside of a listener, or beside another such call.")
-      .def("close", &SampleQueue::close, "Get no more samples. Idempotent.")
+      .def("close", &SampleQueue::close)
       .def(
           "wants",
           [](SampleQueue& queue, py::handle sample) {
@@ -166,7 +165,7 @@ void bind_timing_listeners(py::module_& module) {
           py::arg("sample"), "Whether a sample of this path would be queued.")
       .def_property_readonly("dropped", &SampleQueue::dropped)
       .def("__len__", &SampleQueue::size);
-  module.def("_drain", &drain, "Count what is finished; does not wait.");
+  module.def("_drain", &drain);
   module.def(
       "_warn",
       [](py::handle text) {
@@ -174,12 +173,8 @@ void bind_timing_listeners(py::module_& module) {
         emit_pending_warnings();
       },
       py::arg("text"), "Warn, without an exception also where warnings are errors.");
-  module.def(
-      "_set_spans", [](bool on) { set_listener(kSpans, on); }, py::arg("on"),
-      "Call `gpuprof._timing.spans` where scopes are entered.");
-  module.def(
-      "_keep_unheld", [] { notebook_cell = 1; },
-      "Keep from now on the samples of unnamed scopes that nobody holds.");
+  module.def("_set_spans", [](bool on) { set_listener(kSpans, on); }, py::arg("on"));
+  module.def("_keep_unheld", [] { notebook_cell = 1; });
   module.def("_take_unheld", &take_unheld,
              "The first of the cell that ends, and how many there were.");
   module.def("_wait_for_pending", &wait_for_pending, py::arg("seconds"));

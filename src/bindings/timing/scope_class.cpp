@@ -257,8 +257,7 @@ void bind_pauses(py::module_& module) {
         const Pause pause;
         return work(*arguments);
       },
-      py::arg("work"),
-      "Call `work(*args)`; meanwhile this thread records no scope and shows no range.");
+      py::arg("work"));
 }
 
 }  // namespace

@@ -74,8 +74,7 @@ void bind_trace_recorder(py::module_& module) {
       "Write what a recorder holds; wait for it and return its path, empty if there is none.");
   module.def("_trace_set_limits", &set_limits_of, py::arg("number"), py::arg("limits"));
   module.def("_trace_can_watch_signal", &trace::can_watch_signal, py::arg("number"));
-  module.def("_trace_end", &trace::end, py::arg("number"),
-             "Let what ends from now on not belong to a trace that is still open.");
+  module.def("_trace_end", &trace::end, py::arg("number"));
 }
 
 }  // namespace gpuprof::bindings
