@@ -15,7 +15,7 @@ from gpuprof._graphs.diff import NodeChange
 from gpuprof._graphs.signature import GraphSignature
 from gpuprof._graphs.timings import SpanTiming
 from gpuprof._graphs.types import CaptureInfo, GraphMemory, OpenCapture
-from gpuprof._idle.api import IdleRow
+from gpuprof._idle.rows import IdleRow
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal, KernelTotals
 from gpuprof._results.change_point import HistoryChange
 from gpuprof._results.comparison import CompareRow

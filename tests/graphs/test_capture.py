@@ -54,6 +54,21 @@ def test_begin_and_end_work_without_a_block(fake: FakeCuda, stream: int, other: 
     graph.close()
 
 
+def test_a_capture_that_somebody_else_ended_gives_way_to_the_next(
+    fake: FakeCuda, stream: int
+) -> None:
+    gpuprof.begin_capture(stream)
+    fake.work(stream, US)
+    fake.graph_destroy(fake.end_capture(stream))
+    with pytest.warns(ResourceWarning, match="capture"):
+        gpuprof.begin_capture(stream)
+    fake.work(stream, US)
+    assert len(gpuprof.capture_info(stream).open_captures) == 1
+    gpuprof.end_capture().close()
+    with pytest.raises(errors.InvalidStateError, match="none"):
+        gpuprof.end_capture(stream)
+
+
 def test_an_end_without_a_begin_names_what_is_open(fake: FakeCuda, stream: int, other: int) -> None:
     with pytest.raises(errors.InvalidStateError, match="none"):
         gpuprof.end_capture(stream)

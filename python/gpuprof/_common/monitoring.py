@@ -19,7 +19,7 @@ monitoring: Any = getattr(sys, "monitoring", None)
 
 
 def is_supported() -> bool:
-    """Whether this Python tells of single functions and lines."""
+    """Whether ``sys.monitoring`` exists, as from Python 3.12 on."""
     return monitoring is not None
 
 

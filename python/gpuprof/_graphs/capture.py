@@ -15,6 +15,7 @@ from gpuprof._graphs.guard import (
     CaptureSettings,
     GraphCaptureGuard,
     begun,
+    begun_key,
     forget_begun,
     forget_dead,
 )
@@ -42,13 +43,11 @@ if TYPE_CHECKING:
     from gpuprof._graphs.debug import CaptureWatch
     from gpuprof._graphs.pool import PoolLike
 
-_PER_THREAD = 2  # the handle of each thread's own default stream
-
 
 @atexit.register
 def _abort_begun() -> None:
     while begun:
-        begun.pop().abort()
+        begun.popitem()[1].abort()
 
 
 def begin_capture(
@@ -79,7 +78,7 @@ def begin_capture(
     try:
         guard._begin(stream, settings)
         guard._begun_by = current_thread()
-        begun.append(guard)
+        begun[begun_key(guard.stream)] = guard
     except BaseException:  # an interrupt may come as soon as it has begun
         guard.abort()
         raise
@@ -108,19 +107,18 @@ def end_capture(stream: object = None, *, pool: PoolLike | None = None) -> Captu
     """
     _core.require_cuda()
     handle = _core.stream_handle(stream)
-    known = list(begun)
-    mine = [each for each in known if each._thread == get_ident()]
-    on_it = [each for each in (mine if handle == _PER_THREAD else known) if each.stream == handle]
-    if not on_it and stream is None and len(mine) == 1:
-        on_it = mine
-    if not on_it:
-        open_on = sorted(each.stream for each in known) or "none"
+    guard = begun.get(begun_key(handle))
+    if guard is None and stream is None:
+        mine = [each for each in list(begun.values()) if each._thread == get_ident()]
+        if len(mine) == 1:
+            guard = mine[0]
+    if guard is None:
+        open_on = sorted(each.stream for each in list(begun.values())) or "none"
         message = (
             f"no capture that begin_capture() began is open on stream {handle}; the streams with "
             f"one are: {open_on}"
         )
         raise InvalidStateError(message)
-    guard = on_it[-1]
     if pool is not None and find_pool(pool) is not guard._settings.pool:
         message = f"pool: begin_capture() was given {guard._settings.pool!r}, not {pool!r}"
         raise InvalidStateError(message)
@@ -273,7 +271,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     __module__ = "gpuprof"
 
-    __slots__ = ("_around", "_constants", "_debug", "_guard", "_settings", "_stream", "_watch")
+    __slots__ = ("_constants", "_contexts", "_debug", "_guard", "_settings", "_stream", "_watch")
 
     def __init__(
         self,
@@ -310,7 +308,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
             self._constants = torch_constants.HostConstants()
         self._guard: GraphCaptureGuard | None = None
-        self._around: list[_GeneratorContextManager[Any]] = []  # that the block runs in
+        self._contexts: list[_GeneratorContextManager[Any]] = []  # entered for the block
         self._watch: CaptureWatch | None = None
 
     if TYPE_CHECKING:
@@ -328,15 +326,15 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             settings = settings._replace(keep_alive=(*settings.keep_alive, constants.kept))
         guard._begin(self._stream, settings)
         if constants is not None:
-            self._around.append(constants.of_block())
-            self._around[-1].__enter__()
+            self._contexts.append(constants.of_block())
+            self._contexts[-1].__enter__()
         if self._debug:
             from gpuprof._graphs import debug as graphs_debug
 
-            self._around.append(
+            self._contexts.append(
                 graphs_debug.watch(guard.stream, guard._capture_facts, guard._core.look)
             )
-            self._watch = self._around[-1].__enter__()
+            self._watch = self._contexts[-1].__enter__()
         return guard
 
     def _leave(
@@ -348,8 +346,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         guard = self._guard
         assert guard is not None
         try:
-            while self._around:
-                self._around.pop().__exit__(kind, error, traceback)
+            while self._contexts:
+                self._contexts.pop().__exit__(kind, error, traceback)
             if error is None:
                 self._finish(guard)
             elif guard.is_open:
@@ -364,8 +362,9 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     def _discard(self) -> None:
         """Leave nothing open, wherever an exception came out of `_enter` or `_leave`."""
-        while self._around:
-            self._around.pop().gen.close()
+        while self._contexts:
+            self._contexts[-1].gen.close()
+            self._contexts.pop()
         if self._guard is not None:
             self._guard.abort()
 

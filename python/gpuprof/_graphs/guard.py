@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -36,18 +35,27 @@ if TYPE_CHECKING:
 _LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
 _WRONG_THREAD = 908  # of the driver's errors
 
-# The captures of begin_capture(), until end_capture() takes them.
-begun: list[GraphCaptureGuard] = []
+_PER_THREAD = 2  # the handle of each thread's own default stream
+
+# The captures of begin_capture() by `begun_key`, until end_capture() takes them.
+begun: dict[int, GraphCaptureGuard] = {}
+
+
+def begun_key(stream: int) -> int:
+    """Return a key of a stream; each thread's own default stream has the same handle."""
+    return -get_ident() if stream == _PER_THREAD else stream
 
 
 def forget_begun(guard: GraphCaptureGuard) -> None:
-    with suppress(ValueError):  # another thread has done so
-        begun.remove(guard)
+    """Take a guard out of `begun`, unless another one is there for its stream by now."""
+    for key, each in list(begun.items()):
+        if each is guard:
+            begun.pop(key, None)
 
 
 def forget_dead() -> None:
     """Abort the captures of `begun` whose thread has ended: nobody else may end them."""
-    for guard in list(begun):
+    for guard in list(begun.values()):
         by, is_relaxed = guard._begun_by, guard.mode is CaptureMode.RELAXED
         if by is not None and not is_relaxed and not by.is_alive():
             forget_begun(guard)

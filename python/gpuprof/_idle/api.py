@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import atexit
-import linecache
 import time
-from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import not_pickled
-from gpuprof._common.places import places_of, short
-from gpuprof._common.records import Plain, in_results
+from gpuprof._common.places import places_of
 from gpuprof._common.units import duration, percent
 from gpuprof._display.shown import OfBlock
-from gpuprof._display.table import Table
 from gpuprof._idle.looks import Looks, merged
+from gpuprof._idle.rows import IdleRow, rows_of, table_of
 from gpuprof._kernels import api as kernels_api
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from gpuprof._display.table import Table
     from gpuprof._kernels.records import Columns
 
 
@@ -54,44 +51,6 @@ def idle() -> Idle:
     >>> print(found)  # doctest: +SKIP
     """
     return Idle()
-
-
-@in_results
-@dataclass(frozen=True)
-class IdleRow(Plain):
-    """One line of the program, and how long the GPU was idle while it ran.
-
-    Attributes
-    ----------
-    file : str
-        The file; ``"(no Python frame)"`` where threads had none.
-    line : int
-        The line's number; 0 where there is no line.
-    function : str
-        The function that it is in.
-    idle_ms : float
-        Milliseconds.
-    share : float
-        Its part of all time that was watched, from 0 to 1.
-    inner : str
-        In which function of a library it was most of that time, as ``"lib/queue.py:171 get"``;
-        ``""`` for none.
-    code : str
-        The text of the line; ``""`` where it cannot be read.
-    """
-
-    file: str
-    line: int
-    function: str
-    idle_ms: float
-    share: float
-    inner: str = ""
-    code: str = ""
-
-    @property
-    def place(self) -> str:
-        """The file and the line, as ``"train.py:40"``."""
-        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class Idle(OfBlock):
@@ -161,21 +120,7 @@ class Idle(OfBlock):
     def rows(self) -> list[IdleRow]:
         """A row for each line, the longest idle time first."""
         self._check_ended()
-        lines: dict[tuple[str, int, str], Counter[str]] = {}
-        for (file, line, function, inner), ns in self._looks.found()[0].items():
-            lines.setdefault((file, line, function), Counter())[inner] += ns
-        rows = [
-            IdleRow(
-                *key,
-                idle_ms=inners.total() * 1e-6,
-                share=inners.total() / self._watched_ns if self._watched_ns else 0.0,
-                inner=inners.most_common(1)[0][0],
-                code=linecache.getline(*key[:2]).strip(),
-            )
-            for key, inners in lines.items()
-            if inners.total() >= 1  # else the records say that the GPU worked
-        ]
-        return sorted(rows, key=lambda row: (-row.idle_ms, row.place))
+        return rows_of(self._looks.found()[0], self._watched_ns)
 
     @property
     def idle_ms(self) -> float:
@@ -238,19 +183,4 @@ class Idle(OfBlock):
 
     def _table(self) -> Table:
         title = f"GPU idle: {percent(self.share)} of {duration(self.seconds * 1e3)}"
-        lines = [
-            {
-                "line": short(row.place),
-                "idle": duration(row.idle_ms),
-                "%": f"{100 * row.share:.1f}",
-                "code": row.code or row.function,
-                "inside": row.inner,
-            }
-            for row in self.rows
-        ]
-        return Table.of(
-            lines,
-            left={"line", "code", "inside"},
-            title=title if self._since_ns else "",
-            notes=self.notes,
-        )
+        return table_of(self.rows, title if self._since_ns else "", self.notes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from itertools import takewhile
 from typing import Any
 
 from gpuprof._frameworks.torch_inductor import Origin
@@ -59,7 +58,7 @@ def attribute(
         label = labels.of_node(graph, node)
         around = launched_in[path]
         # The names around both are there once.
-        return result.number(around + label[num_shared(around, label) :]) if label else NO_LABEL
+        return result.number(around + label[common_prefix(around, label) :]) if label else NO_LABEL
 
     for record, (correlation, graph, node) in enumerate(
         zip(work.correlation, work.graph_id, work.node_id, strict=True)
@@ -83,10 +82,14 @@ def attribute(
     return result
 
 
-def num_shared(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
-    """Return how many items two sequences have in common at their begin."""
-    same = (mine == its for mine, its in zip(ours, theirs, strict=False))
-    return sum(takewhile(bool, same))
+def common_prefix(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+    """Return the length of the common prefix."""
+    same = 0
+    for mine, its in zip(ours, theirs, strict=False):
+        if mine != its:
+            break
+        same += 1
+    return same
 
 
 def _spans_of_launches(found: Collected, spans: Spans, threads: Collection[int]) -> Column:

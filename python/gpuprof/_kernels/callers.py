@@ -86,7 +86,8 @@ class CallerNotes:
             late = sum(moment >= self._full_since for moment in launches.begin_ns)
             self.notes.append(f"{late:,} calls came when there was no more room for callers")
         self._lines, self._codes = b"", []
-        return [*found, NO_FRAME]
+        found.append(NO_FRAME)
+        return found
 
     def _text(self, place: int) -> str:
         if not place:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._kernels.attribution import num_shared
+from gpuprof._kernels.attribution import common_prefix
 from gpuprof._kernels.records import KINDS
 from gpuprof._kernels.spans import NO_SCOPE, Spans
 from gpuprof._trace import registry
@@ -122,13 +122,17 @@ def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
     """Put work of one stream that overlaps, as branches of a graph do, on tracks side by side."""
     work = evaluated.found.work
     lanes: list[list[int]] = []
+    ends: list[int] = []
     for record in records:
-        begin = work.begin_ns[record]
-        free = (lane for lane in lanes if work.end_ns[lane[-1]] <= begin)
-        if (lane := next(free, None)) is None:
-            lanes.append([record])
+        begin, end = work.begin_ns[record], work.end_ns[record]
+        for number, busy_until in enumerate(ends):
+            if busy_until <= begin:
+                lanes[number].append(record)
+                ends[number] = end
+                break
         else:
-            lane.append(record)
+            lanes.append([record])
+            ends.append(end)
     return lanes
 
 
@@ -158,7 +162,7 @@ def _slices(
         deep = min(missing, module.count(".") + 1) if module else 0
         entries += (-1 - work.correlation[record],) * (missing - deep) + (_MODULE,) * deep
         chain = [(entry, path[: depth + 1]) for depth, entry in enumerate(entries)]
-        same = num_shared(is_open, chain)
+        same = common_prefix(is_open, chain)
         close(same)
         begin, end = work.begin_ns[record], work.end_ns[record]
         for entry, names in chain[same:]:

@@ -84,7 +84,7 @@ class Session:
         self._kernels = Kernels(MAX_RECORDS, callers=is_supported()) if wishes.kernels else None
         self._idle = Idle() if wishes.idle else None
         self._work: dict[str, Shown] = {}  # what the GPU did, by its heading in a report
-        self._no_kernels = ""  # why
+        self._kernels_error = ""
 
     def start(self) -> None:
         """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
@@ -170,8 +170,8 @@ class Session:
         step = self._diagnose(out)
         for line in step.plain() if step else ():
             _say(out, line)
-        if self._no_kernels:
-            _say(out, self._no_kernels)
+        if self._kernels_error:
+            _say(out, self._kernels_error)
         for each in self._work.values():
             _print(out, each, **({"most": MOST_LINES} if isinstance(each, KernelTotals) else {}))
         if (path := self._wishes.stats) is not None:
@@ -233,8 +233,8 @@ class Session:
                 self._work = {"by scope": self._kernels, "by name": self._kernels.by_kernel()}
                 if is_supported():
                     self._work["by caller"] = self._kernels.by_caller()
-        except Exception as error:  # none of the program's
-            self._no_kernels = f"gpuprof: no kernels: {type(error).__name__}: {error}"
+        except Exception as error:  # must not fail the program
+            self._kernels_error = f"gpuprof: no kernels: {type(error).__name__}: {error}"
         finally:
             if self._idle is not None:
                 self._work["idle lines"] = self._idle

@@ -15,7 +15,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gpuprof._core as _core
@@ -37,18 +36,20 @@ _CHECK_EVERY_NS = 10_000_000
 _attached: list[TorchScopes] = []
 
 
-@dataclass(slots=True)
 class _Entry:
     """A scope that is open on this thread."""
 
-    owner: Any
-    scope: Any
-    level: int  # how many modules, with this one; 0 is an optimizer's step
-    frame: Any
-    inner: Any  # the module that a wrapper holds, else the owner
-    sample: Any = None
-    again: int = 0  # calls of the same owner inside of it, which are a part of it
-    handled: int = 0  # the exception that is being handled around it
+    __slots__ = ("again", "frame", "handled", "inner", "level", "owner", "sample", "scope")
+
+    def __init__(self, owner: Any, scope: Any, level: int, frame: Any, inner: Any) -> None:
+        self.owner = owner
+        self.inner = inner  # the module that a wrapper holds, else the owner
+        self.scope = scope
+        self.sample: Any = None
+        self.level = level  # how many modules, with this one; 0 is an optimizer's step
+        self.frame = frame
+        self.again = 0  # calls of the same owner inside of it, which are a part of it
+        self.handled = id(sys.exc_info()[1])  # the exception that is being handled around it
 
 
 class _Local(threading.local):
@@ -79,7 +80,7 @@ class TorchScopes:
     def _attach(self) -> None:
         if not self.is_on:
             return
-        with torch_hooks.Passive(self._fail):  # torch's own import must not fail for it
+        try:
             torch = loaded.torch()
             if self.depth:
                 task_number = getattr(torch._C, "_current_graph_task_id", None)
@@ -103,6 +104,8 @@ class TorchScopes:
                     self._undo.enter_context(watch)
                 self.steps.start()
             _attached.append(self)
+        except Exception as error:  # torch's own import must not fail for it
+            self._fail(error)
 
     def detach(self) -> None:
         """Take everything out of torch again. Idempotent."""
@@ -183,7 +186,6 @@ class TorchScopes:
 
     def _open(self, entry: _Entry) -> None:
         self._look()
-        entry.handled = id(sys.exc_info()[1])
         entry.sample = entry.scope.__enter__()
         self._local.stack.append(entry)
 

@@ -53,7 +53,7 @@ class Core(_core._Watch):
         self.undo.close()
 
     def fail(self, error: Exception) -> None:
-        """End the watch, and not the program that it watches, and say once why."""
+        """End the watch and warn once why; the program goes on."""
         self.error = f"{type(error).__name__}: {error}"
         self.detach()
         text = f"gpuprof.watch has stopped watching the model, because of {self.error}"
