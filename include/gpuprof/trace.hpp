@@ -12,10 +12,6 @@
 
 #include "gpuprof/version.hpp"
 
-namespace gpuprof::trace {
-enum class Kind : std::uint8_t;
-}
-
 GPUPROF_BEGIN_NAMESPACE
 
 /// Named values beside an event or a run.
@@ -120,9 +116,9 @@ class TraceWriter {
   [[nodiscard]] TraceState state() const;
 
  private:
-  void note(trace::Kind kind, std::string_view name, std::string_view category, std::int64_t begin,
+  void note(std::uint8_t kind, std::string_view name, std::string_view category, std::int64_t begin,
             std::int64_t end, unsigned tid, const std::string& args, std::uint64_t id = 0);
-  void flow(trace::Kind kind, std::uint64_t id, std::string_view name, unsigned tid);
+  void flow(std::uint8_t kind, std::uint64_t id, std::string_view name, unsigned tid);
   [[nodiscard]] bool is_open() const noexcept;
   void complete_file();
 

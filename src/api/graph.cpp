@@ -77,7 +77,7 @@ KeptObjects Needs::all() const {
 }
 
 CapturedGraph::State::State(graphs::CapturedParts parts, std::uintptr_t of_stream,
-                            GraphTimers timers, std::string graph_name, Needs its_needs)
+                            GraphTimers timers, std::string graph_name, Needs&& its_needs)
     : name(std::move(graph_name)),
       stream(of_stream),
       graph(std::move(parts), /*borrowed=*/nullptr, of_stream, /*ordinal=*/0, timers),

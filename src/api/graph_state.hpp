@@ -93,7 +93,7 @@ struct Needs {
 
 struct CapturedGraph::State {
   State(graphs::CapturedParts parts, std::uintptr_t of_stream, GraphTimers timers,
-        std::string graph_name, Needs its_needs);
+        std::string graph_name, Needs&& its_needs);
   void launch(std::uintptr_t on);
 
   const std::string name;

@@ -34,6 +34,9 @@ constexpr std::uint64_t kEndOfFlows = std::uint64_t{1} << 40U;
 constexpr int kMostTries = 1000;
 constexpr double kLongestMs = 366.0 * 24 * 3600 * 1000;
 
+// For the public header, which does not know the recorder's kinds.
+constexpr std::uint8_t number_of(Kind kind) noexcept { return static_cast<std::uint8_t>(kind); }
+
 // The file that is made replaces what is there, which must be no device, pipe or folder.
 void refuse_other_than_file(const std::string& path) {
   struct stat there{};
@@ -159,12 +162,12 @@ bool TraceWriter::is_open() const noexcept {
   return open_.load(std::memory_order_acquire) && generation_ == driver::fork_generation();
 }
 
-void TraceWriter::note(trace::Kind kind, std::string_view name, std::string_view category,
+void TraceWriter::note(std::uint8_t kind, std::string_view name, std::string_view category,
                        std::int64_t begin, std::int64_t end, unsigned tid, const std::string& args,
                        std::uint64_t id) {
   if (!is_open()) return;
   trace::Event event;
-  event.kind = kind;
+  event.kind = static_cast<Kind>(kind);
   event.target = number_;
   event.tid = tid;
   event.depth = trace::kUnknownDepth;
@@ -191,22 +194,23 @@ void TraceWriter::complete(std::string_view name, std::int64_t begin_ns, std::in
     throw std::invalid_argument("end_ns: expected a time from begin_ns on, " +
                                 std::to_string(begin_ns) + "; got " + std::to_string(end_ns));
   }
-  note(Kind::kSlice, name, category, begin_ns, end_ns, tid, args.json_);
+  note(number_of(Kind::kSlice), name, category, begin_ns, end_ns, tid, args.json_);
 }
 
 void TraceWriter::instant(std::string_view name, std::string_view category, unsigned tid,
                           std::int64_t at_ns, const TraceArgs& args) {
-  note(Kind::kInstant, name, category, 0, at_ns != 0 ? at_ns : now_ns(), tid, args.json_);
+  note(number_of(Kind::kInstant), name, category, 0, at_ns != 0 ? at_ns : now_ns(), tid,
+       args.json_);
 }
 
 void TraceWriter::counter(std::string_view name, double value, std::int64_t at_ns) {
   if (!std::isfinite(value)) return;
   TraceArgs series;
   series.add("value", value);
-  note(Kind::kCounter, name, {}, 0, at_ns != 0 ? at_ns : now_ns(), 0, series.json_);
+  note(number_of(Kind::kCounter), name, {}, 0, at_ns != 0 ? at_ns : now_ns(), 0, series.json_);
 }
 
-void TraceWriter::flow(Kind kind, std::uint64_t id, std::string_view name, unsigned tid) {
+void TraceWriter::flow(std::uint8_t kind, std::uint64_t id, std::string_view name, unsigned tid) {
   if (id >= kEndOfFlows) {
     throw std::invalid_argument("id: expected a number below 2^40, got " + std::to_string(id));
   }
@@ -214,13 +218,13 @@ void TraceWriter::flow(Kind kind, std::uint64_t id, std::string_view name, unsig
 }
 
 void TraceWriter::flow_start(std::uint64_t id, std::string_view name, unsigned tid) {
-  flow(Kind::kFlowStart, id, name, tid);
+  flow(number_of(Kind::kFlowStart), id, name, tid);
 }
 void TraceWriter::flow_step(std::uint64_t id, std::string_view name, unsigned tid) {
-  flow(Kind::kFlowStep, id, name, tid);
+  flow(number_of(Kind::kFlowStep), id, name, tid);
 }
 void TraceWriter::flow_end(std::uint64_t id, std::string_view name, unsigned tid) {
-  flow(Kind::kFlowEnd, id, name, tid);
+  flow(number_of(Kind::kFlowEnd), id, name, tid);
 }
 
 void TraceWriter::flush() {

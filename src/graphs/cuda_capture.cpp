@@ -53,12 +53,12 @@ void forget_dead(std::vector<std::weak_ptr<Capture>>& captures) {
                  captures.end());
 }
 
-// Calls `act` with the open capture that has this number; with all for 0, where it is not known.
+// Calls `act` with the open capture that has this number.
 template <typename Act>
-void with_open(unsigned long long id, Act&& act) noexcept {
+void with_open(unsigned long long id, Act&& act, bool or_with_all = false) noexcept {
   try {
     for (const std::shared_ptr<Capture>& capture : open_captures()) {
-      if (id == 0 || capture->id() == id) act(*capture);
+      if (or_with_all || capture->id() == id) act(*capture);
     }
   } catch (...) {  // out of memory: events and spans can be read as long as their samples live
   }
@@ -88,7 +88,9 @@ void recorded(unsigned long long id, timing::Sample& sample) noexcept {
 // Where `id` is 0 the driver tells whether the stream is in a capture.
 void note_scope(unsigned long long id, const timing::Sample& sample, std::uintptr_t stream,
                 bool is_entered) noexcept {
-  with_open(id, [&](Capture& capture) { capture.note_scope(sample, stream, is_entered); });
+  with_open(
+      id, [&](Capture& capture) { capture.note_scope(sample, stream, is_entered); },
+      /*or_with_all=*/id == 0);
 }
 
 // How the driver's log writes a thread.

@@ -96,6 +96,7 @@ std::pair<double, double> Quantiles::neighbours(std::uint64_t rank) {
 }
 
 BinCounts Quantiles::bin_counts() const {
+  if (count_ == 0) return {};
   Quantiles all = *this;
   if (all.exact()) all.to_bins();
   BinCounts found;
