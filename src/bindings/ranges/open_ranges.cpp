@@ -99,7 +99,7 @@ std::size_t pick(const Entries& open, const void* owner, bool several) {
 
 Closed closed_of(const Stack& stack, std::size_t place) {
   const auto depth =
-      static_cast<std::uint16_t>(std::min<std::size_t>(place - 1, kUnknownDepth - 1));
+      static_cast<std::uint16_t>(std::min<std::size_t>(place - 1, trace::kUnknownDepth - 1));
   return {true, place != stack.open.size(), depth, 0, stack.open[place - 1].begin};
 }
 

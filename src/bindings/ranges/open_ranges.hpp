@@ -18,6 +18,7 @@
 
 #include "driver/host_clock.hpp"
 #include "nvtx/range.hpp"
+#include "trace/event.hpp"
 
 // Which entry of a stack the current Python frame closes, where one object has several open.
 //
@@ -79,14 +80,12 @@ struct NamedRange {
   PyObject* name;  // borrowed str
 };
 
-inline constexpr std::uint16_t kUnknownDepth = 0xFFFF;
-
 struct Closed {
   bool found = false;
-  bool crossed = false;                 // others that were opened later were still open
-  std::uint16_t depth = kUnknownDepth;  // how many were open around it
-  std::uint32_t tid = 0;                // the kernel's number of another thread that opened it
-  driver::HostNanoseconds begin = 0;    // 0: no trace recorded then
+  bool crossed = false;                        // others that were opened later were still open
+  std::uint16_t depth = trace::kUnknownDepth;  // how many were open around it
+  std::uint32_t tid = 0;              // the kernel's number of another thread that opened it
+  driver::HostNanoseconds begin = 0;  // 0: no trace recorded then
 };
 
 // How many are open on all threads.

@@ -91,7 +91,7 @@ struct Slice {
     if (!is_absent(given_category) && !read_text(given_category, category)) return false;
     if (!is_absent(given_tid) && !read_integer(given_tid, kEndOfTids, tid)) return false;
     event.tid = static_cast<std::uint32_t>(tid);
-    event.depth = 0xFFFF;
+    event.depth = trace::kUnknownDepth;
     return true;
   }
 };

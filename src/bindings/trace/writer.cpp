@@ -73,7 +73,7 @@ void note_event(const std::string& kind, std::uint32_t number, py::handle name, 
   event.begin = begin;
   event.end = end;
   event.tid = tid;
-  event.depth = 0xFFFF;
+  event.depth = trace::kUnknownDepth;
   event.id = id;
   const std::string shown = category.is_none() ? "" : utf8(category.ptr());
   trace::note(event, utf8(name.ptr()), shown, members_of(args.ptr()));
