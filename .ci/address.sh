@@ -26,7 +26,8 @@ done
 echo "-- C++"
 driver=$(fake_driver "$folder/fake" "${flags[@]}")
 # Left out: a simulation of one thread, which takes four tenths of the time of all of them.
-cpp_tests "$folder/build" "$driver" --exclude-regex BudgetOf
+cpp_suites "$folder/build" "$driver" BudgetOf
+cpp_tests "$folder/build" "$driver" --tests-regex fuzz_
 
 echo "-- Python"
 # Where pytest's cache is, the test driver is; built here, because a preloaded compiler leaks.

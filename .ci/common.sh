@@ -2,9 +2,14 @@
 
 : "${CI_OUT:?a step runs through .ci/run}"
 tools=$CI_OUT/tools # a virtual environment with what building, testing and linting need
+wheels=$CI_OUT/wheels
+
+# What two scripts of a run need is made by one of them, and the other waits for it: a function does
+# its work in ( ), with NAME.lock open as file 9, and begins with "flock 9".
 
 # Debian packages, only those that are missing.
-need_debian() {
+need_debian() (
+  flock 9
   local missing=() package
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
@@ -16,7 +21,7 @@ need_debian() {
   "${root[@]}" apt-get update -qq
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -qq -y --no-install-recommends \
     "${missing[@]}" >/dev/null
-}
+) 9>"$CI_OUT/debian.lock"
 
 # What pyproject.toml asks for under "build" or an extra's name, a line each.
 requirements() {
@@ -34,20 +39,22 @@ for name in sys.argv[1:]:
 PYTHON
 }
 
-need_tools() {
+need_tools() (
+  need_uv
+  flock 9
   local stamp=$tools/installed
   [ -f "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && return 0
-  need_uv
   requirements build test lint >"$CI_OUT/requirements.txt"
   install "$tools/bin/python" -r "$CI_OUT/requirements.txt"
   touch "$stamp"
-}
+) 9>"$CI_OUT/tools.lock"
 
-need_uv() {
+need_uv() (
+  flock 9
   [ -x "$tools/bin/uv" ] && return 0
   python3 -m venv "$tools"
   "$tools/bin/pip" install -q 'uv>=0.5'
-}
+) 9>"$CI_OUT/uv.lock"
 
 # install PYTHON ARGUMENTS...: packages for an interpreter by uv, which takes a twentieth of pip's
 # time. uv does not read pip's settings, so pip is asked where uv fails.
@@ -71,17 +78,41 @@ build() {
 }
 
 # The C++ tests as they are, each file compiled by itself, where a warning is an error.
-build_plain() {
+build_plain() (
+  flock 9
   configure "$CI_OUT/cpp" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Release \
     -DGPUPROF_UNITY=OFF -DGPUPROF_WERROR=ON
   build "$CI_OUT/cpp"
-}
+) 9>"$CI_OUT/cpp.lock"
 
 # build_instrumented FOLDER SANITIZERS: the C++ tests and the extension in FOLDER/build.
-build_instrumented() {
+build_instrumented() (
+  flock 9
   configure "$1/build" -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DGPUPROF_SANITIZE="$2"
   build "$1/build"
+) 9>"$1.lock"
+
+# The oldest and the newest Python that are here, or with WHEEL_PYTHONS=all those between them too.
+wheel_pythons() {
+  local here=() version
+  for version in 3.10 3.12 3.13 3.14; do
+    python3 .ci/wheels.py find --python "$version" >/dev/null && here+=("$version")
+  done
+  [ "${WHEEL_PYTHONS:-}" = all ] || here=("${here[0]}" "${here[-1]}")
+  [ "${WHEEL_SUITE:-}" != whole ] || here+=(3.12)
+  printf '%s\n' "${here[@]}" | sort -uV
 }
+
+# build_wheel VERSION [OPTIONS]: the wheel of one Python, without network, once in a run.
+build_wheel() (
+  flock 9
+  mkdir -p "$wheels"
+  compgen -G "$wheels/*-cp${1/./}-cp${1/./}-*.whl" >/dev/null && return 0
+  python3 .ci/wheels.py wheels --here --out "$wheels" --python "$@" >"$wheels/build-$1.log" 2>&1 || {
+    tail -n 40 "$wheels/build-$1.log"
+    return 1
+  }
+) 9>"$CI_OUT/wheels.lock"
 
 # Prints the path of the fake CUDA driver, built into FOLDER with the given compiler flags.
 fake_driver() {
@@ -100,6 +131,17 @@ print(build(Path(sys.argv[1]).resolve()))' "$folder"
 cpp_tests() {
   GPUPROF_CUDA_DRIVER=$2 "$tools/bin/ctest" --test-dir "$1" --output-on-failure --no-tests=error \
     --parallel 2 "${@:3}" | grep -vE '^ +Start +[0-9]+:| +Passed +[0-9.]+ sec$'
+}
+
+# cpp_suites FOLDER DRIVER WITHOUT: those of an instrumented build, one process for each suite but those
+# that match: a process of each test's own takes longer to start and to end than most tests do.
+cpp_suites() {
+  local suites
+  mapfile -t suites < <("$1/gpuprof_tests" --gtest_list_tests | sed -n 's/^\([^ ]*\.\)\( .*\)\?$/\1*/p' |
+    grep -vE "$3")
+  printf '%s\n' "${suites[@]}" | GPUPROF_CUDA_DRIVER=$2 xargs -P 2 -I '{}' \
+    "$1/gpuprof_tests" --gtest_brief=1 '--gtest_filter={}' | sed -E '/^(Running main|\[ *(PASSED|=+))/d'
+  [ "${#suites[@]}" -gt 30 ] && echo "${#suites[@]} suites passed"
 }
 
 # The sanitizers' runtime libraries, to be loaded before an interpreter that was built without them.

@@ -1,4 +1,5 @@
-# What the steps cpp, address and thread compile. A run of all steps does it beside those with torch.
+# What the steps cpp, address, thread and wheel compile. A run of all steps does it beside the others;
+# what does not compile is said by the step that needs it.
 source .ci/common.sh
 need_debian g++ libgtest-dev
 need_tools
@@ -6,3 +7,6 @@ need_tools
 build_plain
 build_instrumented "$CI_OUT/address" address,undefined
 build_instrumented "$CI_OUT/thread" thread
+for version in $(wheel_pythons); do
+  build_wheel "$version"
+done

@@ -5,8 +5,7 @@ source .ci/common.sh
 need_debian g++ # for the test driver
 need_tools
 
-out=$CI_OUT/wheels
-rm -rf "$out"
+out=$wheels
 mkdir -p "$out/other" "$out/empty"
 
 echo "-- version $("$tools/bin/python" .ci/version.py)"
@@ -40,35 +39,20 @@ for python in cp310 cp311 cp312 cp313 cp314 cp314t; do
   printf '%s-manylinux_%s\n' "$python" x86_64 "$python" aarch64
 done | sort | diff - <(sort "$out/identifiers")
 
-# Built without network. What is built twice is unpacked into folders with random names.
-builds() {
-  python3 .ci/wheels.py wheels --here --out "$out" --python "$1" "${@:2}" >"$out/build-$1.log" 2>&1 || {
-    tail -n 40 "$out/build-$1.log"
-    return 1
-  }
-  grep -E '^(compiled in|twice)' "$out/build-$1.log"
-}
-
 # The suite runs in the step "tests". `WHEEL_SUITE=whole .ci/run wheel` also runs it against the
 # wheel of 3.12, but for what compiles the C++ library, of which a wheel has nothing, and what opens
 # the pages in a browser.
 apart=(--ignore tests/cpp_package --ignore tests/docs/test_site.py)
 few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py tests/run
   tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
-here=()
-for version in 3.10 3.12 3.13 3.14; do
-  python3 .ci/wheels.py find --python "$version" >/dev/null && here+=("$version")
-done
-twice=(--twice)
-if [ "${WHEEL_PYTHONS:-}" != all ]; then
-  here=("${here[0]}" "${here[-1]}")
-  twice=()
-fi
-[ "${WHEEL_SUITE:-}" != whole ] || here+=(3.12)
-for version in $(printf '%s\n' "${here[@]}" | sort -uV); do
+# What is built twice is unpacked into folders with random names.
+twice=()
+[ "${WHEEL_PYTHONS:-}" != all ] || twice=(--twice)
+for version in $(wheel_pythons); do
   python=$(python3 .ci/wheels.py find --python "$version")
   echo "-- Python $version"
-  builds "$version" "${twice[@]}"
+  build_wheel "$version" "${twice[@]}"
+  grep -E '^(compiled in|twice)' "$out/build-$version.log"
   wheel=$(echo "$out"/*-cp"${version/./}"-cp"${version/./}"-manylinux_*.whl)
   venv=$CI_OUT/python$version
   "$python" -m venv --clear "$venv"

@@ -168,6 +168,7 @@ TEST_F(EventClockTest, PairsThatTheDriverRefusesDoNotCountAsMade) {
 
 TEST_F(EventClockTest, ABufferOfALostContextIsRefusedAndLetGo) {
   const CUcontext lost = make_context();
+  const std::uint64_t freed = calls_of("cuMemFree_v2");
   {
     timing::DeviceBuffer buffer(1024);
     buffer.fill(1, 0);
@@ -176,7 +177,7 @@ TEST_F(EventClockTest, ABufferOfALostContextIsRefusedAndLetGo) {
     EXPECT_THROW(buffer.fill(1, 0), driver::Error);
     EXPECT_EQ(calls_of("cuMemsetD32Async") + calls_of("cuMemFree"), before);
   }
-  EXPECT_EQ(calls_of("cuMemFree_v2"), 0U);
+  EXPECT_EQ(calls_of("cuMemFree_v2"), freed);
 }
 
 }  // namespace

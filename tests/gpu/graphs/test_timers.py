@@ -110,17 +110,15 @@ def test_a_thousand_captures_leave_memory_as_it_was(backend: Literal["driver", "
             graph.capture_end()
             graph.replay()
 
-    of_torch = on_gpu_of_torch = 0
+    once()  # the first through torch makes its cuBLAS handle: 96 MiB, 32 of them its workspace
+    of_torch = 0
     if backend == "torch":  # 2.11 itself leaves 48 KiB on the host with each graph
         growth_kib(once_by_torch, 1000)  # fills what earlier tests have left free
-        free = free_bytes()
         of_torch = growth_kib(once_by_torch, 1000)
-        on_gpu_of_torch = free - free_bytes()
     free = free_bytes()
     samples = samples_in_memory()
     assert growth_kib(once, 1000) < of_torch + (16 << 10)
-    taken = free - free_bytes()
-    assert taken <= 8 << 20, (on_gpu_of_torch, torch.cuda.memory_reserved())
+    assert free - free_bytes() <= 8 << 20
     assert samples_in_memory() <= samples + 64
 
 
