@@ -12,7 +12,6 @@ A function that has to know what is real asks for a mask.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof._callable.mismatch import other_parts
@@ -42,8 +41,7 @@ class Pad(NamedTuple):
     bucket: int
 
 
-@dataclass(frozen=True)
-class Padding:
+class Padding(NamedTuple):
     """What to pad in one call. Dimensions count from 0."""
 
     pads: tuple[Pad, ...]
@@ -59,10 +57,7 @@ class Padding:
     def give_back(
         self, flat: Flat, arrays: Sequence[Any], written: Collection[str], on: CallStream
     ) -> None:
-        """Enqueue the copies of what was written to padded arrays into those of the call.
-
-        `arrays` are those that `arrays` returned, `written` the paths that the function writes to.
-        """
+        """Enqueue copies of what was written to padded arrays into those of the call."""
         for number in sorted({pad.leaf for pad in self.pads}):
             leaf, real = flat.leaves[number], arrays[number]
             if leaf.path in written:
@@ -123,39 +118,34 @@ class Buckets:
             self._rules.append(self._rules[0]._replace(path=self._mask_path, dim=0))
 
     def plan(self, flat: Flat) -> Padding | None:
-        """Say what to pad in a call; None if no array has such a size, or every size is listed.
-
-        None as well if a size is over the largest one, or is 0. ValueError if a named array is not
-        there or has too few dimensions, sizes that belong together are not the same, or two rules
-        are about one dimension.
-        """
+        """Say what to pad in a call; None for nothing, or if a size is 0 or above the largest."""
         pads = [pad for places in self._axes(flat, self._rules).values() for pad in places]
         padded = tuple(pad for pad in pads if pad.bucket != pad.real)
         return Padding(padded) if padded and all(pad.bucket for pad in pads) else None
 
     def with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the keywords of a call with its mask: all True, of the real size, to be padded.
-
-        TypeError if the call has that keyword, or arrays of neither torch nor CuPy; ValueError if
-        it has no array that the mask is about.
-        """
+        """Return the keywords of a call with its mask: all True, of the real size, to be padded."""
         if self.mask is None:
             return kwargs
-        rule, path = self._rules[0], self._mask_path
+        rule = self._rules[0]
         if self.mask in kwargs:
-            message = f"{path}: buckets= makes this argument; leave it out of the call"
+            message = f"{self._mask_path}: buckets= makes this argument; leave it out of the call"
             raise TypeError(message)
         flat = flatten_arguments(args, kwargs)
         places = self._axes(flat, self._rules[:-1]).get(rule.axis)
         if places is None:
-            where = rule.path or "the arguments"
-            message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
+            message = (
+                f"{rule.path or 'the arguments'}: no array with dimension {rule.dim}, which "
+                f"{self._mask_path} is a mask of"
+            )
             raise ValueError(message)
-        number = places[0].leaf
-        mask = all_true(flat.arrays[number], places[0].real)
+        array = flat.arrays[places[0].leaf]
+        mask = all_true(array, places[0].real)
         if mask is None:
-            path, name = flat.leaves[number].path, type_text(type(flat.arrays[number]))
-            message = f"{path}: {name}; buckets= makes masks of torch and CuPy only"
+            path = flat.leaves[places[0].leaf].path
+            message = (
+                f"{path}: {type_text(type(array))}; buckets= makes masks of torch and CuPy only"
+            )
             raise TypeError(message)
         return {**kwargs, self.mask: mask}
 
@@ -224,22 +214,15 @@ def _pads(flat: Flat, rule: _Rule, mask_path: str | None) -> list[Pad]:
     return found
 
 
-# Results.
-
-
 # The dimensions of a result that follow an axis: its rule, and which multiple of its size they are.
 Followers = dict[int, tuple[Hashable, int]]
 
 
-@dataclass(frozen=True)
-class ResultSlices:
-    """What to cut off the results of a padded call: the dimensions of each that follow an axis.
-
-    `rules` are the axes that were padded when this was learned, with the least real size that it
-    holds for; of others nothing is known.
-    """
+class ResultSlices(NamedTuple):
+    """What to cut off the results of a padded call: the dimensions of each that follow an axis."""
 
     slices: tuple[Followers, ...]
+    # The axes that were padded when this was learned, with the least real size that it holds for.
     rules: dict[Hashable, int]
 
     def covers(self, padding: Padding) -> bool:
@@ -265,10 +248,7 @@ class ResultSlices:
         )
 
     def cut(self, result: Any, padding: Padding, constants: Sequence[Any]) -> Any:
-        """Return the result of a padded call cut to the real sizes.
-
-        `constants` are those that the graph was captured with.
-        """
+        """Return the result of a padded call, with the graph's constants, cut to the real sizes."""
         flat = flatten_result(result, constants)
         arrays = []
         for leaf, array, cuts in zip(flat.leaves, flat.arrays, self.apply(padding), strict=True):
@@ -282,11 +262,7 @@ NOTHING_LEARNED = ResultSlices((), {})
 
 
 def learned(padding: Padding, padded: Flat, result: Any, constants: Sequence[Any]) -> ResultSlices:
-    """Compare the result of a padded call, without its arrays, with that for real arguments.
-
-    `constants` are those of the real call. ValueError if a size differs and is not a multiple of an
-    axis, or may be one of several, or if anything else depends on the padding.
-    """
+    """Compare the result of a padded call, without its arrays, with that for real arguments."""
     flat = flatten_result(result, constants)
     for path, real, other in other_parts(flat, padded):
         problem = Difference(path, None, real, other)
