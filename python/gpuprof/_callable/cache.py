@@ -115,7 +115,14 @@ class CapturingCalls(_core.CallBase):
             return self._eagerly(args, kwargs)
         transform = transform_of_torch()
         if transform is not None:
-            return self._refuse(transform, args, kwargs)
+            message = (
+                f"{self.name}: this call is inside of {transform}, whose tensors stand for others "
+                "that a graph does not see; transform the function itself (.eager), or call it "
+                "outside"
+            )
+            text = f"calls inside of {transform} run eagerly"
+            self._fall_back(InvalidStateError(message), "transform", text)
+            return self._eagerly(args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
         kwargs = self._settings.buckets.with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
@@ -163,29 +170,18 @@ class CapturingCalls(_core.CallBase):
             result = self._compare(captured, self._flat(args, kwargs))
         return self._miss(args, kwargs) if result is _core._no_fit else result
 
-    def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        message = (
-            f"{self.name}: this call is inside of {transform}, whose tensors stand for others that "
-            "a graph does not see; transform the function itself (.eager), or call it outside"
-        )
-        text = f"calls inside of {transform} run eagerly"
-        self._fall_back(InvalidStateError(message), "transform", text)
-        return self._eagerly(args, kwargs)
-
     # Comparing with the function.
 
     def _is_to_be_verified(self, captured: CapturedCall) -> bool:
         leaves = captured.flat.leaves
-        cannot = any(leaf.framework.in_place for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
-        cannot |= runs_once or captured.hides_writes
+        cannot = (
+            runs_once or captured.hides_writes or any(leaf.framework.in_place for leaf in leaves)
+        )
         return self._settings.verify is not None and captured.runs == 0 and not cannot
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
-        """Run a call both ways; the function's own writes to arguments and state stay.
-
-        With `undo`, nothing stays. GraphMismatchError if they differ; later calls run eagerly then.
-        """
+        """Run a call both ways; the function's own writes stay, unless they are to be undone."""
         with capturing:
             result, differences, is_numerics = compared(
                 self._body,
@@ -234,11 +230,8 @@ class CapturingCalls(_core.CallBase):
         return self._kinds.setdefault(key, Kind(key))
 
     def _find(self, flat: Flat, given: Flat) -> CapturedCall | None:
-        """Return the graph for a call, captured now if it is to be; None if it runs eagerly.
-
-        `given` is what the graph gets: the arguments, padded if they are to be.
-        """
-        kind = self._kind_of(given)
+        """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
+        kind = self._kind_of(given)  # the graph's arguments may be padded
         with self._lock:
             captured = self._of_kind(kind)
             self._counts["misses" if captured is None else "hits"] += 1
@@ -294,10 +287,9 @@ class CapturingCalls(_core.CallBase):
     def _note(self, captured: CapturedCall, kind: Kind) -> CapturedCall:
         """Keep a graph for later calls of its kind."""
         limit = self._settings.max_graphs
-        if captured.layout is not None and len(kind.key) == _NO_LAYOUT:
+        if captured.strides_matter and len(kind.key) == _NO_LAYOUT:
             kind.strides_matter = True
-            key = (*kind.key, captured.layout)
-            kind = self._kinds.setdefault(key, Kind(key))
+            kind = self._of_layout(kind, captured.flat)
         captured.kind = kind
         gone = []  # until the lock is free
         with self._lock:
@@ -331,17 +323,13 @@ class CapturingCalls(_core.CallBase):
             self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_stale(self, found: CapturedCall) -> None:
-        """Drop a graph that is stale, with all others that are, or refuse the call.
-
-        With ``on_new_shape="raise"`` it raises InvalidStateError, again in the next calls, until
-        `reset`.
-        """
+        """Drop a graph that is stale, with all others that are, or refuse the call."""
         policy, known = self._settings.on_new_shape, [*self._entries, found]
         moved = {id(each): each.guards.moved() for each in known}
         if policy == "raise":
             for each in known:
                 if moved[id(each)]:
-                    each.guards.core.flag()
+                    each.guards.core.flag()  # so that the next calls raise, too
             message = (
                 f"{self.name}: what the function reads is not what it was captured with: "
                 f"{'; '.join(moved[id(found)]) or _NOT_IN_MODULES}. Call reset(), or make it with "
@@ -371,10 +359,8 @@ class CapturingCalls(_core.CallBase):
     # Padding.
 
     def _by_known_graph(self, flat: Flat, padding: Padding, arrays: Sequence[Any]) -> Any:
-        """Answer a padded call by a graph that has served such ones; `_no_fit` if none fits.
-
-        Its key, which takes longer than the replay, is not made: C++ compares the same.
-        """
+        """Answer a padded call by a graph that has served such ones; `_no_fit` if none fits."""
+        # The call's key, which takes longer than the replay, is not made: C++ compares the same.
         for captured in self._entries:
             if captured.slices.covers(padding) and not captured.overlaps(flat):
                 result = self._run_padded(captured, flat, padding, arrays)

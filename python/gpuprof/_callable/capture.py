@@ -48,37 +48,27 @@ if TYPE_CHECKING:
 
 
 class _Input(NamedTuple):
-    """An array of the graph's own for one of the arguments, and what the function gets of that.
-
-    `inside` is laid out as the call's array, and is another one than `static` where that one is
-    not dense. `nbytes` are copied for a call: none of an array that is used in place.
-    """
+    """An array of the graph's own for one of the arguments, and what the function gets of that."""
 
     leaf: Leaf
     arrays: Arrays
     static: Any
-    inside: Any
-    nbytes: int
+    inside: Any  # laid out as the call's array; another one than `static` if that is not dense
+    nbytes: int  # that are copied for a call: none of an array that is used in place
 
 
 class _Result(NamedTuple):
-    """An array of the result, dense and in memory of the graph's.
-
-    `make` makes one like it for a call, to which `nbytes` are copied; None gives that one itself.
-    """
+    """An array of the result, dense and in memory of the graph's."""
 
     arrays: Arrays
     array: Any
     facts: Facts
-    make: Callable[[Any], Any] | None
-    nbytes: int
+    make: Callable[[Any], Any] | None  # one like it for a call; None gives that one itself
+    nbytes: int  # that are copied for a call
 
 
 class Recording:
-    """One capture of a function for the arguments of one call, made in `state`.
-
-    `modules` are those that the function is known to use.
-    """
+    """One capture of a function for the arguments of one call, made in `state`."""
 
     def __init__(
         self,
@@ -108,11 +98,7 @@ class Recording:
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
     def record(self, warmup: int) -> CapturedCall:
-        """Run the function `warmup` times, capture it, and return what runs calls of this kind.
-
-        TypeError if the function returns what cannot be made again, CaptureError if it cannot be
-        captured, InvalidStateError if this torch keeps no graphs.
-        """
+        """Run the function `warmup` times, capture it, and return what runs calls of this kind."""
         self._place.check()
         check_modules(self.modules)
         with self._place.current():
@@ -212,7 +198,7 @@ class Recording:
             externals_written=state,
             floating=seen.floating(guards.modules),
             hides_writes=seen.has_foreign_work and self._settings.writes.names is None,
-            layout=self._flat.layout if any(map(self._call_strides, self._flat.leaves)) else None,
+            strides_matter=any(map(self._call_strides, self._flat.leaves)),
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
@@ -303,7 +289,9 @@ class Recording:
             self._note_results(result)
             if observes:
                 self._seen.note_results(self._found)
-            self._written = self._all_written()
+            paths = [leaf.path for leaf in self._flat.leaves]
+            named = self._settings.writes.numbers(paths, foreign=self._seen.has_foreign_work)
+            self._written = self._seen.written | named
             for number in self._written:
                 each = self._inputs[number]
                 if each.inside is not each.static:
@@ -311,14 +299,6 @@ class Recording:
         # A call on another stream waits for what a warm-up still does with the graph's arrays.
         guard.graph._note_use(stream)
         return guard.graph
-
-    def _all_written(self) -> set[int]:
-        """Return the numbers of the arguments that the function writes to."""
-        paths = [leaf.path for leaf in self._flat.leaves]
-        named = self._settings.writes.numbers(paths)
-        if named is None:
-            named = set(range(len(paths))) if self._seen.has_foreign_work else set()
-        return self._seen.written | named
 
     def _note_results(self, result: Any) -> None:
         flat = flatten_result(result, self._flat.constants)

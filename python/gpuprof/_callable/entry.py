@@ -45,7 +45,7 @@ class CapturedCall(_core._CacheEntry):
     externals_written: list[Any]  # tensors that cover what it writes to besides
     floating: list[Any]  # external tensors on the GPU
     hides_writes: bool  # a second run may write a second time to what only the caller knows
-    layout: Any  # of the arguments, where a call with another one needs another graph
+    strides_matter: bool  # a call whose arguments are laid out otherwise needs another graph
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
@@ -84,8 +84,7 @@ def after_run(
 ) -> Any:
     """Return what makes torch see what a run has changed, as an operator would; None for nothing.
 
-    It gets the arrays of a call that were written to. `written` are tensors besides, `gradients`
-    parameters with the ``.grad`` that the function leaves them.
+    It gets the arrays of a call that were written to; `written` are tensors besides.
     """
     tensors = [each for each in written if not each.is_inference()]
     if not (tensors or gradients or copies_back):

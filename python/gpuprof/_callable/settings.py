@@ -56,10 +56,10 @@ class Writes(NamedTuple):
     names: tuple[str, ...] | None
     positions: Mapping[str, int]  # of the function's parameters
 
-    def numbers(self, paths: Sequence[str]) -> set[int] | None:
-        """Return the numbers of the arrays that are named; ValueError if one is not there."""
+    def numbers(self, paths: Sequence[str], *, foreign: bool) -> set[int]:
+        """Return the numbers of the arrays that are named, with "auto" all if work is `foreign`."""
         if self.names is None:
-            return None
+            return set(range(len(paths))) if foreign else set()
         found: set[int] = set()
         for name in self.names:
             forms = (name, f"args[{self.positions.get(name)}]", f"kwargs[{name!r}]")
