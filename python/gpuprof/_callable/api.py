@@ -21,7 +21,6 @@ from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._graphs.graph import CapturedGraph
-    from gpuprof._graphs.pool import CapturePool
     from gpuprof._graphs.timings import GraphTimings
     from gpuprof._graphs.types import CaptureModeLike, TimersLike
 

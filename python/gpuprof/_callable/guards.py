@@ -10,7 +10,6 @@ Any other object is frozen at the capture. All functions need the interpreter lo
 
 from __future__ import annotations
 
-import itertools
 import types
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,13 +69,10 @@ class _Tensor(NamedTuple):
 
 
 class ModuleGuards:
-    """What modules are before a capture, with all that is in them.
+    """What modules are before a capture, with all that is in them, which is kept alive."""
 
-    `core` compares it in C++, all in each check or with "sweep" a few tensors at a time. It is
-    there after `finish`. The tensors, their memory and the containers are kept alive.
-    """
-
-    core: _core._Guards
+    # Compares it in C++: all in each check, or with "sweep" a few tensors at a time.
+    core: _core._Guards  # made by `finish`
 
     def __init__(self, modules: Iterable[Any], check: str = "strict") -> None:
         self.modules: list[Any] = []
@@ -88,12 +84,14 @@ class ModuleGuards:
         self._add_modules(modules)
 
     def finish(self, seen: Observation | None = None) -> ModuleGuards:
-        """Leave out what the run has changed itself, which a replay may not depend on.
-
-        Then take in what was `seen` to be used, as it is now. TypeError names a parameter, buffer,
-        submodule or tensor that the run replaced or moved, MadeStateError an optimizer.
-        """
-        for name, change in itertools.chain(self._replaced(), self._changed_tensors()):
+        """Leave out what the run has changed itself, and take in what it was `seen` to use."""
+        replaced = [
+            (f"{each.kind} {_path(each.owner, key)}", change)
+            for each in self._containers
+            for key, change in _changes(each)
+            if each.kind in _OWNED.values() or key in _DICTS
+        ]
+        for name, change in (*replaced, *self._changed_tensors()):
             verb = {_REPLACED: "replaces", MOVED: "moves"}.get(change, "changes")
             what = name if verb != "changes" else f"{name} ({change})"
             message = f"the function {verb} {what}, which a replay cannot: write into it (copy_)"
@@ -199,12 +197,6 @@ class ModuleGuards:
         if id(tensor) not in self._names:
             self._names[id(tensor)] = name
             self._tensors.append(_Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor)))
-
-    def _replaced(self) -> Iterator[tuple[str, str]]:
-        for each in self._containers:
-            for key, change in _changes(each):
-                if each.kind in _OWNED.values() or key in _DICTS:
-                    yield f"{each.kind} {_path(each.owner, key)}", change
 
     def _changed_tensors(self) -> Iterator[tuple[str, str]]:
         for each in self._tensors:

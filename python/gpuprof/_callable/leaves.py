@@ -37,11 +37,9 @@ class Leaf(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """What must be the same of two arrays for one graph to serve both.
-
-        Managed memory counts as the device's own: a graph can be fed from either.
-        """
+        """What must be the same of two arrays for one graph to serve both."""
         facts = self.facts
+        # A graph can be fed from managed memory as from the device's own.
         where = CUDA if facts.device_type == MANAGED else facts.device_type
         key = (self.framework.types[0], where, facts.device, facts.dtype, facts.shape)
         # What cannot be copied is used where it is.
@@ -53,11 +51,7 @@ class Leaf(NamedTuple):
 
 
 def is_plain(value: object) -> bool:
-    """Return whether `value` is a constant through and through: no array can be inside.
-
-    True for numbers, text, None, enums, types, functions without a closure, slices and frozen sets
-    of plain values, NumPy's scalars, and torch's dtypes, devices, sizes and the like.
-    """
+    """Return whether `value` is a constant through and through: no array can be inside."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, (type, enum.Enum)):
         return True

@@ -16,10 +16,9 @@ _OF_RESULT = 3  # parts of the pattern of an object in a result
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
-    """Say in which ways the arguments of a call differ from captured ones.
+    """Say in which ways the arguments of a call differ from captured ones: in none if keys do not.
 
-    Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)". There is
-    none if and only if their keys are equal.
+    Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)".
     """
     pairs = zip(flat.pattern[1], captured.pattern[1], ("args", "kwargs"), strict=True)
     places = [place for pair in pairs for place in unlike(*pair)]
@@ -117,10 +116,7 @@ def check_made(args: tuple[Any, ...], kwargs: dict[str, Any], arrays: Sequence[A
 def check_unchanged(
     args: tuple[Any, ...], kwargs: dict[str, Any], captured: Flat, arrays: Sequence[Any]
 ) -> None:
-    """Refuse a function that puts something else into its arguments: a replay would not.
-
-    They were `captured` with `arrays` when they were given to it. TypeError names what it is.
-    """
+    """Refuse a function that puts something else into its arguments: a replay would not."""
     does = "and a replay leaves lists, dicts and objects as they are; return the new value instead"
     after = flatten_arguments(args, kwargs)
     _check_arrays(after, arrays, f"the function replaces it, {does}")
@@ -138,10 +134,9 @@ def _check_arrays(found: Flat, arrays: Sequence[Any], wrong: str) -> None:
 
 
 def describe_call(flat: Flat, key: Any, captured: Sequence[tuple[Any, Flat]]) -> list[str]:
-    """Say how a call differs from the captured one that is closest, in a text for each difference.
+    """Say how a call differs from the closest of the captured ones, which are keys and arguments.
 
-    `captured` are keys and arguments. With ``on_new_shape="raise"`` there is a text, unless two
-    threads began to capture at once.
+    There is a text, unless two threads began to capture at once.
     """
     same = [each for each in captured if each[0][0] == key[0]]
     if not same:

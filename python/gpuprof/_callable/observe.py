@@ -164,13 +164,10 @@ class Observation:
         return [place for each in self._on_gpu for place in each.reads]
 
     def state(self, modules: Sequence[Any]) -> list[Any]:
-        """Return external tensors that cover all that may have been written to.
-
-        Foreign work may have written to all that is known: externals, and what is in `modules`.
-        """
+        """Return external tensors that cover all that may have been written to."""
         if not self.has_foreign_work:
             return self.written_tensors()
-        storages = {
+        storages = {  # which that work may have written to: all that is known
             tensor.untyped_storage()._cdata: tensor.untyped_storage()
             for tensor in (*(each.tensor for each in self.externals), *_tensors_in(modules))
             if tensor.is_cuda
@@ -195,12 +192,9 @@ class Observation:
         return [tensor for each in unwritten for tensor in each.tensors.values()]
 
     def floating(self, modules: Sequence[Any]) -> list[Any]:
-        """Return the external floating-point tensors on the GPU that may have been read.
-
-        Foreign work may have read all that is in `modules`.
-        """
+        """Return the external floating-point tensors on the GPU that may have been read."""
         tensors = [tensor for each in self._on_gpu for tensor in each.tensors.values()]
-        if self.has_foreign_work:
+        if self.has_foreign_work:  # which may have read all
             tensors += [each for each in _tensors_in(modules) if each.is_cuda]
         tensors = [each for each in tensors if each.is_floating_point() or each.is_complex()]
         found = {_place_of(each): each for each in tensors}
@@ -219,6 +213,7 @@ class Observation:
             self._note(use)
 
     def _after(self, func: Any, results: list[Any], is_copy: bool, draws: bool) -> None:
+        reductions: Any = importlib.import_module("torch.multiprocessing.reductions")
         self.depends_on_layout |= draws  # what an element draws depends on where it lies
         for tensor in filter(_has_storage, results):
             storage = tensor.untyped_storage()
@@ -227,7 +222,7 @@ class Observation:
                 self._views.add(_place_of(tensor))
             elif number not in self._arguments:
                 # A weak reference keeps the number, not the memory.
-                self._made.setdefault(number, (_weak(storage), is_copy))
+                self._made.setdefault(number, (reductions.StorageWeakRef(storage), is_copy))
         self._count_nodes(func)
 
     def _failed(self, func: Any) -> None:
@@ -301,10 +296,7 @@ def watch_of(block: capture, device: int) -> tuple[CountNodes, Broke]:
 
 
 def check_modules(modules: Sequence[Any]) -> None:
-    """Refuse modules that torch.distributed works on in each pass, which a replay leaves out.
-
-    InvalidStateError for DistributedDataParallel, TypeError for parameters that are shards.
-    """
+    """Refuse modules that torch.distributed works on in each pass, which a replay leaves out."""
     data_parallel = loaded.torch_part("nn.parallel.distributed")
     sharded = loaded.torch_part("distributed.tensor")
     for part in (part for module in modules for part in module.modules()):
@@ -387,8 +379,3 @@ def _next_sequence_number() -> int:
         return 0
     with torch.inference_mode(False), torch.enable_grad():
         return int(torch.zeros((), requires_grad=True).neg().grad_fn._sequence_nr())
-
-
-def _weak(storage: Any) -> Any:
-    reductions: Any = importlib.import_module("torch.multiprocessing.reductions")
-    return reductions.StorageWeakRef(storage)

@@ -27,10 +27,7 @@ _open = threading.RLock()
 
 @contextlib.contextmanager
 def one_capture(patience_s: float = -1) -> Iterator[None]:
-    """Wait until no other thread has a capture open, and keep others from it for the block.
-
-    InvalidStateError after `patience_s`; without it for ever.
-    """
+    """Wait until no other thread has a capture open, and keep others from it for the block."""
     if not _open.acquire(timeout=patience_s):
         message = (
             f"another thread has had a capture open for {patience_s} s; it may wait for this one, "
@@ -44,10 +41,7 @@ def one_capture(patience_s: float = -1) -> Iterator[None]:
 
 
 class Place:
-    """Where the capture of a call with some arguments takes place: backend, device, stream.
-
-    TypeError if their arrays are on several devices.
-    """
+    """Where the capture of a call with some arguments takes place: backend, device, stream."""
 
     def __init__(self, flat: Flat, asked: object) -> None:
         self._asked = asked
@@ -99,10 +93,7 @@ class Place:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Make the stream current for the block, which it waits for and which waits for it.
-
-        It is the same one each time.
-        """
+        """Make the stream, the same each time, current for the block; each waits for the other."""
         if self.backend == "torch":
             with torch_capture_stream(self.stream, self.device) as self.stream, self._for_cupy():
                 yield

@@ -82,11 +82,7 @@ class Flat:
 
     @property
     def key(self) -> Hashable:
-        """What two calls have in common if one graph can serve both.
-
-        Equal where the structure is, the library, shape, type and device of each array, and each
-        constant with its type. Addresses and strides do not count.
-        """
+        """What two calls have in common if one graph can serve both: all but addresses, strides."""
         own = vars(self)  # `cached_property` of Python 3.11 has one lock for all
         if "_key" not in own:
             own["_key"] = pattern_key(self.pattern), tuple(leaf.key for leaf in self.leaves)
@@ -120,11 +116,7 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
 
 
 def flatten_result(result: Any, given: Iterable[Any] = ()) -> Flat:
-    """Take a result apart, with paths as in ``result[0].y``.
-
-    A function may return the constants `given` among its arguments as they are. Errors are those of
-    `flatten_arguments`.
-    """
+    """Take a result apart, in which constants may be as they were `given` among the arguments."""
     walk = _Walk("result", given)
     return walk.flat(walk.pattern(result, "result"))
 

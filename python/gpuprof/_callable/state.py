@@ -134,11 +134,8 @@ def requires_grad(array: object) -> bool:
 
 
 def tensor_guards(state: State, tensors: Sequence[Any]) -> list[StateGuard]:
-    """Return what says that tensors require gradients, and hold on the CPU, as they did.
-
-    What a graph reads of a tensor on the CPU it has inside.
-    """
-    found: list[StateGuard] = [
+    """Return what says that tensors require gradients, and hold on the CPU, as they did."""
+    found: list[StateGuard] = [  # a graph has inside what it reads of the CPU
         (functools.partial(getattr, tensor, "_version"), tensor._version)
         for tensor in tensors
         if tensor.device.type == "cpu" and not tensor.is_pinned() and not tensor.is_inference()
@@ -157,13 +154,10 @@ def tensor_guards(state: State, tensors: Sequence[Any]) -> list[StateGuard]:
 
 
 def training_flags(modules: Iterable[Any]) -> list[StateGuard]:
-    """Return what says that modules are in training or evaluation as they were.
-
-    Only of those that are in no other one: their `train` and `eval` change the rest.
-    """
+    """Return what says that modules are in training or evaluation as they were."""
     modules = list(modules)
     inner = {id(part) for each in modules for part in each.modules() if part is not each}
-    outer = [each for each in modules if id(each) not in inner]
+    outer = [each for each in modules if id(each) not in inner]  # `train` of these changes the rest
     return [(functools.partial(getattr, each, "training"), each.training) for each in outer]
 
 
@@ -192,11 +186,8 @@ class GradientFields:
         set_gradients(self._before.values())
 
     def guards(self, used: Collection[int]) -> list[StateGuard]:
-        """Return what says that a call finds there what the capture found, as far as it matters.
-
-        It does where the function `used` the memory of a gradient, and where there was none.
-        """
-        expected = [
+        """Return what says that a call finds there what the capture found, as far as it matters."""
+        expected = [  # where there was none, or the function `used` the memory of what was there
             (each, before)
             for each, before in self._before.values()
             if (before is None and each.grad is not None)

@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeAlias
 
 from gpuprof._callable.placement import Place, one_capture
 from gpuprof._callable.state import requires_grad
@@ -42,20 +42,19 @@ if TYPE_CHECKING:
 
 _VERSION = operator.attrgetter("_version")
 _PATIENCE_S = 20  # for another thread's capture, which may wait for the thread of a backward pass
+# Gradients of one dtype in one tensor, whose they are, and the layout of each, without memory.
+_SideBySide: TypeAlias = "tuple[Any, list[int], list[Any]]"
 
 
 def backward_of(results: Sequence[Any]) -> None:
-    """Run a backward pass with gradients of one, for what it has to set up; keep nothing of it.
-
-    An error is that of whoever goes backward.
-    """
+    """Run a backward pass with gradients of one, for what it has to set up; keep nothing of it."""
     outputs = [each for each in results if requires_grad(each)]
     if not outputs:
         return
     torch = loaded.torch()
     leaves, _ = leaves_of(outputs)
     with (
-        contextlib.suppress(Exception),
+        contextlib.suppress(Exception),  # which is of whoever goes backward
         torch.autocast("cuda", enabled=False),
         warnings.catch_warnings(),
         without_hooks(leaves),
@@ -73,7 +72,7 @@ class _Backward(NamedTuple):
     number: int  # in the order of captures, where memory is shared
     gradients_in: dict[int, Any]  # by the numbers of the results
     returned: int  # how many gradients autograd gets
-    flat: list[tuple[Any, list[int], list[Any]]]  # gradients of one dtype, and whose they are
+    flat: list[_SideBySide]
     is_used: list[bool]  # for each parameter whose gradients are accumulated
 
 
@@ -348,12 +347,8 @@ class Training:
             raise InvalidStateError(message)
 
 
-def _side_by_side(gradients: Sequence[Any]) -> list[tuple[Any, list[int], list[Any]]]:
-    """Lay the gradients of one dtype side by side, so that one copy makes them the caller's.
-
-    Return what holds them, with whose they are, and tensors without memory that are laid out as
-    each of them.
-    """
+def _side_by_side(gradients: Sequence[Any]) -> list[_SideBySide]:
+    """Lay the gradients of one dtype side by side, so that one copy makes them the caller's."""
     torch = loaded.torch()
     by_dtype: dict[Any, list[int]] = {}
     for number, gradient in enumerate(gradients):
@@ -442,10 +437,7 @@ class _Order:
         return launches
 
     def is_overwritten(self, forward: int, last: float, *, since: int) -> bool:
-        """Return whether a graph has run since a forward replay that may have overwritten it.
-
-        `last` is the last graph for whose capture the activations were kept.
-        """
+        """Return whether a graph has run since a forward replay that may have overwritten it."""
         if self.launches.launches != self._seen or self._other > since:
             return True
         replays = tuple(self._replays.items())

@@ -42,10 +42,7 @@ _DRAWS = (
 
 
 def mismatch(name: str, found: Sequence[Difference], *, draws: bool) -> GraphMismatchError:
-    """Return the error for a replay that differs, of a callable that goes on without its graphs.
-
-    `draws` says that the graph draws random numbers.
-    """
+    """Return the error for a replay that differs, of a callable that goes on without its graphs."""
     problems = tuple(map(str, found))
     lines = [
         f"{name}: a replay of the graph differs from the function, given the same inputs; from now "
@@ -99,21 +96,15 @@ def compared(
         found += [(leaf.path, twin, array) for leaf, twin, array in written]
         names = map(captured.guards.name_of, state)
         found += zip(names, state, after, strict=True)
-        units = functools.partial(own.units, found) if _may_move(flat) else None
+        # Other ranks may find no difference: collectives of another run would wait for them.
+        group = distributed()
+        may_move = flat.libraries == {"torch"} and (group is None or group.get_world_size() == 1)
+        units = functools.partial(own.units, found) if may_move else None
         problems = differences(found, on=on, computed_in=captured.dtypes, units=units)
         if problems:
             for leaf, twin, array in written:
                 leaf.framework.at(on).fill(array, twin)
     return result, problems, own.has_moved and not problems
-
-
-def _may_move(flat: Flat) -> bool:
-    """Return whether the function may be run again on arguments that are moved.
-
-    Not beside other ranks, of which some may find no difference: collectives would wait for them.
-    """
-    group = distributed()
-    return flat.libraries == {"torch"} and (group is None or group.get_world_size() == 1)
 
 
 class _OwnRuns:
@@ -189,10 +180,7 @@ class _OwnRuns:
 
 
 def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) -> list[Any]:
-    """Return copies of the arrays of a call, or of `arrays` that are laid out as they are.
-
-    Each is laid out as its array; one that is used in place is that itself.
-    """
+    """Return copies of the arrays of a call, or of `arrays` that are laid out as they are."""
     twins = []
     for leaf, array in zip(flat.leaves, flat.arrays if arrays is None else arrays, strict=True):
         library = leaf.framework.at(on)
@@ -207,10 +195,7 @@ def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) ->
 def check_padding(
     captured: CapturedCall, expected: Any, found: Any, given: Sequence[Any], on: CallStream
 ) -> None:
-    """Compare a padded replay's result with the function's own; ValueError if they differ.
-
-    `given` are the constants of the call.
-    """
+    """Compare a padded replay's result with the function's own, whose constants are `given`."""
     pairs = _result_pairs(expected, found, given, captured.flat.constants)
     for problem in differences(pairs, on=on, computed_in=captured.dtypes):
         message = (
