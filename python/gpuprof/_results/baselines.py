@@ -14,7 +14,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -87,10 +87,7 @@ class Baselines(ABC):
         return sorted({name for name, _ in self._files()})
 
     def latest(self) -> str | None:
-        """Return the name under which a run was saved last; None if nothing is saved.
-
-        A BaselineError says that a file is damaged: it may be the one.
-        """
+        """Return the name under which a run was saved last; None if nothing is saved."""
         found = [
             (run.created, key[0])
             for key, data in self._contents(self._files()).items()
@@ -101,8 +98,7 @@ class Baselines(ABC):
     def append(self, name: str, run: Run) -> Path:
         """Add a run to a baseline, which is made if needed; return the file of the run's machine.
 
-        A damaged file stays as it is. That, a store that cannot be written, and another process
-        that holds the lock for a minute are a BaselineError.
+        A damaged file stays as it is, which is a BaselineError.
         """
         key = check_name(name), machine.key(run.machine)
         line = _line(run)
@@ -111,7 +107,7 @@ class Baselines(ABC):
         return self.place(key)
 
     def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
-        """Remove the runs that were made at these times, and return them; errors as of `append`."""
+        """Remove the runs that were made at these times, and return them."""
         runs = [run for run in self.runs(name).get(machine_key, []) if run.created in created]
         lines = [json.dumps({"dropped": run.created}).encode("ascii") for run in runs]
         if lines:
@@ -121,54 +117,46 @@ class Baselines(ABC):
     def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:
         """Return the runs of a baseline by kind of machine, the oldest first.
 
-        There are up to `most` of each benchmark where a store keeps more than 20. A BaselineError
-        says that a file is damaged, or lists the baselines if there is none of this name.
+        There are up to `most` of each benchmark where a store keeps more than 20.
         """
         contents = self._contents(self._files(check_name(name)))
         if not contents:
-            there = ", ".join(self.names())
-            there = f"there are {there}" if there else "there are none at all"
-            message = f"no baseline is called {name!r} in {self.root}: {there}"
+            there = ", ".join(self.names()) or "none at all"
+            message = f"no baseline is called {name!r} in {self.root}: there are {there}"
             raise BaselineError(message)
         return {key[1]: self._read(key, data, most) for key, data in contents.items()}
 
     def _read(self, key: Key, data: bytes, most: int) -> list[Run]:
-        """Return the last runs in a file, the oldest first.
-
-        Each benchmark is counted by itself: one that is missing in a run, because it failed or was
-        not selected, must not lose its baseline to the others.
-        """
-        self._checked(key, 0, check_growth, data)
+        """Return the last runs in a file, the oldest first."""
         lines: list[tuple[str, int, dict[str, Any]]] = []
-        dropped = set()
-        for place, raw in enumerate(io.BytesIO(data)):  # one at a time: there may be millions
-            line = self._checked(key, place, load_text, raw.rstrip(b"\r\n"))
-            if isinstance(line, dict) and isinstance(line.get("dropped"), str):
-                dropped.add(line["dropped"])
-                continue
-            is_run = isinstance(line, dict) and isinstance(line.get("results"), dict)
-            if not is_run or not isinstance(line.get("created"), str):
-                raise self._refused(key, place, "it is neither a run nor one that was dropped")
-            lines.append((line["created"], place, line))
+        dropped: set[str] = set()
+        # Of each benchmark: one that failed in a run, or was not selected, keeps its baseline.
         counts: Counter[str] = Counter()
         found = []
-        for created, place, line in sorted(lines, key=lambda each: each[:2], reverse=True):
-            results = {name: each for name, each in line["results"].items() if counts[name] < most}
-            if created in dropped or not results:
-                continue
-            counts.update([*results])
-            given = {**line, "results": results}
-            found.append(self._checked(key, place, Run.from_dict, given))
-        return found[::-1]
-
-    def _checked(self, key: Key, place: int, read: Callable[[Any], Any], given: Any) -> Any:
+        place = 0
         try:
-            return read(given)
+            check_growth(data)
+            for place, raw in enumerate(io.BytesIO(data)):  # one at a time: there may be millions
+                line = load_text(raw.rstrip(b"\r\n"))
+                if isinstance(line, dict) and isinstance(line.get("dropped"), str):
+                    dropped.add(line["dropped"])
+                    continue
+                is_run = isinstance(line, dict) and isinstance(line.get("results"), dict)
+                if not is_run or not isinstance(line.get("created"), str):
+                    message = "it is neither a run nor one that was dropped"
+                    raise ValueError(message)
+                lines.append((line["created"], place, line))
+            newest_first = sorted(lines, key=lambda each: each[:2], reverse=True)
+            for created, place, line in newest_first:  # noqa: B007  # an error names the place
+                given = line["results"].items()
+                results = {name: each for name, each in given if counts[name] < most}
+                if created not in dropped and results:
+                    counts.update([*results])
+                    found.append(Run.from_dict({**line, "results": results}))
         except ValueError as error:
-            raise self._refused(key, place, error) from None
-
-    def _refused(self, key: Key, place: int, why: object) -> BaselineError:
-        return BaselineError(f"{self.place(key)}, line {place + 1} cannot be used: {why}")
+            message = f"{self.place(key)}, line {place + 1} cannot be used: {error}"
+            raise BaselineError(message) from None
+        return found[::-1]
 
 
 class FolderBaselines(Baselines):
@@ -229,11 +217,9 @@ def _line(run: Run) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file, following a link, and remove what an interrupted write left behind.
-
-    Only while the folder is locked: the rest of a write could be one in progress.
-    """
+    """Replace a file, following a link, and remove what an interrupted write left behind."""
     path = Path(output_path(str(path)))
+    # No write is in progress: the folder is locked.
     for left in path.parent.glob(f".{path.name}.*{TEMPORARY}"):
         left.unlink(missing_ok=True)
     replace_file(path, data)
