@@ -47,26 +47,14 @@ class Verdict(str, Enum):
         return self.value.upper()
 
 
+_BESIDE = ("memory", "launches")
+_OF_TIME = ("ratio", "interval", "floor", "p_value", "runs", "rule", "warnings", *_BESIDE)
 # What the plain form of each kind has, in its order. The time's are the first, and the fields.
 _MEMBERS = {
-    "time": (
-        "verdict",
-        "base_ms",
-        "new_ms",
-        "ratio",
-        "interval",
-        "floor",
-        "p_value",
-        "runs",
-        "rule",
-        "warnings",
-        "memory",
-        "launches",
-    ),
+    "time": ("verdict", "base_ms", "new_ms", *_OF_TIME),
     "memory": ("verdict", "base_bytes", "new_bytes", "threshold", "runs", "rule"),
     "launches": ("verdict", "base_total", "new_total", "changes", "runs", "rule"),
 }
-_BESIDE = ("memory", "launches")
 
 
 def _field(member: str) -> str:
@@ -80,7 +68,7 @@ def _of(kind: str) -> Check:
     """Return the check that takes a decision, the plain form of one of that kind, or None."""
     return or_none(
         lambda name, value: (
-            value if isinstance(value, Decision) else Decision._of_kind(kind, name, value)
+            value if isinstance(value, Decision) else Decision._read(name, value, kind)
         )
     )
 
@@ -162,14 +150,10 @@ class Decision(Record):
         return {member: plain[_field(member)] for member in _MEMBERS[self.kind]}
 
     @classmethod
-    def _read(cls, where: str, data: object) -> Decision:
+    def _read(cls, where: str, data: object, kind: str | None = None) -> Decision:
         found = checks.mapping(where, data)
-        kinds = (kind for kind, members in _MEMBERS.items() if members[1] in found)
-        return cls._of_kind(next(kinds, "time"), where, found)
-
-    @classmethod
-    def _of_kind(cls, kind: str, where: str, data: object) -> Decision:
-        found = checks.mapping(where, data)
+        kinds = (each for each, members in _MEMBERS.items() if members[1] in found)
+        kind = kind or next(kinds, "time")
         members = set(_MEMBERS[kind])
         wrong = sorted((members ^ found.keys()) - (members - found.keys()).intersection(_BESIDE))
         if wrong:  # older ones say nothing of what is beside the time

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from gpuprof._common.text import plural
@@ -68,8 +67,7 @@ def judge_paired(
         return statistics.median(logs), low, high, statistics.sign_test(logs), of
 
     few = f"{len(base_ms)} rounds; an interval of the ratio needs {MIN_ROUNDS}"
-    few = few if len(base_ms) < MIN_ROUNDS else ""
-    return _judge(base_ms, new_ms, estimate, few, threshold=threshold, tick=tick)
+    return _judge(base_ms, new_ms, estimate, MIN_ROUNDS, few, threshold=threshold, tick=tick)
 
 
 def _judge_processes(
@@ -97,20 +95,20 @@ def _judge_processes(
         return middle, low, high, p_value, of
 
     few = f"{plural(len(base_ms), 'pair')} of runs; a verdict needs {MIN_PAIRS}"
-    few = few if len(base_ms) < MIN_PAIRS else ""
-    return _judge(base_ms, new_ms, estimate, few, threshold=threshold, tick=tick)
+    return _judge(base_ms, new_ms, estimate, MIN_PAIRS, few, threshold=threshold, tick=tick)
 
 
 def _judge(
     base_ms: Sequence[float],
     new_ms: Sequence[float],
     estimate: Callable[[list[float], float, float], _Estimate],
+    least: int,
     few: str,
     *,
     threshold: float,
     tick: float,
 ) -> Decision:
-    """Decide by the interval of the ratio; `few` says that there are too few pairs."""
+    """Decide by the interval of the ratio; `few` is what to say of fewer than `least` pairs."""
     count = len(base_ms)
     if not all(value > 0.0 and math.isfinite(value) for value in (*base_ms, *new_ms)):
         rule = "a time is not above 0: the work is too short for the clock"
@@ -119,7 +117,7 @@ def _judge(
         return Decision(Verdict.NODATA, rule=few)
     base, new = statistics.median(base_ms), statistics.median(new_ms)
     logs = [math.log(b) - math.log(a) for a, b in zip(base_ms, new_ms, strict=True)]
-    if few:
+    if count < least:
         ratio = exp(statistics.median(logs))
         return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=few)
     middle, low, high, p_value, of = estimate(logs, base, new)
@@ -151,7 +149,13 @@ def judge_processes_all(
         name: _judge_processes(*times, threshold, ticks.get(name, 0.0), confidence)
         for name, times in pairs.items()
     }
-    return corrected(found, partial(_not_significant, limit=limit), limit)
+
+    def not_significant(decision: Decision, p_value: float, comparisons: int) -> str:
+        together = f", corrected for {comparisons} names" if comparisons > 1 else ""
+        why = f"p is {p_value:.2g}{together}, not below {limit:g}: more runs would tell"
+        return f"{decision.rule}, but {why}"
+
+    return corrected(found, not_significant, limit)
 
 
 def looks() -> Iterator[int]:
@@ -182,12 +186,6 @@ def corrected(
             rule = why(decision, p_value, len(tested))
             found[name] = replace(decision, verdict=Verdict.AMBIGUOUS, rule=rule)
     return found
-
-
-def _not_significant(decision: Decision, p_value: float, comparisons: int, *, limit: float) -> str:
-    together = f", corrected for {comparisons} names" if comparisons > 1 else ""
-    why = f"p is {p_value:.2g}{together}, not below {limit:g}: more runs would tell"
-    return f"{decision.rule}, but {why}"
 
 
 def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:

@@ -105,21 +105,22 @@ class Comparison(Record):
         found = []
         for line in self.rows:
             decision, memory = line.decision, line.decision.memory
-            times = (decision.base, decision.new)
+            base, new = self.names
             peaks = (memory.base, memory.new) if memory else (None, None)
             floor = NOTHING if decision.floor is None else percent(decision.floor)
             cells: dict[str, tuple[str, float | None]] = {
                 "benchmark": (line.name, None),
                 "machine": (line.machine if several else "", None),
-                **{name: (duration(ms), ms) for name, ms in zip(self.names, times, strict=True)},
+                base: (duration(decision.base), decision.base),
+                new: (duration(decision.new), decision.new),
                 "ratio": (ratio_text(decision.ratio), decision.ratio),
                 "95 % interval": (ratio_text(*(decision.interval or [None])), None),
                 "floor": (floor, decision.floor),
+                f"{base} memory": (peak_text(peaks[0]), peaks[0]),
+                f"{new} memory": (peak_text(peaks[1]), peaks[1]),
+                "verdict": (", ".join(map(str, verdicts_of(decision))), None),
             }
-            for name, peak in zip(self.names, peaks, strict=True):
-                cells[f"{name} memory"] = (peak_text(peak), peak)
-            verdicts = ", ".join(map(str, verdicts_of(decision)))
-            found.append({**cells, "verdict": (verdicts, None)})
+            found.append(cells)
         return found
 
     def headline(self) -> list[str]:
@@ -167,19 +168,16 @@ def reasons_of(
 
     With the name of the `baseline` each first one has what to type next.
     """
-    reasons: dict[tuple[str, str], list[str]] = {}
-    said: dict[tuple[str, str], str] = {}
+    reasons: dict[tuple[str, str], tuple[list[str], str]] = {}
     for name, decision in decisions:
         told = [decision] if decision.verdict in explained else []
         for each in (*told, *decision.grown):
-            key = str(each.verdict), each.rule
-            reasons.setdefault(key, []).append(name)
-            if baseline is not None and each is decision:
-                said.setdefault(key, advice(decision, name, baseline))
+            next_ = advice(each, name, baseline) if baseline and each is decision else ""
+            names, _ = reasons.setdefault((str(each.verdict), each.rule), ([], next_))
+            names.append(name)
     return [
-        f"{verdict} {some(names)}: {rule}" + (f"; {next_}" if (next_ := said.get(key)) else "")
-        for key, names in reasons.items()
-        for verdict, rule in [key]
+        f"{verdict} {some(names)}: {rule}" + (f"; {next_}" if next_ else "")
+        for (verdict, rule), (names, next_) in reasons.items()
     ]
 
 
@@ -189,10 +187,7 @@ def remarks_of(decisions: Sequence[tuple[str, Decision]]) -> list[str]:
 
 
 def advice(decision: Decision, test: str, baseline: str, commit: str | None = None) -> str:
-    """Return a sentence with a command that may settle a verdict; no text where it is settled.
-
-    `test` is the pytest node that was measured, and `commit` that of the baseline's last run.
-    """
+    """Return a sentence with a command that may settle a verdict; no text where it is settled."""
     verdict, node = decision.verdict, shlex.quote(test)
     save = f"`pytest {node} --gpu-benchmark-save={baseline}`"
     if verdict in {Verdict.NODATA, Verdict.INCOMPARABLE}:
