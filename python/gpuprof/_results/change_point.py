@@ -105,8 +105,7 @@ def changes(
 ) -> tuple[HistoryChange, ...]:
     """Return the changes of values, the newest first; smaller ones than `threshold` are left out.
 
-    The values are logarithms, and come in the order of time; `places` are theirs in the series. A
-    change is found where its p value is below 0.01.
+    The values are logarithms, in the order of time; `places` are theirs in the series.
     """
     found: list[HistoryChange] = []
     places = range(len(values)) if places is None else places
@@ -130,9 +129,8 @@ def _back_to(
     values: Sequence[float], before: Sequence[_Segment], apart: float, least: float
 ) -> int | None:
     """Return where the level of the last segment was left before, if it was there."""
-    *earlier, left, now = before
-    for place in range(len(earlier) - 1, -1, -1):
-        old = earlier[place]
+    *earlier, now = before
+    for old, after in reversed([*pairwise(earlier)]):
         if old.is_drift:
             continue
         rest = [
@@ -141,7 +139,7 @@ def _back_to(
         error = 1.2533 * 1.4826 * mad(rest)  # of a median of normal noise
         error *= math.sqrt(1.0 / (old.end - old.start) + 1.0 / (now.end - now.start))
         if abs(now.first - old.last) <= min(max(least, _ALIKE * error), apart / 2.0):
-            return [*earlier, left][place + 1].start
+            return after.start
     return None
 
 
@@ -163,11 +161,8 @@ def _divided(values: Sequence[float], start: int, end: int, p_before: float) -> 
     # A level is one parameter, a line two, and so is where one ends and the next begins.
     parameters = sum(2 + segment.is_drift for segment in found) - 1
     as_line = _Segment(start, end, line, line + slope * (len(stretch) - 1), p_value, is_drift=True)
-    if _criterion(_apart(values, as_line), len(stretch), 2) <= _criterion(
-        steps, len(stretch), parameters
-    ):
-        return [as_line]
-    return found
+    of_line = _criterion(_apart(values, as_line), len(stretch), 2)
+    return [as_line] if of_line <= _criterion(steps, len(stretch), parameters) else found
 
 
 def _apart(values: Sequence[float], segment: _Segment) -> float:
@@ -218,19 +213,15 @@ def _changes(values: Sequence[float]) -> tuple[list[int], float]:
 
 
 def _dependence(values: Sequence[float], places: Sequence[int]) -> float:
-    """Return the autocorrelation beside steps at these places, and at others that are as large.
-
-    A line takes the place of the steps where it describes the values better.
-    """
+    """Return the autocorrelation beside steps at these places and more, or beside a line."""
     count = len(values)
     cost = 2.0 * math.log(count)  # of one more step: where it is, and its level
     bounds = [0, *places, count]
     rest = _beside_levels(values, bounds)
     while len(bounds) < _MOST_STEPS + 2:
         gain, place = max(map(partial(_gain, rest), bounds, bounds[1:]))
-        if _criterion_of_squares(rest) - cost <= count * math.log(
-            max(_squares(rest) - gain, _LEAST)
-        ):
+        left = count * math.log(max(_squares(rest) - gain, _LEAST))
+        if _criterion_of_squares(rest) - cost <= left:
             break
         bounds = sorted([*bounds, place])
         rest = _beside_levels(rest, bounds)

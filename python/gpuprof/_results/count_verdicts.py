@@ -122,13 +122,9 @@ def beside_time(
     memory_threshold: float | None = None,
     repeated: bool = False,
 ) -> Decision:
-    """Add the decisions on the memory and the launches to one on the time.
-
-    Where the new runs are a measurement that was `repeated`, the smallest peak counts: what comes
-    on top of that is chance.
-    """
+    """Add the decisions on the memory and the launches to one on the time."""
     least = new
-    if repeated:
+    if repeated:  # what comes on top of the smallest peak is chance
         least = [min(reversed(new), key=lambda run: run.memory.get("peak_bytes", math.inf))]
     return replace(
         decision,
@@ -148,17 +144,14 @@ def notes_of(decision: Decision) -> list[str]:
 
 
 def _more_launches(base: _Runs, new: _Runs) -> Decision:
-    """Decide by the run that launches as much, by name; without one, by the last.
-
-    Fewer launches are never more, whatever they are.
-    """
+    """Decide by the run that launches as much, by name; without one, by the last."""
     known = [run.launches for run in base if run.launches]
     last, now = known[-1], new[-1].launches
     assert now
     changes = "" if any(each.same(now) for each in known) else last.diff(now)
     if not changes:
         verdict, rule = Verdict.SAME, f"launches {now}, as before"
-    elif now.total < last.total:
+    elif now.total < last.total:  # whatever they are
         verdict, rule = Verdict.SAME, f"launches less: {changes}"
     else:
         how = "more" if now.total > last.total else "other work"

@@ -106,11 +106,8 @@ class GitBaselines(Baselines):
         self._move(longer)
 
     def _move(self, commit: Callable[[str], bytes]) -> None:
-        """Import the commit that `commit` makes from the ref's; again where others moved it.
-
-        Git refuses a commit that is not on top of the ref's.
-        """
-        for _ in range(_TRIES):
+        """Import the commit that `commit` makes from the ref's; again where others moved it."""
+        for _ in range(_TRIES):  # git refuses a commit that is not on top of the ref's
             data = commit(self._tip())
             _, failure = self._run("fast-import", "--quiet", "--date-format=now", data=data)
             if not failure:

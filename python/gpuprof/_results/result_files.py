@@ -34,25 +34,18 @@ _STATS_FORMAT = "gpuprof-stats"
 
 @dataclass(frozen=True)
 class Run(Record):
-    """The results of one run of a program, by the name of the benchmark.
+    """The results of one run of a program, by the name of the benchmark."""
 
-    `created` is ISO 8601 text in UTC, `machine` describes where it was measured, and `commit` is
-    the version of the measured code; it ends in ``-dirty`` where tracked files were changed.
-    """
-
-    created: str
+    created: str  # ISO 8601 text in UTC
     machine: dict[str, Any]
     results: dict[str, BenchResult] = field(default_factory=dict)
-    commit: str | None = None
+    commit: str | None = None  # of the measured code; with -dirty where files were changed
 
     _MEMBERS = ("created", "commit", "machine", "results")
 
 
 def load_kind(path: str | Path) -> tuple[str, Run]:
-    """Read a file of results; return its format and its run.
-
-    Anything else is a BaselineError that says what is wrong and where.
-    """
+    """Read a file of results; return its format and its run."""
     path = Path(path)
     return kind_of(path, load_data(path))
 
@@ -172,10 +165,9 @@ def _session(data: Mapping[str, Any]) -> Run:
 
 def commit_of(info: object) -> str | None:
     """Return the commit of a file's ``commit_info``, with ``-dirty`` where files were changed."""
-    found = info.get("id") if isinstance(info, dict) else None
-    if not isinstance(found, str) or not isinstance(info, dict):
+    if not isinstance(info, dict) or not isinstance(info.get("id"), str):
         return None
-    return f"{found}-dirty" if info.get("dirty") is True else found
+    return info["id"] + ("-dirty" if info.get("dirty") is True else "")
 
 
 def _run_of(results: dict[str, BenchResult], commit: str | None = None) -> Run:

@@ -61,10 +61,7 @@ def beside_line(values: Sequence[float]) -> tuple[float, list[float]]:
 
 @lru_cache(maxsize=256)
 def interval_rank(count: int, confidence: float = CONFIDENCE, q: float = 0.5) -> int:
-    """Return the largest k so that the quantile is below the k-th smallest only by chance.
-
-    0 where there is none at that confidence.
-    """
+    """Return the largest k so that the quantile is below the k-th smallest only by chance, or 0."""
     tail = (1.0 - confidence) / 2.0 * (1.0 + 1e-9)  # rounding must not decide an exact tie
     # What lies further out than 20 standard deviations is nothing in a float.
     rank = max(0, math.floor(q * count - 10.0 * math.sqrt(count)))

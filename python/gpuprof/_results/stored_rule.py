@@ -40,10 +40,7 @@ Runs = Sequence[BenchResult]
 
 
 def decide(base: Runs, new: Runs, threshold: float | None, p_limit: float, name: str) -> Decision:
-    """Decide on comparable runs with enough samples; both sides have one at least.
-
-    `name` is what the baseline is saved as.
-    """
+    """Decide on comparable runs with enough samples, against a baseline that is saved as `name`."""
     base, trend = recent(base)
     chosen = choose(base, new, threshold)
     decision = _Change(chosen, new).decide(p_limit)
@@ -109,13 +106,10 @@ class Level:
         return math.log(self.ms(run))
 
     def interval_ms(self, run: BenchResult) -> tuple[float, float]:
-        """Return the 95 % interval, as wide as the run's samples are alike.
-
-        Of CPU time a run has one figure, and its error is in how runs differ.
-        """
+        """Return the 95 % interval, as wide as the run's samples are alike."""
         if self is MEDIAN:
             return run.interval_ms
-        if self.of_cpu:
+        if self.of_cpu:  # of which a run has one figure: its error is in how runs differ
             return self.ms(run), self.ms(run)
         return statistics.median_interval(
             run.samples_ms, tick=run.tick_ms, independent=run.independent_samples, q=self.quantile
@@ -128,22 +122,11 @@ CPU = Level("CPU time", 0.1, of_cpu=True)
 
 
 class Baseline:
-    """The runs of a baseline at one level.
-
-    `threshold` is the least noise floor, as a fraction; None is 5 %, of fewer than five runs 10 %.
-
-    Attributes
-    ----------
-    kept : list of BenchResult
-        All but the `left_out` one: a run so far from all others that it triples their spread.
-    middle : float
-        The median of the kept runs' levels.
-    least, named
-        The noise floor of a baseline without noise, and what it is called.
-    """
+    """The runs of a baseline at one level, with the least noise floor, as a fraction."""
 
     def __init__(self, runs: Runs, level: Level, threshold: float | None) -> None:
         self.runs, self.level = runs, level
+        # The noise floor of a baseline without noise, and what it is called.
         self.least, self.named = self._least(threshold)
         self.left_out = self._rare_run()
         self.kept = [run for run in runs if run is not self.left_out]
@@ -230,10 +213,7 @@ class Baseline:
         return abs(log - self.level.log(self.left_out)) < reach
 
     def about_left_out(self, name: str) -> str:
-        """Return a sentence on the run that is left out; no text without one.
-
-        `name` is what the baseline is saved as.
-        """
+        """Return a sentence on the run that is left out; no text without one."""
         if self.left_out is None:
             return ""
         ratio = exp(self.level.log(self.left_out) - self.middle)
@@ -246,11 +226,10 @@ class Baseline:
 def choose(base: Runs, new: Runs, threshold: float | None) -> Baseline:
     """Return the baseline at the level with the smallest noise floor among the stored runs.
 
-    Of two that are as good it is the one that leaves no run out, and then the median, which it also
-    is with too few runs to know how much each varies.
+    Of two that are as good it is the one that leaves no run out, and then the median.
     """
     levels = [MEDIAN]
-    if len(base) >= ENOUGH_RUNS:
+    if len(base) >= ENOUGH_RUNS:  # of fewer it is not known how much each level varies
         more = (LOWER, CPU) if base[-1].clock == "cpu" else (LOWER,)
         levels += [level for level in more if level.is_known((*base, *new))]
     found = [Baseline(base, level, threshold) for level in levels]

@@ -108,10 +108,7 @@ def judge_all(
 ) -> dict[Key, Decision]:
     """Decide on many benchmarks together, each with its runs of the baseline and its new runs.
 
-    Each decision has one on the memory and on the launches.
-
-    The test on the samples is corrected for their number by Holm's method, which loses less than
-    Bonferroni's but needs all of them at once.
+    The test on the samples is corrected for their number, and memory and launches are decided on.
     """
 
     def vetoed_by(found: Decision, p_value: float, comparisons: int) -> str:
