@@ -291,8 +291,7 @@ def _followers(padding: Padding, path: str, padded: Shape, real: Shape) -> Follo
     for dim, (large, small) in enumerate(zip(padded, real, strict=True)):
         if large == small:
             continue
-        times = {pad.axis: _times(pad, large, small) for pad in padding.pads}
-        fitting = [(axis, one) for axis, one in times.items() if one]
+        fitting = {pad.axis: k for pad in padding.pads if (k := _times(pad, large, small))}
         if not fitting:
             raise ValueError(unrelated)
         if len(fitting) > 1:
@@ -301,7 +300,7 @@ def _followers(padding: Padding, path: str, padded: Shape, real: Shape) -> Follo
                 "the first call with sizes that differ from each other"
             )
             raise ValueError(message)
-        (found[dim],) = fitting
+        (found[dim],) = fitting.items()
     return found
 
 

@@ -217,10 +217,8 @@ class CapturingCalls(_core.CallBase):
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
             kept = [each.kind.key for each in self._entries]
             kept += [key[:_NO_LAYOUT] for key in kept]
-            for each in [*self._kinds.values()]:
-                if each.key not in kept:
-                    self._kinds.pop(each.key, None)
-                    break
+            gone = next((each for each in [*self._kinds] if each not in kept), None)
+            self._kinds.pop(gone, None)
         return self._of_layout(self._kinds.setdefault(key, Kind(key)), flat)
 
     def _of_layout(self, kind: Kind, flat: Flat) -> Kind:

@@ -69,8 +69,7 @@ class CapturedCall(_core._CacheEntry):
 
 
 def draws(graph: CapturedGraph) -> bool:
-    """Return whether a graph draws random numbers of torch's."""
-    return bool(getattr(graph._by_torch, "must_replay", False))
+    return bool(getattr(graph._by_torch, "must_replay", False))  # of torch's numbers
 
 
 def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:

@@ -78,8 +78,7 @@ class ModuleGuards:
         self.modules: list[Any] = []
         self._at_once = _AT_ONCE[check]
         self._containers: list[_Container] = []
-        self._tensors: list[_Tensor] = []
-        self._names: dict[int, str] = {}
+        self._tensors: dict[int, _Tensor] = {}  # by their ids
         self._seen: dict[int, Any] = {}
         self._add_modules(modules)
 
@@ -119,7 +118,7 @@ class ModuleGuards:
             ),
             tuple(
                 (each.tensor, _core._array_facts(each.tensor))
-                for each in self._tensors
+                for each in self._tensors.values()
                 if each.facts is not None
             ),
             self._at_once,
@@ -135,8 +134,8 @@ class ModuleGuards:
         return list(dict.fromkeys(found))  # hooks with options are in more than one dict
 
     def name_of(self, tensor: Any) -> str:
-        """Return what a tensor is called in a message."""
-        return self._names.get(id(tensor)) or f"tensor of shape {tuple(tensor.shape)}"
+        known = self._tensors.get(id(tensor))
+        return f"tensor of shape {tuple(tensor.shape)}" if known is None else known.name
 
     def _add_modules(self, modules: Iterable[Any]) -> None:
         roots = [each for each in map(inside, modules) if id(each) not in self._seen]
@@ -194,12 +193,12 @@ class ModuleGuards:
         self._containers.append(_Container(*container))
 
     def _add_tensor(self, name: str, tensor: Any) -> None:
-        if id(tensor) not in self._names:
-            self._names[id(tensor)] = name
-            self._tensors.append(_Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor)))
+        if id(tensor) not in self._tensors:
+            found = _Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor))
+            self._tensors[id(tensor)] = found
 
     def _changed_tensors(self) -> Iterator[tuple[str, str]]:
-        for each in self._tensors:
+        for each in self._tensors.values():
             change = layout_change(facts_or_none(each.tensor), each.facts)
             if change is not None:
                 yield each.name, change

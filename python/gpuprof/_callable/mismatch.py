@@ -16,7 +16,7 @@ _OF_RESULT = 3  # parts of the pattern of an object in a result
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
-    """Say in which ways the arguments of a call differ from captured ones: in none if keys do not.
+    """Say in which ways the arguments of a call differ from captured ones; none if keys are equal.
 
     Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)".
     """

@@ -117,7 +117,6 @@ class Observation:
         return [each for each in self._read.values() if hasattr(each, "_modules")]
 
     def has_made(self, tensor: Any) -> bool:
-        """Return whether the run has made the memory of a tensor."""
         return _has_storage(tensor) and int(tensor.untyped_storage()._cdata) in self._made
 
     @contextlib.contextmanager

@@ -128,8 +128,7 @@ class Training:
         self._apply = _function_apply()
         torch = loaded.torch()
         # Without a tensor that requires a gradient there would be no backward pass.
-        is_anchored = not self._externals
-        self._anchor = [torch.zeros((), requires_grad=True)] if is_anchored else []
+        self._anchor = [] if self._externals else [torch.zeros((), requires_grad=True)]
         self._sums = [torch.zeros_like(each) for each in self._accumulated]
         self._backwards: dict[tuple[int, ...], _Backward] = {}  # by the results with a gradient
         self._last: object = None  # the call whose activations are there

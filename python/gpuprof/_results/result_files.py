@@ -167,7 +167,7 @@ def commit_of(info: object) -> str | None:
     """Return the commit of a file's ``commit_info``, with ``-dirty`` where files were changed."""
     if not isinstance(info, dict) or not isinstance(info.get("id"), str):
         return None
-    return info["id"] + ("-dirty" if info.get("dirty") is True else "")
+    return f"{info['id']}{'-dirty' if info.get('dirty') is True else ''}"
 
 
 def _run_of(results: dict[str, BenchResult], commit: str | None = None) -> Run:
