@@ -280,7 +280,7 @@ def test_batch_norms_write_their_statistics_in_training(training: bool) -> None:
         assert uses(seen, buffer)[1] == ({place(buffer)} if training else set())
     assert bool(uses(seen, norm.num_batches_tracked)[1]) is training
     assert uses(seen, norm.weight) == ({place(norm.weight)}, set())
-    assert seen.modules == [norm]
+    assert [*seen.modules.values()] == [norm]
 
 
 def test_modules_are_noted_once_and_in_the_order_of_their_calls() -> None:
@@ -288,7 +288,8 @@ def test_modules_are_noted_once_and_in_the_order_of_their_calls() -> None:
     model = nn.Sequential(inner, nn.ReLU(), inner)
     seen = observed(lambda: (model(torch.ones(2)), inner(torch.ones(2))))
     assert [
-        each is other for each, other in zip(seen.modules, (model, inner, model[1]), strict=True)
+        each is other
+        for each, other in zip(seen.modules.values(), (model, inner, model[1]), strict=True)
     ]
     assert len(seen.modules) == 3
     model(torch.ones(2))
@@ -309,7 +310,7 @@ def test_a_step_of_an_optimizer_is_seen_with_all_that_it_writes(make: Any) -> No
     optimizer = make([weight])
     optimizer.step()
     seen = observed(optimizer.step)
-    assert seen.optimizers == [optimizer]
+    assert [*seen.optimizers.values()] == [optimizer]
     assert uses(seen, weight)[1] == {place(weight)}
     assert place(weight.grad) in uses(seen, weight.grad)[0]
     for state in optimizer.state[weight].values():
@@ -323,7 +324,7 @@ def test_hooks_are_removed_after_an_error() -> None:
         raise KeyError
     model(torch.ones(2))
     torch.ones(2) + torch.ones(2)
-    assert (seen.modules, seen.modules_read, seen.externals) == ([], [], [])
+    assert (seen.modules, seen.modules_read, seen.externals) == ({}, [], [])
     assert "__getattribute__" not in vars(nn.Module)
 
 
@@ -345,7 +346,7 @@ def test_modules_are_noted_that_a_capture_reads_and_does_not_call(read: Any) -> 
         read(model)
         assert isinstance(other, nn.Module)
     assert seen.modules_read == [model]
-    assert seen.modules == []
+    assert seen.modules == {}
 
 
 def test_what_another_thread_reads_meanwhile_is_its_own() -> None:

@@ -133,7 +133,7 @@ class Recording:
             self._gradients.restore()
             # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
             # whose nodes for their gradients may be of another stream.
-            used = [*self.modules, *self._seen.modules, *self._seen.modules_read]
+            used = [*self.modules, *self._seen.modules.values(), *self._seen.modules_read]
             with own_parameters(used if trains else ()) as self._owners:
                 self._graph = self._capture(observes=False, trains=trains)
 
@@ -238,7 +238,7 @@ class Recording:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
                     backward_of(flatten_result(result, self._flat.constants).arrays)
-        self.modules += [each for each in seen.modules if each not in self.modules]
+        self.modules += [each for each in seen.modules.values() if each not in self.modules]
 
     def _fill(self) -> None:
         for each, array in zip(self._inputs, self._flat.arrays, strict=True):

@@ -105,8 +105,8 @@ class ModuleGuards:
                 kept.append(each)
         self._containers = kept
         if seen is not None:
-            self._add_modules([*seen.modules, *seen.modules_read])
-            for each in seen.optimizers:
+            self._add_modules([*seen.modules.values(), *seen.modules_read])
+            for each in seen.optimizers.values():
                 _refuse_made_state(each, seen)
                 self._add_optimizer(each)
             for tensor in seen.tensors:

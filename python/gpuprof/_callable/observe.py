@@ -85,8 +85,8 @@ class Observation:
         # whether one may have drawn random numbers.
         self.depends_on_layout = False
         self.has_foreign_work = False
-        self._modules: dict[int, Any] = {}  # that were called, by their ids
-        self._optimizers: dict[int, Any] = {}
+        self.modules: dict[int, Any] = {}  # that were called, by their ids
+        self.optimizers: dict[int, Any] = {}
 
     @property
     def externals(self) -> list[External]:
@@ -101,15 +101,6 @@ class Observation:
     def used(self) -> Collection[int]:
         """The numbers of all external memory."""
         return self._externals.keys()
-
-    @property
-    def modules(self) -> list[Any]:
-        """Those that were called."""
-        return list(self._modules.values())
-
-    @property
-    def optimizers(self) -> list[Any]:
-        return list(self._optimizers.values())
 
     @property
     def modules_read(self) -> list[Any]:
@@ -130,7 +121,7 @@ class Observation:
         try:
             self._count_nodes(None)
             with (
-                _called_modules(self._modules, self._optimizers),
+                _called_modules(self.modules, self.optimizers),
                 contextlib.nullcontext() if count is None else read_modules(self._read),
                 watching(self._before, self._after, self._failed),
             ):
