@@ -64,8 +64,8 @@ def _with_hook(register: Callable[..., Any]) -> Callable[..., Any]:
 def _module_class(base: Any) -> Any:
     module: Any = loaded.torch().nn.Module
     own_hooks = {
-        name: kind
-        for name, kind in ((name, type(value)) for name, value in vars(module()).items())
+        name: type(value)
+        for name, value in vars(module()).items()
         if any(part in name for part in _OF_CALLS)
     }
 

@@ -184,14 +184,3 @@ def check_threshold(threshold: object, *, above_0: bool = False) -> None:
     if 1 < threshold <= 100:
         expected += f" ({threshold / 100:g} for {threshold:g} %)"
     raise checks.value_error(threshold, "threshold", expected)
-
-
-def verdict_of_interval(low: float, high: float, limit: float) -> tuple[Verdict, str]:
-    """Return the verdict on an interval of a ratio, and where it lies; all are logarithms."""
-    if low > limit:
-        return Verdict.SLOW, "all above"
-    if high < -limit:
-        return Verdict.FAST, "all below"
-    if -limit <= low and high <= limit:
-        return Verdict.SAME, "all within"
-    return Verdict.AMBIGUOUS, "partly within"

@@ -40,11 +40,9 @@ def changes(base: list[BenchResult], new: list[BenchResult]) -> list[str]:
     for key in ("driver", "torch", "cupy", "numpy", "python", "gpuprof"):
         if key not in old.machine or key not in now.machine:  # of another gpuprof, or made by hand
             continue
-        before, after = old.machine[key], now.machine[key]
-        if before != after:
-            found.append(
-                f"{key} changed: {before or 'none'} in the baseline, now {after or 'none'}"
-            )
+        before, after = old.machine[key] or "none", now.machine[key] or "none"
+        if old.machine[key] != now.machine[key]:
+            found.append(f"{key} changed: {before} in the baseline, now {after}")
     calls = [run.calls_per_sample for run in (*base, *new)]
     if max(calls) > MOST_TIMES_AS_MANY_CALLS * min(calls):
         found.append(
@@ -82,7 +80,7 @@ def took_longer(run: BenchResult, *, of_loop: bool = False) -> float | None:
     noise = run.noise
     if noise.get("loop_ms", 0.0) <= 0.0:
         return None
-    lost = 0.0 if of_loop else min(max(waited(noise), _stolen(run)), _MOST_LOST)
+    lost = 0.0 if of_loop else min(max(waited(noise), _stolen(noise)), _MOST_LOST)
     return math.log(noise["loop_ms"]) - math.log1p(-lost)
 
 
@@ -90,10 +88,10 @@ def in_words(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> str:
     """Describe what the machine did in the new runs but not in those of the baseline."""
     said = []
     for what, share in (
-        ("the thread waited for a CPU", lambda run: waited(run.noise)),
+        ("the thread waited for a CPU", waited),
         ("the host of this virtual machine took the CPU", _stolen),
     ):
-        old, now = (median([share(run) for run in runs]) for runs in (base, new))
+        old, now = (median([share(run.noise) for run in runs]) for runs in (base, new))
         if now - old > WORTH_SAYING:
             said.append(f"{what} for {percent(now)} of a sample, before for {percent(old)}")
     old, now = (median([run.noise["loop_ms"] for run in runs]) for runs in (base, new))
@@ -116,5 +114,5 @@ def waited(noise: Mapping[str, float]) -> float:
     return min(noise.get("waited", 0.0), noise.get("off_cpu", 0.0))
 
 
-def _stolen(run: BenchResult) -> float:
-    return run.noise.get("stolen", 0.0)
+def _stolen(noise: Mapping[str, float]) -> float:
+    return noise.get("stolen", 0.0)

@@ -39,7 +39,6 @@ _FIGURES = (
 )
 # Tukey's fences: further from the quartiles than this many times their distance is an outlier.
 _FENCE = 1.5
-_SAMPLE_COLUMNS = ("name", "sample", "ms", "clock_mhz")
 
 
 def samples_of(results: Sequence[Any]) -> Records:
@@ -49,7 +48,7 @@ def samples_of(results: Sequence[Any]) -> Records:
         clocks = result.clock_mhz or [None] * result.count
         pairs = enumerate(zip(result.samples_ms, clocks, strict=True))
         lines += ([result.name, place, ms, mhz] for place, (ms, mhz) in pairs)
-    return Records(_SAMPLE_COLUMNS, lines)
+    return Records(("name", "sample", "ms", "clock_mhz"), lines)
 
 
 def figures_of(result: Any) -> dict[str, Cell]:

@@ -24,11 +24,10 @@ from typing import TypeVar
 from gpuprof._common.text import plural
 from gpuprof._common.units import percent, percent_change, ratio_text
 from gpuprof._results import statistics
-from gpuprof._results.decision import Decision, Verdict, verdict_of_interval
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.statistics import CONFIDENCE, P_LIMIT, TICKS, exp
 
 Key = TypeVar("Key")
-MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
 MIN_PAIRS = 8
 DEFAULT_PAIRS = 12
 THRESHOLD = 0.02
@@ -66,8 +65,9 @@ def judge_paired(
         )
         return statistics.median(logs), low, high, statistics.sign_test(logs), of
 
-    few = f"{len(base_ms)} rounds; an interval of the ratio needs {MIN_ROUNDS}"
-    return _judge(base_ms, new_ms, estimate, MIN_ROUNDS, few, threshold=threshold, tick=tick)
+    least = statistics.MIN_FOR_INTERVAL
+    few = f"{len(base_ms)} rounds; an interval of the ratio needs {least}"
+    return _judge(base_ms, new_ms, estimate, least, few, threshold=threshold, tick=tick)
 
 
 def _judge_processes(
@@ -122,7 +122,15 @@ def _judge(
         return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=few)
     middle, low, high, p_value, of = estimate(logs, base, new)
     floor = max(threshold, TICKS * tick / min(base, new))
-    verdict, how = verdict_of_interval(low, high, math.log1p(floor))
+    limit = math.log1p(floor)
+    if low > limit:
+        verdict, how = Verdict.SLOW, "all above"
+    elif high < -limit:
+        verdict, how = Verdict.FAST, "all below"
+    elif -limit <= low and high <= limit:
+        verdict, how = Verdict.SAME, "all within"
+    else:
+        verdict, how = Verdict.AMBIGUOUS, "partly within"
     ratio, interval = exp(middle), (exp(low), exp(high))
     rule = f"takes {percent_change(ratio)} time; over {of}, is {how} 1 ± {percent(floor)}"
     return Decision(verdict, base, new, ratio, interval, floor, p_value, count, rule)
