@@ -125,7 +125,10 @@ class Recording:
         runs_once = self._settings.warmup == 0 and not self._inputs
         observes = not (self._is_compiled and runs_once)
         self._graph = self._capture(observes=observes, trains=runs_once)
-        trains = self._leaves_backward()
+        uses_gradients = self._seen.optimizers or self._gradients.changed()
+        uses_gradients = uses_gradients or self._gradients.guards(self._seen.used)
+        # Whether the backward pass of the results is still to come.
+        trains = not uses_gradients and any(map(requires_grad, self._found))
         # The one that was observed has compiled code operator by operator.
         if not runs_once and (trains or self._is_compiled):
             self._found = ()
@@ -136,12 +139,6 @@ class Recording:
             used = [*self.modules, *self._seen.modules.values(), *self._seen.modules_read]
             with own_parameters(used if trains else ()) as self._owners:
                 self._graph = self._capture(observes=False, trains=trains)
-
-    def _leaves_backward(self) -> bool:
-        """Return whether the backward pass of the results is still to come."""
-        uses_gradients = self._seen.optimizers or self._gradients.changed()
-        uses_gradients = uses_gradients or self._gradients.guards(self._seen.used)
-        return not uses_gradients and any(map(requires_grad, self._found))
 
     def _with_backward(self) -> Training:
         for leaf in (self._inputs[number].leaf for number in self._written):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from gpuprof._callable.leaves import Leaf, same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
 from gpuprof._common.containers import made_by
 from gpuprof._common.text import a_type, shown_value, type_name
-from gpuprof._frameworks.array_facts import Facts, device_name, dtype_name, type_text
+from gpuprof._frameworks.array_facts import device_name, dtype_name, type_text
 
 _OF_RESULT = 3  # parts of the pattern of an object in a result
 
@@ -154,13 +153,6 @@ def describe_call(flat: Flat, key: Any, captured: Sequence[tuple[Any, Flat]]) ->
     return lines
 
 
-_OF_ARRAYS: dict[str, Callable[[Facts], Any]] = {
-    "shape": operator.attrgetter("shape"),
-    "dtype": dtype_name,
-    "device": device_name,
-}
-
-
 def _texts(
     flat: Flat, captured: Flat, path: str, pattern: Pattern | None, other: Pattern | None
 ) -> list[str]:
@@ -186,10 +178,13 @@ def _of_arrays(mine: Leaf, theirs: Leaf, path: str) -> list[str]:
     if mine.framework.types != theirs.framework.types:
         names = [type_text(each.framework.types[0]) for each in (mine, theirs)]
         found.append(f"{path}: a {names[0]}, captured a {names[1]}")
-    for what, tell in _OF_ARRAYS.items():
-        own, other = tell(mine.facts), tell(theirs.facts)
-        if own != other:
-            found.append(f"{path}: {what} {own}, captured {other}")
+    for what, now, then in (
+        ("shape", mine.facts.shape, theirs.facts.shape),
+        ("dtype", dtype_name(mine.facts), dtype_name(theirs.facts)),
+        ("device", device_name(mine.facts), device_name(theirs.facts)),
+    ):
+        if now != then:
+            found.append(f"{path}: {what} {now}, captured {then}")
     # An array that is used in place is told from others by these as well.
     return found or [f"{path}: another address or other strides than captured"]
 

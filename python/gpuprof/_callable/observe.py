@@ -157,7 +157,7 @@ class Observation:
         """Return external tensors that cover all that may have been written to."""
         if not self.has_foreign_work:
             return self.written_tensors()
-        storages = {  # which that work may have written to: all that is known
+        storages = {  # foreign work may have written to all that is known
             tensor.untyped_storage()._cdata: tensor.untyped_storage()
             for tensor in (*(each.tensor for each in self.externals), *_tensors_in(modules))
             if tensor.is_cuda
@@ -184,7 +184,7 @@ class Observation:
     def floating(self, modules: Sequence[Any]) -> list[Any]:
         """Return the external floating-point tensors on the GPU that may have been read."""
         tensors = [tensor for each in self._on_gpu for tensor in each.tensors.values()]
-        if self.has_foreign_work:  # which may have read all
+        if self.has_foreign_work:  # which may have read all that is in modules
             tensors += [each for each in _tensors_in(modules) if each.is_cuda]
         tensors = [each for each in tensors if each.is_floating_point() or each.is_complex()]
         found = {_place_of(each): each for each in tensors}
