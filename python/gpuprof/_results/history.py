@@ -389,8 +389,14 @@ def _series(
     places = [place for place, point in enumerate(points) if point.compared]
     logs = [math.log(points[place].value) for place in places]
     found_changes = changes(logs, threshold, places)
-    for change in found_changes:
-        notes += _changed_facts(found, change.index) if change.last is None else []
+    for index in (change.index for change in found_changes if change.last is None):
+        before, at = found[index - 1].machine, found[index].machine
+        notes += [
+            f"{key} changed in run {index + 1}: {before.get(key) or 'none'}, then "
+            f"{at.get(key) or 'none'}"
+            for key in _FACTS
+            if before.get(key) != at.get(key)
+        ]
     return HistorySeries(name, name, baseline, machine, points, found_changes, tuple(notes))
 
 
@@ -400,16 +406,6 @@ def _point(run: Run, result: BenchResult, *, compared: bool) -> HistoryPoint:
     machine = str(where or "unknown machine")
     usable = compared and result.median_ms > 0.0
     return HistoryPoint(run.created, result.median_ms, low, high, run.commit, machine, usable)
-
-
-def _changed_facts(runs: Sequence[Run], index: int) -> list[str]:
-    before, at = runs[index - 1].machine, runs[index].machine
-    return [
-        f"{key} changed in run {index + 1}: {before.get(key) or 'none'}, then "
-        f"{at.get(key) or 'none'}"
-        for key in _FACTS
-        if before.get(key) != at.get(key)
-    ]
 
 
 def _short_commit(commit: str | None) -> str:
