@@ -16,7 +16,8 @@ from time import perf_counter
 
 from gpuprof._benchmark.harness import Harness
 from gpuprof._benchmark.samplers import DeviceSampler
-from gpuprof._common.nvml import NvmlUnavailable, energy_counter
+from gpuprof._common import nvml
+from gpuprof._common.nvml import NvmlUnavailable
 from gpuprof._common.units import joules, percent
 from gpuprof._results import statistics
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -29,6 +30,7 @@ STUCK_S = 5.0  # in which a counter that works has moved
 BATCH_MS = 10.0  # of work between two readings, longer than a reading
 COARSE = 0.1  # a resolution that is worth a warning
 
+_NO_COUNTER = "the GPU has no counter of its energy, as before Volta, and as MIG slices"
 _STUCK = f"NVML's counter does not move while the GPU works, within {STUCK_S:g} s or a block"
 
 
@@ -65,9 +67,21 @@ def check_energy(harness: Harness, uuid: str | None) -> None:
 
 @contextmanager
 def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
+    """Give what reads the energy of a whole GPU since its driver was loaded, in joules."""
     try:
-        with energy_counter(uuid) as read:
-            yield read
+        with nvml.session() as library:
+            handle = nvml.handle_of(library, uuid or "")
+            if handle is None:
+                message = f"NVML does not know the device {uuid or 'without a UUID'}"
+                raise NvmlUnavailable(message)
+
+            def joules() -> float:
+                millijoules = nvml.ask(library, handle, "nvmlDeviceGetTotalEnergyConsumption")
+                if millijoules is None:
+                    raise NvmlUnavailable(_NO_COUNTER)
+                return float(millijoules) * 1e-3
+
+            yield joules
     except NvmlUnavailable as error:
         message = f"energy: it cannot be measured: {error}"
         raise GpuprofError(message) from None

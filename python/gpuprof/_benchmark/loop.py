@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from time import perf_counter
 from typing import Any
 
@@ -73,13 +73,13 @@ class Clocks:
     """
 
     def __init__(self, device_uuid: str | None) -> None:
-        self._nvml: Any = None
         self._handle: Any = None
+        self._session = ExitStack()
         if not device_uuid:
             return
         # The bindings call a foreign library; whatever goes wrong there, the benchmark runs.
         with suppress(Exception):
-            self._nvml = nvml.opened()
+            self._nvml = self._session.enter_context(nvml.session())
             found = nvml.handle_of(self._nvml, device_uuid)
             whole = None if found is None else nvml.ask(self._nvml, found, _WHOLE_GPU)
             self._handle = found if whole is None else whole
@@ -102,10 +102,9 @@ class Clocks:
         return None
 
     def close(self) -> None:
-        opened, self._nvml, self._handle = self._nvml, None, None
-        if opened is not None:
-            with suppress(Exception):
-                opened.nvmlShutdown()
+        self._handle = None
+        with suppress(Exception):
+            self._session.close()
 
 
 def device_allocations() -> tuple[int, ...]:

@@ -91,29 +91,26 @@ def _python() -> dict[str, Any]:
 
 def _nvml_section(devices: list[dict[str, Any]]) -> dict[str, Any]:
     try:
-        nvml = common_nvml.opened()
+        with common_nvml.session() as nvml:
+            handles = [
+                (device["index"], common_nvml.handle_of(nvml, device["uuid"])) for device in devices
+            ]
+            if not devices:
+                handles = [
+                    (index, nvml.nvmlDeviceGetHandleByIndex(index))
+                    for index in range(nvml.nvmlDeviceGetCount())
+                ]
+            return {
+                "available": True,
+                "driver_release": common_nvml.text(nvml.nvmlSystemGetDriverVersion()),
+                "devices": [
+                    {"index": index, **_nvml_device(nvml, handle)}
+                    for index, handle in handles
+                    if handle is not None
+                ],
+            }
     except common_nvml.NvmlUnavailable as error:
         return {"available": False, "reason": str(error)}
-    try:
-        handles = [
-            (device["index"], common_nvml.handle_of(nvml, device["uuid"])) for device in devices
-        ]
-        if not devices:
-            handles = [
-                (index, nvml.nvmlDeviceGetHandleByIndex(index))
-                for index in range(nvml.nvmlDeviceGetCount())
-            ]
-        return {
-            "available": True,
-            "driver_release": common_nvml.text(nvml.nvmlSystemGetDriverVersion()),
-            "devices": [
-                {"index": index, **_nvml_device(nvml, handle)}
-                for index, handle in handles
-                if handle is not None
-            ],
-        }
-    finally:
-        nvml.nvmlShutdown()
 
 
 def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:

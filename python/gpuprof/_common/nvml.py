@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -28,15 +28,14 @@ _CLOCK_REASONS = {
 }
 IDLE, APPLICATION_CLOCKS = _CLOCK_REASONS[0x001], _CLOCK_REASONS[0x002]
 
-_NO_COUNTER = "the GPU has no counter of its energy, as before Volta, and as MIG slices"
-
 
 class NvmlUnavailable(Exception):
     """NVML cannot be used; the text says why. gpuprof always catches it."""
 
 
-def opened() -> Any:
-    """Return ``pynvml``, initialised, or raise `NvmlUnavailable`; needs an ``nvmlShutdown()``."""
+@contextmanager
+def session() -> Iterator[Any]:
+    """Give ``pynvml``, which is initialised for the block, or raise `NvmlUnavailable`."""
     try:
         with warnings.catch_warnings():
             # An old package of the same import name warns that it is not nvidia-ml-py.
@@ -49,7 +48,10 @@ def opened() -> Any:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         raise NvmlUnavailable(str(error)) from error
-    return nvml
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
 
 
 def handle_of(nvml: Any, uuid: str) -> Any:
@@ -91,39 +93,12 @@ def clock_reasons(nvml: Any, handle: Any) -> list[str] | None:
     return [*known, f"{rest:#x}"] if rest else known
 
 
-@contextmanager
-def energy_counter(uuid: str | None) -> Iterator[Callable[[], float]]:
-    """Give what reads the energy of a whole GPU since its driver was loaded, in joules.
-
-    `NvmlUnavailable`, from both, says why it cannot be read.
-    """
-    nvml = opened()
-    try:
-        handle = handle_of(nvml, uuid or "")
-        if handle is None:
-            message = f"NVML does not know the device {uuid or 'without a UUID'}"
-            raise NvmlUnavailable(message)
-
-        def joules() -> float:
-            millijoules = ask(nvml, handle, "nvmlDeviceGetTotalEnergyConsumption")
-            if millijoules is None:
-                raise NvmlUnavailable(_NO_COUNTER)
-            return float(millijoules) * 1e-3
-
-        yield joules
-    finally:
-        nvml.nvmlShutdown()
-
-
 def text(value: Any) -> str | None:
     """Return a text of NVML's, which older modules give as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def driver_release() -> str | None:
-    """Return the driver's release, such as 580.159.04; errors are `opened`'s and NVML's."""
-    nvml = opened()
-    try:
+    """Return the driver's release, such as 580.159.04; errors are `session`'s and NVML's."""
+    with session() as nvml:
         return text(nvml.nvmlSystemGetDriverVersion())
-    finally:
-        nvml.nvmlShutdown()
