@@ -23,6 +23,7 @@ from typing import Any
 
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import reach
 from gpuprof._frameworks.loaded import is_tensor
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
@@ -232,16 +233,13 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield (path, object) for `value` and what is in it, but plain values; each container once."""
     seen: set[int] = set()
-    rest = [iter([(path, value)])]
+    rest = [(path, value)]
     while rest:
-        at, each = next(rest[-1], (None, None))
-        if at is None:
-            rest.pop()
-            continue
+        at, each = rest.pop()
         yield at, each
         if id(each) not in seen and not is_tensor(each) and not _is_cupy(each):
             seen.add(id(each))
-            rest.append(_items(each, at))
+            rest += reversed([*_items(each, at)])
 
 
 def _items(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -281,7 +279,7 @@ def _memory(array: Any) -> tuple[int, int]:
     if not _is_on_gpu(array):
         return 0, 0
     if _is_cupy(array):
-        low, high = _reach(array.shape, array.strides, array.itemsize)
+        low, high = reach(array.shape, array.strides, array.itemsize)
         return int(array.data.ptr), min(int(array.nbytes), high - low)
     if not _is_strided(array):
         return 0, 0
@@ -289,20 +287,12 @@ def _memory(array: Any) -> tuple[int, int]:
         address = int(array.data_ptr())
     except RuntimeError:  # a wrapper around others
         return 0, 0
-    _, extent = _reach(array.shape, array.stride(), 1)
+    _, extent = reach(array.shape, array.stride(), 1)
     return address, min(array.numel(), extent) * array.element_size()
 
 
 def _is_strided(tensor: Any) -> bool:
     return tensor.layout is loaded.torch().strided and not tensor.is_nested
-
-
-def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the lowest and highest offset of an array's memory from its first element."""
-    if 0 in shape:
-        return 0, 0
-    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-    return sum(step for step in steps if step < 0), itemsize + sum(s for s in steps if s > 0)
 
 
 def clone(value: Any) -> Any:
@@ -342,7 +332,7 @@ def _clone_tensor(tensor: Any) -> Any:
     if not plain or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
         return tensor.clone()
     # Copy the memory below it: clone() would pack strided tensors and materialise expanded ones.
-    _, extent = _reach(tensor.shape, tensor.stride(), 1)
+    _, extent = reach(tensor.shape, tensor.stride(), 1)
     offset = tensor.storage_offset()
     before = min(offset, tensor.data_ptr() % _ALIGNMENT // tensor.element_size())
     memory = tensor.as_strided((before + extent,), (1,), offset - before).clone()
@@ -353,7 +343,7 @@ def _clone_cupy(array: Any) -> Any:
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return array.copy(order="K")
     ndarray = loaded.cupy_array_type()
-    low, high = _reach(array.shape, array.strides, array.itemsize)
+    low, high = reach(array.shape, array.strides, array.itemsize)
     memory = ndarray((high - low,), "u1", memptr=array.data + low).copy()
     return ndarray(array.shape, array.dtype, memptr=memory.data - low, strides=array.strides)
 

@@ -6,6 +6,7 @@ bits, lanes), shape, strides in elements). Arrays that a graph cannot work on ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import gpuprof._core as _core
@@ -171,10 +172,14 @@ def device_name(facts: Facts) -> str:
 
 def extent(facts: Facts) -> tuple[int, int]:
     """Return where an array begins, and the first address after it."""
-    shape, address = facts.shape, int(facts.address)
-    if 0 in shape:
-        return address, address
-    steps = [(size - 1) * stride for size, stride in zip(shape, facts.strides, strict=True)]
-    first, last = (sum(pick(0, step) for step in steps) for pick in (min, max))
     itemsize = facts.dtype[1] // 8
-    return address + first * itemsize, address + (last + 1) * itemsize
+    low, high = reach(facts.shape, [stride * itemsize for stride in facts.strides], itemsize)
+    return int(facts.address) + low, int(facts.address) + high
+
+
+def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Return the lowest and highest offset of an array's memory from its first element."""
+    if 0 in shape:
+        return 0, 0
+    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return sum(step for step in steps if step < 0), itemsize + sum(s for s in steps if s > 0)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprof._common.text import type_name
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import reach
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
@@ -153,7 +154,8 @@ class TorchArrays(Arrays):
         if has_strides(shape, strides, static.stride()):
             return static
         with self._torch.inference_mode(False):
-            base = self._torch.empty(span(shape, strides), dtype=array.dtype, device=array.device)
+            _, size = reach(shape, strides, 1)
+            base = self._torch.empty(size, dtype=array.dtype, device=array.device)
             return base.as_strided(shape, strides)
 
     def fill(self, static: Any, array: Any) -> None:
@@ -198,7 +200,7 @@ class CupyArrays(Arrays):
         own = [stride // itemsize for stride in static.strides]
         if has_strides(shape, strides, own) or min(strides) < 0:
             return static
-        base = self._cupy.empty(span(shape, strides), dtype=array.dtype)
+        base = self._cupy.empty(reach(shape, strides, 1)[1], dtype=array.dtype)
         return self._cupy.lib.stride_tricks.as_strided(base, shape, array.strides)
 
     def fill(self, static: Any, array: Any) -> None:
@@ -320,11 +322,6 @@ def has_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[i
     return 0 in shape or all(
         one == other for size, one, other in zip(shape, strides, others, strict=True) if size > 1
     )
-
-
-def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many elements of memory an array reaches over."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def memory_order(strides: Sequence[int]) -> tuple[list[int], list[int]]:
