@@ -125,22 +125,18 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         return found, []
 
-    def add_flag(self, option: str, text: str) -> None:
-        self.add_argument(option, action="store_true", help=text)
+    def add(self, name: str, metavar: str | None, text: str | None = None, **options: Any) -> None:
+        self.add_argument(name, metavar=metavar, help=text, **options)
+
+    def add_flag(self, name: str, text: str, **options: Any) -> None:
+        self.add_argument(name, action="store_true", help=text, **options)
 
     def add_count(
-        self,
-        option: str,
-        text: str,
-        limits: tuple[int, int],
-        default: int | None = None,
-        *,
-        metavar: str = "N",
+        self, name: str, text: str, limits: tuple[int, int], default: int | None = None
     ) -> None:
         """Add an option that is a whole number, with its default in its help."""
         text += "" if default is None else " (default %(default)s)"
-        kind = whole(*limits)
-        self.add_argument(option, type=kind, default=default, metavar=metavar, help=text)
+        self.add(name, "N", text, type=whole(*limits), default=default)
 
     def add_storage(self, default: str = STORAGE) -> None:
         """Add the option that names the folder of baselines, or their git ref."""
@@ -148,12 +144,11 @@ class Parser(argparse.ArgumentParser):
             f"where baselines are saved: a folder, or a git ref such as {GIT_STORE} "
             f"(default {default})"
         )
-        self.add_argument("--storage", type=not_blank, default=default, metavar=FOLDER, help=text)
+        self.add("--storage", FOLDER, text, type=not_blank, default=default)
 
     def add_threshold(self, example: str, note: str, default: float | None = None) -> None:
         text = f"the smallest change to speak of ({note})"
-        kind = threshold
-        self.add_argument("--threshold", type=kind, default=default, metavar=example, help=text)
+        self.add("--threshold", example, text, type=threshold, default=default)
 
     def add_verdict_options(self) -> None:
         """Add what all comparisons have: which verdicts fail, the memory's limit, the format."""
@@ -161,17 +156,15 @@ class Parser(argparse.ArgumentParser):
             f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
             f"(default {','.join(FAIL_BY_DEFAULT)})"
         )
-        default = frozenset(FAIL_BY_DEFAULT)
-        self.add_argument("--fail-on", type=fail_on, default=default, metavar="VERDICTS", help=text)
+        self.add("--fail-on", "VERDICTS", text, type=fail_on, default=frozenset(FAIL_BY_DEFAULT))
         text = "by how much the peak memory may grow (default 5%%, and always 1 MiB)"
-        self.add_argument("--memory-threshold", type=threshold, metavar="5%", help=text)
+        self.add("--memory-threshold", "5%", text, type=threshold)
         self.add_format("; the times of csv and json are milliseconds")
 
     def add_format(self, note: str = "") -> None:
         """Add the option that says how the result is printed."""
-        first, *_ = FORMATS
-        text = f"how to print (default {first}){note}"
-        self.add_argument("--format", choices=FORMATS, default=first, help=text)
+        text = f"how to print (default {FORMATS[0]}){note}"
+        self.add("--format", None, text, choices=FORMATS, default=FORMATS[0])
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

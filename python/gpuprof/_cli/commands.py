@@ -14,6 +14,7 @@ from gpuprof._cli.command import (
     not_blank,
     seconds,
     variable,
+    whole,
 )
 
 _READ_TRACES = (
@@ -63,32 +64,27 @@ def _trace(commands: Commands) -> None:
         return _added(parsers, name, text, f"trace.{name}", _READ_TRACES, description=text)
 
     parser = tool("summary", "show which ranges took the most time, and gaps on GPU tracks")
-    parser.add_argument("file", metavar=FILE)
-    parser.add_argument(
-        "--by", choices=tools.GROUPINGS, default="path", help="group ranges by this"
-    )
+    parser.add("file", FILE)
+    parser.add("--by", None, "group ranges by this", choices=tools.GROUPINGS, default="path")
     parser.add_count("--top", "how many groups of each kind", (1, 100_000), tools.DEFAULT_TOP)
     parser.add_flag("--json", _JSON)
     parser = tool("validate", "say what is wrong with a trace, and at which event")
-    parser.add_argument("files", nargs="+", metavar=FILE)
+    parser.add("files", FILE, nargs="+")
     parser.add_flag("--json", _JSON)
     parser = tool("repair", "write a strict copy of a trace that is cut off")
-    parser.add_argument("file", metavar=FILE)
+    parser.add("file", FILE)
     text = "where to (default: FILE without .part, or with .repaired before its suffix)"
     parser.add_argument("-o", "--output", metavar="OUT", help=text)
     parser = tool("diff", "show what got slower from one trace to another, and why GPUs were idle")
-    parser.add_argument("a", metavar="A", help="the trace before")
-    parser.add_argument("b", metavar="B", help="the trace after")
-    parser.add_argument(
-        "--by", choices=tuple(diff.GROUPINGS), help="only these rows (default: scopes and kernels)"
-    )
-    parser.add_argument(
-        "--per", metavar="SCOPE", help="divide all figures by the calls of this scope, as in step"
-    )
+    parser.add("a", "A", "the trace before")
+    parser.add("b", "B", "the trace after")
+    text = "only these rows (default: scopes and kernels)"
+    parser.add("--by", None, text, choices=tuple(diff.GROUPINGS))
+    parser.add("--per", "SCOPE", "divide all figures by the calls of this scope, as in step")
     parser.add_count("--top", "how many rows of each kind", (1, 100_000), tools.DEFAULT_TOP)
     parser.add_flag("--json", _JSON)
     parser = tool("merge", "make one trace of several, on one clock")
-    parser.add_argument("files", nargs="+", metavar=FILE)
+    parser.add("files", FILE, nargs="+")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
     parser.add_flag("--no-align", "leave times as they are in the files")
 
@@ -103,7 +99,7 @@ def _demo(commands: Commands) -> None:
     parser = _added(commands, "demo", "time some real work and show the table", "demo.run")
     parser.add_count("--steps", "how many steps of work", (1, 100_000), 20)
     text = "also write a trace of the steps, for Perfetto; compressed if it ends in .gz"
-    parser.add_argument("--trace", metavar=FILE, help=text)
+    parser.add("--trace", FILE, text)
 
 
 def _compare(commands: Commands) -> None:
@@ -116,8 +112,8 @@ def _compare(commands: Commands) -> None:
         description="Compare saved benchmarks: baselines by name, files that "
         "--gpu-benchmark-json wrote, or saved results.",
     )
-    parser.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
-    parser.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
+    parser.add("base", "BASE", "name of a saved baseline, or a file")
+    parser.add("new", "NEW", "what to compare with it; all runs are used")
     parser.add_threshold(
         "5%",
         "default 5%% with 5 baseline runs or more, else 10%%; on the CPU clock 20%%, unless the "
@@ -143,33 +139,26 @@ def _run(commands: Commands) -> None:
     )
     text = "also write a trace of the whole run, for Perfetto; compressed if it ends in .gz"
     parser.add_argument("-o", "--output", metavar=FILE, help=text)
-    parser.add_argument("--stats", metavar=FILE, help="also write the statistics as JSON")
-    parser.add_argument("--html", metavar=FILE, help="also write a report as HTML")
+    parser.add("--stats", FILE, "also write the statistics as JSON")
+    parser.add("--html", FILE, "also write a report as HTML")
     text = (
         "where torch is used: how many levels of calls of modules are scopes, beside dataloader, "
-        "backward and optimizer.step; 0 is none of them"
+        "backward and optimizer.step; 0 is none of them (default %(default)s)"
     )
-    parser.add_count("--watch", text, (0, 100), 1, metavar="DEPTH")
-    parser.add_argument(
-        "--scopes",
-        type=not_blank,
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
-        "or '__main__.step'; may be given several times; needs Python 3.12 or later",
+    parser.add("--watch", "DEPTH", text, type=whole(0, 100), default=1)
+    text = (
+        "also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
+        "or '__main__.step'; may be given several times; needs Python 3.12 or later"
     )
+    parser.add("--scopes", "PATTERN", text, type=not_blank, action="append", default=[])
     text = (
         "also collect every kernel, and show the GPU's work by scope, by name and, from Python "
         "3.12 on, by the line that launched it; needs CUPTI"
     )
-    parser.add_argument("--kernels", action="store_true", help=text)
-    text = "also show which lines of Python run while the GPU has nothing to do"
-    parser.add_argument("--idle", action="store_true", help=text)
-    parser.add_argument(
-        "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name"
-    )
-    parser.add_argument("program", metavar="SCRIPT", help="the script, or a folder or an archive")
+    parser.add_flag("--kernels", text)
+    parser.add_flag("--idle", "also show which lines of Python run while the GPU has nothing to do")
+    parser.add_flag("-m", "SCRIPT is a module's name", dest="is_module")
+    parser.add("program", "SCRIPT", "the script, or a folder or an archive")
 
 
 def _ab(commands: Commands) -> None:
@@ -186,47 +175,34 @@ def _ab(commands: Commands) -> None:
         "'pytest --gpu-benchmark-json={out}'; the variable GPUPROF_AB_OUT has the same name. A run "
         "that leaves no file there counts with its wall time and its CPU time.",
     )
-    parser.add_argument("command_a", metavar="'CMD A'", help="the command to compare with")
-    parser.add_argument("command_b", metavar="'CMD B'", help="the command that may be slower")
+    parser.add("command_a", "'CMD A'", "the command to compare with")
+    parser.add("command_b", "'CMD B'", "the command that may be slower")
     text = (
         "exactly that many runs of each; a verdict needs 8 (default: from 8 on until all verdicts "
         "are clear)"
     )
     parser.add_count("--runs", text, (1, 10_000))
-    parser.add_argument(
-        "--max-time",
-        type=seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="without --runs: when the time is up and each has run 12 times, no further run begins "
-        "(default 60)",
+    text = (
+        "without --runs: when the time is up and each has run 12 times, no further run begins "
+        "(default 60)"
     )
+    parser.add("--max-time", "SECONDS", text, type=seconds, default=60.0)
     parser.add_count("--warmup", "how many runs of each before, that do not count", (0, 100), 1)
-    parser.add_argument(
-        "--measure",
-        choices=("wall", "cpu", "both", "json", "stats"),
-        help="what is compared: the wall time of the process, its CPU time, both, results of "
+    text = (
+        "what is compared: the wall time of the process, its CPU time, both, results of "
         "benchmarks, or statistics of scopes (default: the file that the first run leaves, or both "
-        "times)",
+        "times)"
     )
+    parser.add("--measure", None, text, choices=("wall", "cpu", "both", "json", "stats"))
     parser.add_threshold("2%", "default 2%%")
     parser.add_verdict_options()
     parser.add_count("--seed", "of the order of the runs (default: a new one)", (0, 2**63 - 1))
-    parser.add_argument(
-        "--timeout", type=seconds, metavar="SECONDS", help="how long a run may take (no limit)"
-    )
+    parser.add("--timeout", "SECONDS", "how long a run may take (no limit)", type=seconds)
     for side in "AB":
-        option = f"--cwd-{side.lower()}"
-        parser.add_argument(option, metavar=FOLDER, help=f"the folder in which {side} runs")
-    for suffix, whose in (("", "both commands"), ("-a", "A"), ("-b", "B")):
-        parser.add_argument(
-            f"--env{suffix}",
-            type=variable,
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help=f"a variable of the environment of {whose}; may be repeated",
-        )
+        parser.add(f"--cwd-{side.lower()}", FOLDER, f"the folder in which {side} runs")
+    for name, whose in (("--env", "both commands"), ("--env-a", "A"), ("--env-b", "B")):
+        text = f"a variable of the environment of {whose}; may be repeated"
+        parser.add(name, "NAME=VALUE", text, type=variable, action="append", default=[])
     text = "run the commands with /bin/sh -c; without it they are split into words"
     parser.add_flag("--shell", text)
 
@@ -242,10 +218,10 @@ def _report(commands: Commands) -> None:
         "comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
         "json) or histories (gpuprof history --format json).",
     )
-    parser.add_argument("files", nargs="+", metavar=FILE, help="what the page shows")
+    parser.add("files", FILE, "what the page shows", nargs="+")
     text = "the page (default %(default)s); - is the standard output"
     parser.add_argument("-o", "--output", default="report.html", metavar=FILE, help=text)
-    parser.add_argument("--title", metavar="TEXT", help="the title of the page")
+    parser.add("--title", "TEXT", "the title of the page")
 
 
 def _list(commands: Commands) -> None:
@@ -258,7 +234,7 @@ def _list(commands: Commands) -> None:
         "for each of its runs.",
     )
     text = "name of a saved baseline, or a file as for compare; all baselines if left out"
-    parser.add_argument("what", metavar="NAME", nargs="?", help=text)
+    parser.add("what", "NAME", text, nargs="?")
     parser.add_format("; the times of csv and json are seconds")
     parser.add_storage()
 
@@ -272,12 +248,10 @@ def _save(commands: Commands) -> None:
         description="Add the run of a file to a saved baseline: of a C++ program "
         "(gpuprof::write_benchmarks), of --gpu-benchmark-json, or of BenchResult.to_json.",
     )
-    parser.add_argument(
-        "name", metavar="NAME", help="name of the baseline, which is made if needed"
-    )
-    parser.add_argument("file", metavar=FILE, help="as for compare")
+    parser.add("name", "NAME", "name of the baseline, which is made if needed")
+    parser.add("file", FILE, "as for compare")
     text = "the version of the code that was measured (default: what the file says)"
-    parser.add_argument("--commit", metavar="TEXT", help=text)
+    parser.add("--commit", "TEXT", text)
     parser.add_storage()
 
 
@@ -290,12 +264,10 @@ def _drop(commands: Commands) -> None:
         description="Remove runs from a saved baseline, such as one that was disturbed: by their "
         "numbers, as `gpuprof list NAME` shows them, by date, or all of a commit.",
     )
-    parser.add_argument("name", metavar="NAME", help="name of a saved baseline")
+    parser.add("name", "NAME", "name of a saved baseline")
     text = "a number, or the beginning of a date or of a commit (7 digits or more)"
-    parser.add_argument("runs", metavar="RUN", nargs="+", help=text)
-    parser.add_argument(
-        "--machine", metavar="KEY", help="only runs of this machine, as `gpuprof list` shows it"
-    )
+    parser.add("runs", "RUN", text, nargs="+")
+    parser.add("--machine", "KEY", "only runs of this machine, as `gpuprof list` shows it")
     parser.add_storage()
 
 
@@ -309,15 +281,14 @@ def _history(commands: Commands) -> None:
         "in a git ref up to 40, in the order of time, and where a benchmark changed or drifts.",
     )
     text = "only benchmarks of this name, or that match it: * is any text, ? one character"
-    parser.add_argument("name", nargs="?", metavar="NAME", help=text)
-    parser.add_argument(
-        "--baseline",
-        metavar="NAME",
-        help="only runs that were saved under this name; "
-        "@autosave for those of --gpu-benchmark-autosave, which are taken together",
+    parser.add("name", "NAME", text, nargs="?")
+    text = (
+        "only runs that were saved under this name; "
+        "@autosave for those of --gpu-benchmark-autosave, which are taken together"
     )
+    parser.add("--baseline", "NAME", text)
     parser.add_threshold("1%", "default 1%%", default=0.01)
-    parser.add_argument("--svg", metavar=FILE, help="write the plots to a file, as SVG")
+    parser.add("--svg", FILE, "write the plots to a file, as SVG")
     parser.add_format()
     parser.add_storage()
 
@@ -331,7 +302,5 @@ def _sync(commands: Commands) -> None:
         description="Fetch the runs that others have saved in a git ref, join them with those "
         "here, and push: no run is lost, whoever saved it. Branches and files stay as they are.",
     )
-    parser.add_argument(
-        "remote", metavar="REMOTE", nargs="?", default="origin", help="default %(default)s"
-    )
+    parser.add("remote", "REMOTE", "default %(default)s", nargs="?", default="origin")
     parser.add_storage(GIT_STORE)
