@@ -134,22 +134,22 @@ def compare(
         seed = shared.decide("the seed", seed)
         prepared, warnings = _alike([*functions], ready, opened)
         # Of several ranks the slowest one's time counts, and CPU times are each rank's own.
-        waiting = _waiting(prepared) if shared.is_alone else 0.0
+        waiting = max(each.waited() for each in prepared.values()) if shared.is_alone else 0.0
+        by_cpu = waiting > WORTH_SAYING
         order = turns([*prepared], random.Random(seed))
-        taking = _Rounds(prepared, threshold, max_time_s, shared, order, waiting > 0.0)
+        taking = _Rounds(prepared, threshold, max_time_s, shared, order, by_cpu)
         warnings += taking.take(rounds, bar)
-        asked = options.get("mode", "auto")
         results = [
             replace(
                 each.result(taking.samples[name]),
                 name=name,
-                requested_mode=asked,
+                requested_mode=options.get("mode", "auto"),
                 duration_s=taking.spent_s[name],
             )
             for name, each in prepared.items()
         ]
     cpu_ms: dict[str, list[float]] = {}
-    if waiting:
+    if by_cpu:
         how, cpu_ms = _by_cpu(results, taking.cpu_ms, waiting)
         warnings.append(how)
     return CompareResult.of(
@@ -205,7 +205,7 @@ def _alike(
             prepared[name] = ready(name, **mode, **calls)
             opened.callback(prepared[name].close)
         modes = {name: each.mode for name, each in prepared.items()}
-        common = max(modes.values(), key=_rank)
+        common = max(modes.values(), key=lambda mode: (*_MODES, mode).index(mode))
         moved = [name for name, mode in modes.items() if mode != common]
         if not moved:
             if len(wanted) == 2 or not _should_agree(prepared):
@@ -235,12 +235,6 @@ def _warm_up(prepared: Mapping[str, Measurer]) -> None:
             each.warm_up()
 
 
-def _waiting(prepared: Mapping[str, Measurer]) -> float:
-    """Return the largest share of a sample that a function waited for a CPU, if worth saying."""
-    share = max(each.waited() for each in prepared.values())
-    return share if share > WORTH_SAYING else 0.0
-
-
 def _by_cpu(
     results: Sequence[BenchResult], cpu_ms: dict[str, list[float]], waiting: float
 ) -> tuple[str, dict[str, list[float]]]:
@@ -258,10 +252,6 @@ def _by_cpu(
 def _should_agree(prepared: Mapping[str, Measurer]) -> bool:
     counts = [each.sampler.calls for each in prepared.values()]
     return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
-
-
-def _rank(mode: str) -> int:
-    return _MODES.index(mode) if mode in _MODES else len(_MODES)
 
 
 @dataclass

@@ -151,11 +151,8 @@ def completed(launches: Launches | None, device: int | None) -> Launches | None:
 
 def _captured(work: Work, capture: Callable[[], CapturedGraph]) -> Launches:
     work.set_up()
-    graph = capture()
-    try:
+    with capture() as graph:
         return of_graph(graph)
-    finally:
-        graph.close()
 
 
 def _collected(work: Work, synchronize: Callable[[], None]) -> Launches:

@@ -330,13 +330,12 @@ class Harness:
         sizes = self.ranks.decide("calls", sizes)
         sampler = samplers.BatchedSampler(self.work, held, sizes)
         # The probe sees work of other processes, too, and of first calls that fill a cache.
-        if probed.gpu_ms < _SURE_MS and not any(self._is_work(sampler) for _ in range(_TRIES)):
+        tries = range(_TRIES) if probed.gpu_ms < _SURE_MS else ()
+        seen = (self.ranks.decide("GPU work", sampler.sample() * 1e6 > LEAST_GPU_NS) for _ in tries)
+        if tries and not any(seen):
             sampler.close()
             return self._on_cpu(NO_GPU_WORK)
         return sampler
-
-    def _is_work(self, sampler: samplers.Sampler) -> bool:
-        return self.ranks.decide("GPU work", sampler.sample() * 1e6 > LEAST_GPU_NS)
 
     def _check_gate(self, held: HeldStream, probed: ProbeResult) -> None:
         if probed.waits:
