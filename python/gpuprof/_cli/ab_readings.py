@@ -86,7 +86,11 @@ def read(path: Path, measure: str | None, wall_s: float, cpu_s: float) -> Readin
         what = {STATS: "statistics of scopes", JSON: "results of benchmarks"}
         message = f"it left {what[found]}, where --measure {measure} expects {what[measure]}"
         raise BaselineError(message)
-    times = _of_stats(data) if is_stats else _of_results(path, data)
+    if is_stats:
+        times = _of_stats(data)
+    else:
+        results = kind_of(path, data)[1].results.items()
+        times = {name: Time(each.median_ms, each.clock, each) for name, each in results}
     if not times:
         message = "it left a file in which nothing was measured"
         raise BaselineError(message)
@@ -111,10 +115,3 @@ def _name_of(key: Any) -> str:
         return key
     which, clock = key
     return f"{which if isinstance(which, str) else ' > '.join(which)} ({clock})"
-
-
-def _of_results(path: Path, data: Any) -> dict[str, Time]:
-    _, run = kind_of(path, data)
-    return {
-        name: Time(result.median_ms, result.clock, result) for name, result in run.results.items()
-    }

@@ -35,6 +35,7 @@ _ENVIRONMENT = (
     "GPUPROF_TRACE_BUFFER_MIB",
     "GPUPROF_TRACE_OUT",
 )
+_BYTES = {"total_memory", "l2_bytes"}
 
 
 def run(options: argparse.Namespace) -> Answer:
@@ -54,7 +55,12 @@ def collect() -> dict[str, Any]:
         found = {
             **head("gpuprof-info"),
             "gpuprof": _or_reason(lambda: dict(_core.build_info())),
-            "python": _python(),
+            "python": {
+                "version": platform.python_version(),
+                "implementation": platform.python_implementation(),
+                "gil": bool(getattr(sys, "_is_gil_enabled", lambda: True)()),
+                "platform": platform.platform(),
+            },
             "driver": driver,
             "devices": devices,
             "nvml": _or_reason(lambda: _nvml_section(known)),
@@ -77,16 +83,6 @@ def _or_reason(look: Callable[[], Any]) -> Any:
 
 def _devices() -> list[dict[str, Any]]:
     return [{**device, "cc": list(device["cc"])} for device in _core.devices()]
-
-
-def _python() -> dict[str, Any]:
-    gil = getattr(sys, "_is_gil_enabled", None)
-    return {
-        "version": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "gil": True if gil is None else bool(gil()),
-        "platform": platform.platform(),
-    }
 
 
 def _nvml_section(devices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -148,7 +144,7 @@ def _lines_of(heading: str, found: Any) -> list[tuple[str, str]]:
         if isinstance(value, dict) or name == "devices":
             lines += _lines_of(f"{heading} {name}", value)
         else:
-            written = _WRITTEN.get(name, _text)(value)
+            written = byte_size(value) if name in _BYTES else _text(value)
             plain.append(f"{name.replace('_', ' ')}: {written}")
     return [(heading, "; ".join(plain)), *lines] if plain else lines
 
@@ -159,6 +155,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
-
-
-_WRITTEN: dict[str, Callable[[Any], str]] = {"total_memory": byte_size, "l2_bytes": byte_size}

@@ -99,7 +99,10 @@ def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
     result = benchmark(function, **options)
     if returns:
         return result
-    _show(result)
+    if "IPython" in sys.modules:
+        importlib.import_module("IPython.display").display(result)
+    else:
+        write_text(sys.stdout, f"{result}\n")
     return None
 
 
@@ -148,14 +151,6 @@ def _function(code: str, namespace: dict[str, Any]) -> Callable[[], object]:
 def _name_of(code: str) -> str:
     first = next((line.strip() for line in code.splitlines() if line.strip()), "")
     return first if len(first) <= _MAX_NAME else f"{first[: _MAX_NAME - 1]}…"
-
-
-def _show(result: BenchResult) -> None:
-    ipython = sys.modules.get("IPython")
-    if ipython is None:
-        write_text(sys.stdout, f"{result}\n")
-        return
-    importlib.import_module("IPython.display").display(result)
 
 
 def _usage_error(message: str) -> Exception:

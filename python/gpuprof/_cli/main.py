@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 command.complain(each)
             return code
     except BrokenPipeError:
-        _discard_output()
+        # Python flushes standard output once more at exit; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
     except KeyboardInterrupt:
         return command.INTERRUPTED
@@ -67,9 +68,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.complain(str(error))
         return command.FAILED
     return program.run(*begun)  # what it raises is the program's
-
-
-def _discard_output() -> None:
-    """Discard what is written from here on: the reader of standard output is gone."""
-    # Python flushes standard output once more at exit; that must not fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from gpuprof._core import build_info
-from gpuprof._pytest.options import REPORTED, time_text
+from gpuprof._pytest.options import REPORTED
 from gpuprof._results.decision import Decision
 from gpuprof._results.export import figures
 from gpuprof._results.result import BenchResult
@@ -121,7 +121,7 @@ def commit_info(folder: Path) -> dict[str, Any]:
 
 def name_of_commit(folder: Path) -> str:
     """Name a baseline: a commit's runs share one, those of uncommitted changes have one each."""
-    commit, now = commit_info(folder), time_text()
+    commit, now = commit_info(folder), f"{datetime.now(timezone.utc):%Y%m%d_%H%M%S}"
     if commit["id"] is None:
         return f"unversioned_{now}"
     return f"{commit['id']}_{now}_uncommitted-changes" if commit["dirty"] else str(commit["id"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,6 @@ PARAMETER = "param:"
 
 # The attribute of a test's report that carries the measurement from worker to controller.
 REPORTED = "gpuprof_benchmark"
-
-
-def time_text() -> str:
-    return f"{datetime.now(timezone.utc):%Y%m%d_%H%M%S}"
 
 
 # Takes what a value is called, and the value; raises TypeError or ValueError.
