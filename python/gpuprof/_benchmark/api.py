@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gpuprof._benchmark.loop import Measurer
 from gpuprof._benchmark.options import checked_options
+from gpuprof._benchmark.work import Work
 from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._results.result import BenchResult
@@ -161,7 +162,8 @@ def prepare(
     `calls` is the number of calls in a sample, where the mode allows it; None chooses it by how
     long a call takes. `shared` are the ranks that measure together; None joins them.
     """
-    return Measurer(*_call(fn, args, kwargs), checked_options(**options), calls, ranks=shared)
+    call, checked = _call(fn, args, kwargs), checked_options(**options)
+    return Measurer(Work(*call, checked.setup), checked, calls, shared)
 
 
 _ONLY_BEGUN = {

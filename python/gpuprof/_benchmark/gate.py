@@ -22,6 +22,8 @@ _LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
 class HeldStream:
     """A stream with a gate in front, where the device supports one."""
 
+    calibration: Calibration  # of the device, set before any time is read
+
     def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
         self.device = device  # of a default stream, for a thread without a context
@@ -52,13 +54,14 @@ class HeldStream:
     def synchronize(self) -> None:
         _core._synchronize(self.handle, self.device)
 
-    def elapsed_ms(self, timer: Timer, calibration: Calibration) -> float:
+    def elapsed_ms(self, timer: Timer) -> float:
         """Return the time between a timer's events less that of an empty interval, at least 0."""
-        return max(timer.elapsed_ms() - self.empty_ns(calibration) * 1e-6, 0.0)
+        return max(timer.elapsed_ms() - self.empty_ns() * 1e-6, 0.0)
 
-    def empty_ns(self, calibration: Calibration) -> float:
+    def empty_ns(self) -> float:
         """Return what an empty interval reads: less if both events are queued behind the gate."""
-        return calibration.idle_ns if self._gate is None else calibration.queued_ns or 0.0
+        found = self.calibration
+        return found.idle_ns if self._gate is None else found.queued_ns or 0.0
 
     def give_up(self, why: str) -> None:
         self._gate = None

@@ -8,7 +8,7 @@ one is taken, and a warning says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from time import get_clock_info, perf_counter, perf_counter_ns
@@ -27,6 +27,7 @@ from gpuprof._frameworks import loaded
 from gpuprof._frameworks.streams import StreamRef, as_current, resolve
 from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._results.eligible import waited
+from gpuprof._timing.calibration import Calibration
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -58,20 +59,14 @@ class Harness:
     """
 
     def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: Options,
-        calls: int | None = None,
-        *,
-        ranks: Alone | None = None,
+        self, work: Work, options: Options, calls: int | None = None, ranks: Alone | None = None
     ) -> None:
         self.options = options
-        self.name = options.name or str(getattr(fn, "__qualname__", None) or type(fn).__name__)
+        own_name = getattr(work.fn, "__qualname__", None) or type(work.fn).__name__
+        self.name = options.name or str(own_name)
         self._calls = calls
-        self.work = Work(fn, args, kwargs, options.setup)
-        self.ranks = self.work.ranks = ranks or join(options.ranks)
+        self.work = work
+        self.ranks = work.ranks = ranks or join(options.ranks)
         self._sample_s = math.inf  # how long one takes, on several ranks
         self.host_ms = math.nan
         self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
@@ -197,7 +192,7 @@ class Harness:
         self._capturable = where
         sampler = self._on_gpu_clock(where, held, probed)
         if sampler.clock == "cuda":
-            self._clock_tick_ms = probed.calibration.tick_ns * 1e-6
+            self._clock_tick_ms = held.calibration.tick_ns * 1e-6
         return sampler
 
     def _enter_stream(self) -> StreamRef:
@@ -238,10 +233,10 @@ class Harness:
         if mode == "isolated":
             self._check_gate(held, probed)
             flush = 2 * l2_bytes(held.device) if self.options.cold_l2 else 0
-            return samplers.IsolatedSampler(self.work, held, probed.calibration, flush)
+            return samplers.IsolatedSampler(self.work, held, flush)
         if mode in {"auto", "graph"}:
             try:
-                return self._graph(where, probed)
+                return self._graph(where, held.calibration, probed)
             except EmptyGraphError:
                 self._capturable = None
                 if held.state == "ungated":  # then no other sign of GPU work has been seen
@@ -268,15 +263,18 @@ class Harness:
         )
         return "isolated"
 
-    def _graph(self, where: StreamRef, probed: ProbeResult) -> samplers.Sampler:
+    def _graph(
+        self, where: StreamRef, calibration: Calibration, probed: ProbeResult
+    ) -> samplers.Sampler:
         with ExitStack() as graphs:
             once, on = self._first_captured(where)
             graphs.callback(once.close)
             held = HeldStream(on.handle, on.device)
+            held.calibration = calibration
             once.launch(on.handle)  # the first one uploads it
             held.synchronize()
             launch = partial(once.launch, on.handle)
-            once_ns = reading_ns(self.work, held, probed.calibration, launch, _TRIES)
+            once_ns = reading_ns(self.work, held, launch, _TRIES)
             in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(probed.host_ms, 1e-3)))
             most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
             sizes = _whole_rounds(self._sizes(max(once_ns * 1e-6, 1e-4), most), self.work.clones)

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.work import Work
-from gpuprof._timing.calibration import Calibration, calibrate
+from gpuprof._timing.calibration import calibrate
 from gpuprof._timing.timer import Timer
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
@@ -34,28 +34,23 @@ class ProbeResult:
     uses_gpu: bool
     elsewhere: bool  # its work goes on on other streams after its own stream is done
     waits: bool  # for the GPU
-    calibration: Calibration  # the readings of an empty interval
 
 
 def probe(work: Work, held: HeldStream) -> ProbeResult:
     """Call the function some times and tell what it does. It has been called before."""
-    calibration = calibrate(held.device)
+    held.calibration = calibrate(held.device)
     host_ms, wall_ms = _host_times(work, held)
     elsewhere = _works_elsewhere(work, held, wall_ms)
     held.allow(host_ms)  # else a call that keeps the host busy for long seems to wait for the GPU
     tries = 1 if wall_ms > SLOW_MS else _EMPTY_TRIES
-    gpu_ns = reading_ns(
-        work, held, calibration, work.call, tries, before=lambda: work.set_up(held.synchronize)
-    )
-    waits = gpu_ns == float("inf")
+    gpu_ns = reading_ns(work, held, work.call, tries)
     return ProbeResult(
         host_ms=host_ms,
         wall_ms=wall_ms,
         gpu_ms=gpu_ns * 1e-6,
-        uses_gpu=elsewhere or waits or gpu_ns > LEAST_GPU_NS,
+        uses_gpu=elsewhere or gpu_ns > LEAST_GPU_NS,
         elsewhere=elsewhere,
-        waits=waits,
-        calibration=calibration,
+        waits=gpu_ns == float("inf"),
     )
 
 
@@ -117,26 +112,15 @@ def _has_tail(work: Work, held: HeldStream, calls: int) -> bool:
         return found > empty + _TAIL_MS + _TAIL_SHARE * span.elapsed_ms()
 
 
-def reading_ns(
-    work: Work,
-    held: HeldStream,
-    calibration: Calibration,
-    body: Callable[[], object],
-    tries: int,
-    *,
-    before: Callable[[], object] = lambda: None,
-) -> float:
-    """Return the least reading less that of an empty interval; infinite if `body` waits.
-
-    `before` is called before each try.
-    """
+def reading_ns(work: Work, held: HeldStream, body: Callable[[], object], tries: int) -> float:
+    """Return the least reading less that of an empty interval; infinite if `body` waits."""
     least = float("inf")
     with closing(Timer("cuda", held.handle)) as timer:
         for _ in range(tries):
-            before()
+            work.set_up(held.synchronize)
             if not work.ranks.decide("the gate", held.run(lambda: held.timed(timer, body))):
                 return float("inf")
             least = work.ranks.decide("a reading", min(least, timer.elapsed_ms() * 1e6))
             if least > SLOW_MS * 1e6:
                 break
-    return work.ranks.decide("the GPU's time", least - held.empty_ns(calibration))
+    return work.ranks.decide("the GPU's time", least - held.empty_ns())

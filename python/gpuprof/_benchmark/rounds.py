@@ -55,7 +55,7 @@ class _DeviceRounds(_HostRounds):
     def __init__(self, work: Work, calls: int, where: StreamRef, *, flush: bool) -> None:
         super().__init__(work, calls)
         self._held = HeldStream(where.handle, where.device)
-        self._calibration = calibrate(where.device)
+        self._held.calibration = calibrate(where.device)
         self._events = Timer("cuda", where.handle)
         self._gpu_ms: list[float] = []
         self._flushed = flush
@@ -78,7 +78,7 @@ class _DeviceRounds(_HostRounds):
         self._held.synchronize()  # the set-up's work is not the call's
         if not self._held.run(queue):
             self._held.give_up(WAITS)
-        self._gpu_ms.append(self._held.elapsed_ms(self._events, self._calibration))
+        self._gpu_ms.append(self._held.elapsed_ms(self._events))
         return found[0]
 
     def decide(self, samples: list[float]) -> list[float]:
@@ -87,7 +87,7 @@ class _DeviceRounds(_HostRounds):
             self._work.warn(NO_GPU_WORK)
             return samples
         self.mode, self.clock = "isolated", "cuda"
-        self.tick_ms = self._calibration.tick_ns * 1e-6
+        self.tick_ms = self._held.calibration.tick_ns * 1e-6
         self.l2 = "flushed" if self._flushed else "hot"
         self._work.warn(self._held.warning)
         return [each / self.calls for each in self._gpu_ms]
@@ -161,6 +161,7 @@ def measure_rounds(
     checked = checked_options(**{**options, "rel_precision": ANY_PRECISION, "launches": False})
     begun = perf_counter()
 
-    with _Rounds(warmup_rounds, warm, *call, checked, iterations) as harness:
+    work = Work(*call, checked.setup)
+    with _Rounds(warmup_rounds, warm, work, checked, iterations) as harness:
         value, result = harness.paused(harness.take, rounds)
     return value, replace(result, duration_s=perf_counter() - begun)

@@ -18,7 +18,6 @@ from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.readings import Noise
 from gpuprof._benchmark.work import Work, collector_off
 from gpuprof._results.statistics import median
-from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.timer import Timer
 
 if TYPE_CHECKING:
@@ -192,9 +191,8 @@ class IsolatedSampler(_GatedSampler):
 
     mode = "isolated"
 
-    def __init__(self, work: Work, held: HeldStream, calibration: Calibration, flush: int) -> None:
+    def __init__(self, work: Work, held: HeldStream, flush: int) -> None:
         super().__init__(work, held)
-        self._calibration = calibration
         if flush:
             self.l2 = "flushed"
             held.flush_before_each(flush)
@@ -203,7 +201,7 @@ class IsolatedSampler(_GatedSampler):
         self._work.set_up(self._held.synchronize)
         timer = self._timers[0]
         self._queue(lambda: self._held.timed(timer, self._work.call))
-        return self._held.elapsed_ms(timer, self._calibration)
+        return self._held.elapsed_ms(timer)
 
     def _opened_early(self) -> None:
         super()._opened_early()
