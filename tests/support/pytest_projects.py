@@ -167,7 +167,7 @@ def fixture_of(test: str, storage: Path, **settings: Any) -> GpuBenchmark:
     """Return the fixture of a test outside of any session; a warning of its fails the caller."""
     from gpuprof._pytest.settings import MARKER_ARGUMENTS, Settings
 
-    item: Any = SimpleNamespace(warn=lambda warning: pytest.fail(str(warning)))
+    item: Any = SimpleNamespace(name=test, warn=lambda warning: pytest.fail(str(warning)))
     return GpuBenchmark(item, test, Settings(storage=storage, **settings), MARKER_ARGUMENTS)
 
 

@@ -54,6 +54,16 @@ class GpuBenchmark:
         What was measured; None before, and where benchmarks are switched off.
     decision : gpuprof.results.Decision or None
         What the comparison with the baseline says; None without one.
+    name : str
+        The test's name, with its parameters in brackets.
+    fullname : str
+        The test's identity in baselines: its file, its class and its name.
+    param : str or None
+        What stands for the parameters in the name; None without any.
+    params : dict or None
+        The test's parameters by name; None without any.
+    enabled, disabled : bool
+        Whether it measures; without, it calls the function once.
     """
 
     __module__ = "gpuprof"
@@ -72,8 +82,12 @@ class GpuBenchmark:
         self.decision: Decision | None = None
         self.failure = refused
         self.used = False
+        call = getattr(item, "callspec", None)
+        self.name, self.fullname = item.name, key
+        self.param = None if call is None else str(call.id)
+        self.params = None if call is None else dict(call.params)
+        self.enabled, self.disabled = not settings.disabled, settings.disabled
         self._item = item
-        self._key = key
         self._settings = settings
         given = {name: value for name, value in arguments.items() if value is not None}
         self._arguments = {**arguments, **settings.measuring, **given}
@@ -89,41 +103,7 @@ class GpuBenchmark:
 
     def __repr__(self) -> str:
         measured = "nothing measured yet" if self.result is None else f"{self.result.median_ms} ms"
-        return f"<gpuprof.GpuBenchmark of {self._key!r}, {measured}>"
-
-    @property
-    def name(self) -> str:
-        """The test's name, with its parameters in brackets."""
-        return self._item.name
-
-    @property
-    def fullname(self) -> str:
-        """The test's identity in baselines: its file, its class and its name."""
-        return self._key
-
-    @property
-    def param(self) -> str | None:
-        """What stands for the parameters in the name; None without any."""
-        return None if self._call is None else str(self._call.id)
-
-    @property
-    def params(self) -> dict[str, Any] | None:
-        """The test's parameters by name; None without any."""
-        return None if self._call is None else dict(self._call.params)
-
-    @property
-    def _call(self) -> Any:
-        return getattr(self._item, "callspec", None)
-
-    @property
-    def enabled(self) -> bool:
-        """Whether it measures; without, it calls the function once."""
-        return not self._settings.disabled
-
-    @property
-    def disabled(self) -> bool:
-        """Whether it calls the function once and measures nothing."""
-        return self._settings.disabled
+        return f"<gpuprof.GpuBenchmark of {self.fullname!r}, {measured}>"
 
     @property
     def stats(self) -> dict[str, Any] | None:
@@ -271,15 +251,13 @@ class GpuBenchmark:
             raise TypeError(message)
         fn: Any = what if graph is None else graph.launch
         self._begin(fn)
-        disabled = self._settings.disabled
-        lock = nullcontext() if disabled else device_lock.measuring(self._warn_of, self._say)
-        with lock:
+        with nullcontext() if self.disabled else self._device_lock():
             if graph is None:
                 _refuse_coroutine(fn(*args, **kwargs))
-            if disabled:
+            if self.disabled:
                 return None
             mode = self._arguments["mode"]
-            self.result = count_launches(fn, args, kwargs, graph, name=self._key, mode=mode)
+            self.result = count_launches(fn, args, kwargs, graph, name=self.fullname, mode=mode)
         self.decision, self.failure, _ = self._judge_by().decide_launches(self.result)
         return self.result.launches
 
@@ -307,7 +285,7 @@ class GpuBenchmark:
             with collector_off() if self._arguments["disable_gc"] else nullcontext():
                 return self._benchmark((fn, args, kwargs), steps, counts, warm)
 
-        if self._settings.disabled:
+        if self.disabled:
             value = call()
             steps.tear_down()
             return value
@@ -330,7 +308,7 @@ class GpuBenchmark:
         warm: Callable[[], object],
     ) -> tuple[Any, BenchResult]:
         """Measure once: until the result is precise enough, or with a given number of calls."""
-        options: dict[str, Any] = {"name": self._key, "setup": steps.step}
+        options: dict[str, Any] = {"name": self.fullname, "setup": steps.step}
         for name, value in self._arguments.items():
             if value is not None and name not in _OWN:
                 options[name] = value
@@ -391,7 +369,7 @@ class GpuBenchmark:
         if not self._settings.reruns:
             return None
         try:
-            return without_idle_gpu(fresh_process.measure(self._item, self._key))
+            return without_idle_gpu(fresh_process.measure(self._item, self.fullname))
         except fresh_process.NotMeasured as error:
             self._warn_of(f"measured again in this process, because {error}")
             return None
@@ -400,7 +378,7 @@ class GpuBenchmark:
         if RESULT_FILE in os.environ:  # the process that has started this one judges
             limits = ()
         given = {name: self._arguments[name] for name in limits}
-        return Judge(self._key, self._settings, self._comparisons, **given)
+        return Judge(self.fullname, self._settings, self._comparisons, **given)
 
     def _warn_of(self, text: str) -> None:
         self._item.warn(pytest.PytestWarning(f"{FIXTURE}: {text}"))
@@ -418,7 +396,7 @@ class GpuBenchmark:
         results = self._results or [self.result]
         extra = _plain(self.extra_info)
         return {
-            "key": self._key,
+            "key": self.fullname,
             "name": self.name,
             "group": self._group,
             "params": None if self.params is None else _plain(self.params),
