@@ -108,11 +108,9 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
             False is a line for each point. True, for two axes, is a line for each value of the
             first with a column for each of the second, and medians in the cells.
         """
-        return "\n".join(self._table(pivot=pivot).plain())
+        return "\n".join((self._pivot() if pivot else self._table()).plain())
 
-    def _table(self, *, pivot: bool = False) -> Table:
-        if pivot:
-            return self._pivot()
+    def _table(self) -> Table:
         figures = list(next(map(cells, self.results), {}))
         lines = []
         for point in self:

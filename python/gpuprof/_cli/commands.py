@@ -29,9 +29,7 @@ _JUDGED = (
 
 
 def declare(commands: Commands) -> None:
-    for add in (_trace, _info, _demo, _compare, _run, _ab, _report):
-        add(commands)
-    for add in (_list, _save, _drop, _history, _sync):
+    for add in (_trace, _info_and_demo, _compare, _run, _ab, _report, _saved):
         add(commands)
 
 
@@ -89,13 +87,11 @@ def _trace(commands: Commands) -> None:
     parser.add_flag("--no-align", "leave times as they are in the files")
 
 
-def _info(commands: Commands) -> None:
+def _info_and_demo(commands: Commands) -> None:
     text = "say what this machine offers: driver, devices, clocks, versions"
     parser = _added(commands, "info", text, "info.run")
     parser.add_format()
 
-
-def _demo(commands: Commands) -> None:
     parser = _added(commands, "demo", "time some real work and show the table", "demo.run")
     parser.add_count("--steps", "how many steps of work", (1, 100_000), 20)
     text = "also write a trace of the steps, for Perfetto; compressed if it ends in .gz"
@@ -224,7 +220,7 @@ def _report(commands: Commands) -> None:
     parser.add("--title", "TEXT", "the title of the page")
 
 
-def _list(commands: Commands) -> None:
+def _saved(commands: Commands) -> None:
     parser = _added(
         commands,
         "list",
@@ -238,8 +234,6 @@ def _list(commands: Commands) -> None:
     parser.add_format("; the times of csv and json are seconds")
     parser.add_storage()
 
-
-def _save(commands: Commands) -> None:
     parser = _added(
         commands,
         "save",
@@ -254,8 +248,6 @@ def _save(commands: Commands) -> None:
     parser.add("--commit", "TEXT", text)
     parser.add_storage()
 
-
-def _drop(commands: Commands) -> None:
     parser = _added(
         commands,
         "drop",
@@ -270,8 +262,6 @@ def _drop(commands: Commands) -> None:
     parser.add("--machine", "KEY", "only runs of this machine, as `gpuprof list` shows it")
     parser.add_storage()
 
-
-def _history(commands: Commands) -> None:
     parser = _added(
         commands,
         "history",
@@ -292,8 +282,6 @@ def _history(commands: Commands) -> None:
     parser.add_format()
     parser.add_storage()
 
-
-def _sync(commands: Commands) -> None:
     parser = _added(
         commands,
         "sync",

@@ -86,26 +86,23 @@ def _shown_baseline(row: Row) -> dict[str, str]:
 
 def _benchmarks(source: Source) -> list[Row]:
     """Return a row for each benchmark of each run, the figures in seconds."""
-    rows: list[Row] = []
-    for place, runs in source.runs.items():
-        for number, run in enumerate(runs, start=1):
-            for name, result in run.results.items():
-                figures_of = figures(result)
-                del figures_of["data"]
-                rows.append(
-                    {
-                        "benchmark": name,
-                        "machine": place,
-                        "run": number,
-                        "saved": run.created,
-                        "commit": run.commit,
-                        "mode": result.mode,
-                        "clock": result.clock,
-                        **figures_of,
-                        "params": dict(result.params),
-                        "extra_info": dict(result.extra_info),
-                    }
-                )
+    rows: list[Row] = [
+        {
+            "benchmark": name,
+            "machine": place,
+            "run": number,
+            "saved": run.created,
+            "commit": run.commit,
+            "mode": result.mode,
+            "clock": result.clock,
+            **{figure: value for figure, value in figures(result).items() if figure != "data"},
+            "params": dict(result.params),
+            "extra_info": dict(result.extra_info),
+        }
+        for place, runs in source.runs.items()
+        for number, run in enumerate(runs, start=1)
+        for name, result in run.results.items()
+    ]
     return sorted(rows, key=lambda row: (row["benchmark"], row["machine"], row["run"]))
 
 

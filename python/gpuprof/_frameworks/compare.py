@@ -113,7 +113,8 @@ def differences(
         same = [arrays.same_bytes(*pair) for _, arrays, _, *pair in entries]
         other = [entry for entry, equal in zip(entries, same, strict=True) if not equal]
         measured: Mapping[int, float] = {}
-        floating = [at for at, _, _, expected, _ in other if _is_floating(expected)]
+        tensors = ((at, expected) for at, _, _, expected, _ in other if loaded.is_tensor(expected))
+        floating = [at for at, expected in tensors if _tolerance(expected.dtype) is not None]
         if units is not None and floating and not any(results):
             measured = units(floating)
         for at, arrays, path, expected, found in other:
@@ -276,10 +277,6 @@ def move(tensors: Iterable[Any], seed: int, computed_in: Iterable[str]) -> None:
 def _last_bits(dtype: Any) -> float:
     eps = float(loaded.torch().finfo(dtype).eps)
     return 2 * eps if eps < 1e-6 else eps / 2
-
-
-def _is_floating(array: Any) -> bool:
-    return loaded.is_tensor(array) and _tolerance(array.dtype) is not None
 
 
 def _chunks(*elements: Any) -> Iterator[tuple[Any, ...]]:
