@@ -108,9 +108,11 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
             False is a line for each point. True, for two axes, is a line for each value of the
             first with a column for each of the second, and medians in the cells.
         """
-        return "\n".join((self._pivot() if pivot else self._table()).plain())
+        return "\n".join(self._table(pivot=pivot).plain())
 
-    def _table(self) -> Table:
+    def _table(self, *, pivot: bool = False) -> Table:
+        if pivot:
+            return self._pivot()
         figures = list(next(map(cells, self.results), {}))
         lines = []
         for point in self:
