@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.readings import Noise
-from gpuprof._benchmark.work import Work, collector_off
+from gpuprof._benchmark.work import Work
+from gpuprof._common.interrupts import collector_off
 from gpuprof._results.statistics import median
 from gpuprof._timing.timer import Timer
 
@@ -142,11 +143,7 @@ class GraphSampler(_GatedSampler):
     mode = "graph"
 
     def __init__(
-        self,
-        work: Work,
-        held: HeldStream,
-        sizes: tuple[int, int],
-        graphs: tuple[CapturedGraph, CapturedGraph],
+        self, work: Work, held: HeldStream, sizes: tuple[int, int], *graphs: CapturedGraph
     ) -> None:
         super().__init__(work, held, sizes)
         self._graphs = graphs

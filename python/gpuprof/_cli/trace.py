@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 from gpuprof._cli.command import FAILED, OK, USAGE, Answer, check_output, refusing
 from gpuprof._common import outputs
+from gpuprof._common.interrupts import collector_off
 from gpuprof._common.text import write_text
 from gpuprof._trace_tools import diff as trace_diff
 from gpuprof._trace_tools import tools
@@ -21,14 +21,8 @@ from gpuprof.errors import TraceError
 @contextmanager
 def _reading() -> Iterator[None]:
     """Refuse what is no trace; without the garbage collector, which finds nothing in events."""
-    had_collector = gc.isenabled()
-    gc.disable()
-    try:
-        with refusing(TraceError, ValueError):
-            yield
-    finally:
-        if had_collector:
-            gc.enable()
+    with collector_off(), refusing(TraceError, ValueError):
+        yield
 
 
 @_reading()

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until what must not be cut in two is done.
+"""What may come between any two instructions of Python's, put off: Ctrl-C, garbage collection.
 
 Python runs signal handlers on the main thread only, between any two of its instructions. A block
 of `held_back` notes SIGINT and has the program's own handler run after it. On other threads, and
@@ -7,11 +7,12 @@ where SIGINT has no handler of Python's, there is nothing to hold back.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -71,3 +72,19 @@ def wait(call: Callable[[], _Result]) -> _Result | None:
         return None
     finally:
         _waiting.clear()
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Put cyclic garbage collection off, and leave it as it was found.
+
+    Where it is off already, another thread's sample may turn it on again at any time.
+    """
+    was_on = gc.isenabled()
+    try:
+        if was_on:
+            gc.disable()
+        yield
+    finally:
+        if was_on:
+            gc.enable()

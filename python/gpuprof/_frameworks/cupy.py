@@ -159,12 +159,14 @@ class CupyCapture:
             before = cuda.get_current_stream()
             undo.callback(_use_again, cuda, device, before)
             stream = stream_of(cuda, self._stream, device)
-            if _is_own(stream) and before != stream:
+            if stream in vars(_own_streams).values() and before != stream:
                 stream.wait_event(before.record())
                 undo.callback(lambda: before.wait_event(stream.record()))
             for each in (self._given, before, stream):
-                if each is self._given or each == stream:
-                    _keep_host_functions(each, memory.host_functions, undo)
+                is_captured = each is self._given or each == stream
+                if is_captured and hasattr(each, _HOST_FUNCTIONS):
+                    undo.callback(setattr, each, _HOST_FUNCTIONS, getattr(each, _HOST_FUNCTIONS))
+                    setattr(each, _HOST_FUNCTIONS, memory.host_functions)
             undo.enter_context(stream)
         except BaseException:
             self.abort()
@@ -234,17 +236,6 @@ def _new_block(cuda: Any, blocks: list[_Block], size: int) -> Any:
 
 def _pointer(cuda: Any, address: int, size: int, owner: object, device: int) -> Any:
     return cuda.MemoryPointer(cuda.UnownedMemory(address, size, owner, device), 0)
-
-
-def _keep_host_functions(stream: Any, functions: list[Any], undo: contextlib.ExitStack) -> None:
-    """Let a stream object of CuPy's put the host functions of a capture into `functions`."""
-    if hasattr(stream, _HOST_FUNCTIONS):
-        undo.callback(setattr, stream, _HOST_FUNCTIONS, getattr(stream, _HOST_FUNCTIONS))
-        setattr(stream, _HOST_FUNCTIONS, functions)
-
-
-def _is_own(stream: Any) -> bool:
-    return any(own == stream for own in vars(_own_streams).values())
 
 
 def _use_again(cuda: Any, device: int, stream: Any) -> None:

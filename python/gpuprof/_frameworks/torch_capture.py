@@ -362,7 +362,7 @@ class TorchCapture:
                 self._end_in_its_place()
         except Exception:
             self._repair_by_hand()
-        self._forget()
+        self._in_torch, self.graph = False, None
 
     def _has_ended(self) -> bool:
         """Return whether torch's end has succeeded, and was interrupted before that was noted."""
@@ -371,10 +371,6 @@ class TorchCapture:
         except Exception:
             return False
         return True
-
-    def _forget(self) -> None:
-        self._in_torch = False
-        self.graph = None
 
     def _end_in_its_place(self) -> None:
         """Have torch end an empty capture instead of the one that is open, and clean up."""
@@ -394,7 +390,7 @@ class TorchCapture:
                 self.graph.reset()
         except Exception:
             self._repair_by_hand()
-        self._forget()
+        self._in_torch, self.graph = False, None
 
     def _repair_by_hand(self) -> None:
         """Undo piece by piece what torch left, where it cannot be brought to do it."""

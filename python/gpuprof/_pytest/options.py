@@ -275,12 +275,6 @@ ARGUMENTS = {each.argument: each for each in DECLARED if each.argument is not No
 ALIASES = {"max_time": "max_time_s", "warmup": "warmup_s", "precision": "rel_precision"}
 
 
-def add_options(parser: pytest.Parser) -> None:
-    group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
-    for option in OPTIONS:
-        option.add(parser, group)
-
-
 def value(config: pytest.Config, option: Declared) -> Any:
     """Return what an option or its ini key says; None, or False of a switch, without either.
 

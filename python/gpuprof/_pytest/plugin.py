@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpuprof._pytest.options import REPORTED, add_options
+from gpuprof._pytest.options import OPTIONS, REPORTED
 from gpuprof._pytest.settings import (
     FIXTURE,
     MARKER_ARGUMENTS,
@@ -47,7 +47,9 @@ COMPARISONS = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    add_options(parser)
+    group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
+    for option in OPTIONS:
+        option.add(parser, group)
 
 
 def pytest_configure(config: pytest.Config) -> None:
