@@ -167,7 +167,7 @@ def test_functions_that_are_compared_have_their_memory(
 
 
 def memory_of(function: Callable[[], object]) -> tuple[dict[str, int], list[str]]:
-    work = Work(function, (), {}, None)
+    work = Work((function, (), {}), None)
     return memory_of_call(work, checked_options()), work.warnings
 
 
@@ -254,7 +254,7 @@ def test_the_data_type_is_that_of_the_arguments() -> None:
     gpuprof.set_peaks({"bfloat16": 1e15, "float16": 2e15, "float32": 1e14, "tf32": 5e14})
 
     def dtype_for(*arguments: Any) -> Any:
-        work = Work(lambda *_: None, arguments, {}, None)
+        work = Work((lambda *_: None, arguments, {}), None)
         return peaks_for(work, checked_options(flops=1), 0).get("dtype")
 
     def made(dtype: Any) -> Any:
@@ -292,7 +292,7 @@ def test_tf32_is_the_type_where_torch_uses_it(setting: str, dtype: str) -> None:
         from gpuprof._benchmark.work import Work
         {setting}
         gpuprof.set_peaks({{"float32": 1e14, "tf32": 5e14}})
-        work = Work(torch.neg, (torch.ones(2),), {{}}, None)
+        work = Work((torch.neg, (torch.ones(2),), {{}}), None)
         found = peaks_for(work, checked_options(flops=1), 0)
         assert found["dtype"] == {dtype!r}, found
         """

@@ -57,7 +57,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def work(*args: Any, **kwargs: Any) -> Work:
-    return Work(lambda *_args, **_kwargs: None, args, kwargs, None)
+    return Work((lambda *_args, **_kwargs: None, args, kwargs), None)
 
 
 def test_clones_take_turns_whatever_the_portions_are(cupy: Any) -> None:
@@ -245,7 +245,7 @@ def begun() -> Iterator[int]:
     ],
 )
 def test_a_body_that_nobody_ran_is_told(made: Callable[[], Any], told: str) -> None:
-    returning = Work(made, (), {}, None)
+    returning = Work((made, (), {}), None)
     returning.first_call()
     begins = [f"the function returns {told} that nobody ran"] if told else []
     assert [text[: len(begins[0])] for text in returning.warnings] == begins
@@ -254,7 +254,7 @@ def test_a_body_that_nobody_ran_is_told(made: Callable[[], Any], told: str) -> N
 @pytest.mark.parametrize("given", [5, ("text", {}), ((1,), [2]), ((1,),), ([], {}, 3)])
 def test_a_set_up_must_give_arguments_as_a_tuple_and_a_mapping(given: Any) -> None:
     with pytest.raises(TypeError, match=r"return None or \(args, kwargs\)"):
-        Work(print, (), {}, lambda: given).set_up()
+        Work((print, (), {}), lambda: given).set_up()
 
 
 def test_a_module_that_is_still_being_imported_is_passed_over(

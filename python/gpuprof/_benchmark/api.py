@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gpuprof._benchmark.loop import Measurer
 from gpuprof._benchmark.options import checked_options
-from gpuprof._benchmark.work import Work
+from gpuprof._benchmark.work import Call, Work
 from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._results.result import BenchResult
@@ -163,7 +163,7 @@ def prepare(
     long a call takes. `shared` are the ranks that measure together; None joins them.
     """
     call, checked = _call(fn, args, kwargs), checked_options(**options)
-    return Measurer(Work(*call, checked.setup), checked, calls, shared)
+    return Measurer(Work(call, checked.setup), checked, calls, shared)
 
 
 _ONLY_BEGUN = {
@@ -173,9 +173,7 @@ _ONLY_BEGUN = {
 }
 
 
-def _call(
-    fn: Any, args: Any, kwargs: Any
-) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+def _call(fn: Any, args: Any, kwargs: Any) -> Call:
     if not callable(fn):
         message = (
             f"fn: pass a function, got {type(fn).__name__}: benchmark(f, (x,)), not benchmark(f(x))"

@@ -288,7 +288,7 @@ class Harness:
                 self._launches = beside.of_graphs(once, few, sizes[0])
             many = self._captured(where, sizes[1])[0]
             graphs.callback(many.close)
-            sampler = samplers.GraphSampler(self.work, held, sizes, (few, many))
+            sampler = samplers.GraphSampler(self.work, held, sizes, few, many)
             self.work.warn(held.warning)
             graphs.pop_all()
             once.close()

@@ -7,7 +7,7 @@ clock and by events; afterwards the events count if they show GPU work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -19,7 +19,7 @@ from gpuprof._benchmark.harness import NO_GPU_WORK, l2_bytes
 from gpuprof._benchmark.loop import Measurer, Samples
 from gpuprof._benchmark.options import checked_options
 from gpuprof._benchmark.probe import LEAST_GPU_NS
-from gpuprof._benchmark.work import Work
+from gpuprof._benchmark.work import Call, Work
 from gpuprof._frameworks.streams import StreamRef
 from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import median
@@ -147,7 +147,7 @@ class _Rounds(Measurer):
 
 
 def measure_rounds(
-    call: tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]],
+    call: Call,
     options: Mapping[str, Any],
     counts: tuple[int, int, int],
     warm: Callable[[], object],
@@ -161,7 +161,7 @@ def measure_rounds(
     checked = checked_options(**{**options, "rel_precision": ANY_PRECISION, "launches": False})
     begun = perf_counter()
 
-    work = Work(*call, checked.setup)
+    work = Work(call, checked.setup)
     with _Rounds(warmup_rounds, warm, work, checked, iterations) as harness:
         value, result = harness.paused(harness.take, rounds)
     return value, replace(result, duration_s=perf_counter() - begun)

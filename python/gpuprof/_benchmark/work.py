@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import gc
 import inspect
 import io
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import repeat
 from keyword import iskeyword
 from operator import length_hint
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._frameworks import loaded
@@ -33,19 +31,15 @@ _SHOWN = 5
 _MAX_COMPARED = 256 << 20  # bytes of an argument that are copied to see whether it changes
 _ALIGNMENT = 512  # of what the frameworks allocate
 _PLAIN = {int, float, complex, bool, str, bytes, type(None)}
+# A function, and what it is called with.
+Call: TypeAlias = "tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]"
 
 
 class Work:
     """A function and its arguments, or those that `setup` returns. One thread uses it."""
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        setup: Callable[[], Any] | None,
-    ) -> None:
-        self.fn = fn
+    def __init__(self, call: Call, setup: Callable[[], Any] | None) -> None:
+        self.fn, args, kwargs = call
         self.setup = setup
         self.warnings: list[str] = []  # of the result, each text once
         self.ranks = Alone()  # those that call it as often
@@ -152,22 +146,6 @@ class Work:
         self._variants = [original, *clones]
         self._next = 0
         return None
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """Put cyclic garbage collection off, and leave it as it was found.
-
-    Where it is off already, another thread's sample may turn it on again at any time.
-    """
-    was_on = gc.isenabled()
-    try:
-        if was_on:
-            gc.disable()
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def first_line(error: Exception) -> str:

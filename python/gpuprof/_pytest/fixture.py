@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from gpuprof._benchmark import api, rounds
-from gpuprof._benchmark.work import Work, collector_off
+from gpuprof._benchmark.work import Call, Work
 from gpuprof._common import checks
+from gpuprof._common.interrupts import collector_off
 from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data
 from gpuprof._distributed import lockstep
@@ -153,7 +154,7 @@ class GpuBenchmark:
             On a second use in one test.
         """
         self._begin(fn)
-        return self._measure(fn, args, kwargs, Steps())
+        return self._measure((fn, args, kwargs), Steps())
 
     def pedantic(  # noqa: PLR0917 (pytest-benchmark's order)
         self,
@@ -215,7 +216,7 @@ class GpuBenchmark:
         steps = Steps(tuple(args), kwargs, setup, teardown)
         if steps.step is not None:
             args, kwargs = (), None
-        return self._measure(target, tuple(args), dict(kwargs or {}), steps, counts)
+        return self._measure((target, tuple(args), dict(kwargs or {})), steps, counts)
 
     def check_launches(
         self, what: Callable[..., Any] | CapturedGraph, /, *args: Any, **kwargs: Any
@@ -256,26 +257,19 @@ class GpuBenchmark:
                 _refuse_coroutine(fn(*args, **kwargs))
             if self.disabled:
                 return None
-            mode = self._arguments["mode"]
-            self.result = count_launches(fn, args, kwargs, graph, name=self.fullname, mode=mode)
+            call, mode = (fn, args, kwargs), self._arguments["mode"]
+            self.result = count_launches(call, graph, name=self.fullname, mode=mode)
         self.decision, self.failure, _ = self._judge_by().decide_launches(self.result)
         return self.result.launches
 
-    def _measure(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        steps: Steps,
-        counts: tuple[int, int, int] | None = None,
-    ) -> Any:
+    def _measure(self, call: Call, steps: Steps, counts: tuple[int, int, int] | None = None) -> Any:
         """Measure and judge; `counts` are the warm-up rounds, rounds and iterations of exact calls.
 
         Without them the value is that of a first call, which is not measured.
         """
 
-        def call() -> Any:
-            work = Work(fn, args, kwargs, steps.step)  # a new one: no arguments are kept
+        def call_once() -> Any:
+            work = Work(call, steps.step)  # a new one: no arguments are kept
             work.set_up()
             value = work.call()
             _refuse_coroutine(value)
@@ -283,16 +277,16 @@ class GpuBenchmark:
 
         def measure(warm: Callable[[], object] = lambda: None) -> tuple[Any, BenchResult]:
             with collector_off() if self._arguments["disable_gc"] else nullcontext():
-                return self._benchmark((fn, args, kwargs), steps, counts, warm)
+                return self._benchmark(call, steps, counts, warm)
 
         if self.disabled:
-            value = call()
+            value = call_once()
             steps.tear_down()
             return value
         with self._device_lock() as place_may_have_changed:
             value = None
             if counts is None:
-                value = call()
+                value = call_once()
                 place_may_have_changed()
             last, self.result = measure(place_may_have_changed)
             _refuse_coroutine(last)
@@ -302,7 +296,7 @@ class GpuBenchmark:
 
     def _benchmark(
         self,
-        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+        call: Call,
         steps: Steps,
         counts: tuple[int, int, int] | None,
         warm: Callable[[], object],

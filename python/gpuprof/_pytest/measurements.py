@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuprof._benchmark import api
 from gpuprof._benchmark import device as beside
-from gpuprof._benchmark.work import is_call
+from gpuprof._benchmark.work import Call, is_call
 from gpuprof._common import checks
 from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._results.result import BenchResult
@@ -84,19 +84,11 @@ def checked_counts(
     return warmup_rounds, rounds, iterations
 
 
-def count_launches(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    graph: CapturedGraph | None,
-    *,
-    name: str,
-    mode: str,
-) -> BenchResult:
+def count_launches(call: Call, graph: CapturedGraph | None, *, name: str, mode: str) -> BenchResult:
     """Return a result with the launches of a function, or of a graph, and a single sample."""
     mode = mode if graph is None else "isolated"
     options: dict[str, Any] = {"name": name, "mode": mode, "launches": graph is None}
-    with api.prepare(fn, args, kwargs, **options) as measurer:
+    with api.prepare(*call, **options) as measurer:
         result = measurer.result([measurer.sample()])
     if graph is not None:
         launches = beside.completed(beside.of_graph(graph), graph.device)
