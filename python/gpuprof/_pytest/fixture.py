@@ -385,20 +385,27 @@ class GpuBenchmark:
             sys.stderr.flush()
 
     def record(self) -> dict[str, Any]:
-        """Return everything as plain data for the test's report."""
+        """Return what the JSON file has of the test, but for its statistics and its outcome."""
         assert self.result is not None
-        results = self._results or [self.result]
         extra = _plain(self.extra_info)
+        results = [replace(each, extra_info=extra) for each in self._results or [self.result]]
+        *earlier, result = [each.to_dict() for each in results]
         return {
-            "key": self.fullname,
-            "name": self.name,
             "group": self._group,
+            "name": self.name,
+            "fullname": self.fullname,
             "params": None if self.params is None else _plain(self.params),
             "param": self.param,
+            "extra_info": result["extra_info"],
             "options": _plain(self._arguments),
-            "failure": self.failure,
-            "decision": self.decision and _plain(self.decision.to_dict()),
-            "results": [replace(result, extra_info=extra).to_dict() for result in results],
+            "stats": None,
+            "gpuprof": {
+                "result": result,
+                "earlier": earlier,
+                "decision": self.decision and _plain(self.decision.to_dict()),
+                "outcome": None,
+                "failure": self.failure,
+            },
         }
 
 

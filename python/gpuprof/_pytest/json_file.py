@@ -31,7 +31,7 @@ _GIT_TIMEOUT_S = 10.0
 
 @dataclass
 class Record:
-    """What one test reported: the plain data, and what is parsed from it."""
+    """What one test reported: what the file has of it, and what is parsed from that."""
 
     data: Mapping[str, Any]
     result: BenchResult  # the last one
@@ -41,8 +41,13 @@ class Record:
     @classmethod
     def from_report(cls, report: pytest.TestReport) -> Record:
         data = getattr(report, REPORTED)
-        decision = Decision.from_dict(data["decision"]) if data["decision"] else None
-        return cls(data, BenchResult.from_dict(data["results"][-1]), decision, report.outcome)
+        own = data["gpuprof"]
+        decision = Decision.from_dict(own["decision"]) if own["decision"] else None
+        return cls(data, BenchResult.from_dict(own["result"]), decision, report.outcome)
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {**self.data["gpuprof"], "outcome": self.outcome}
+        return {**self.data, "stats": figures(self.result), "gpuprof": own}
 
 
 def document(records: Sequence[Record], commit: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,31 +56,9 @@ def document(records: Sequence[Record], commit: Mapping[str, Any]) -> dict[str, 
         "format_version": VERSION,
         "machine_info": _machine_info(records),
         "commit_info": dict(commit),
-        "benchmarks": [_benchmark(record) for record in records],
+        "benchmarks": [record.to_dict() for record in records],
         "datetime": datetime.now(timezone.utc).isoformat(),
         "version": build_info()["version"],
-    }
-
-
-def _benchmark(record: Record) -> dict[str, Any]:
-    data = record.data
-    *earlier, result = data["results"]
-    return {
-        "group": data["group"],
-        "name": data["name"],
-        "fullname": data["key"],
-        "params": data["params"],
-        "param": data["param"],
-        "extra_info": result["extra_info"],
-        "options": data["options"],
-        "stats": figures(record.result),
-        "gpuprof": {
-            "result": result,
-            "earlier": earlier,
-            "decision": data["decision"],
-            "outcome": record.outcome,
-            "failure": data["failure"],
-        },
     }
 
 

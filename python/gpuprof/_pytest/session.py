@@ -75,8 +75,8 @@ class Results:
         """Take a report's record; a later phase that fails becomes the test's outcome."""
         if hasattr(report, REPORTED):
             record = Record.from_report(report)
-            self._keys[report.nodeid] = record.data["key"]
-            self._records[record.data["key"]] = record
+            self._keys[report.nodeid] = record.data["fullname"]
+            self._records[record.data["fullname"]] = record
         elif report.failed and report.nodeid in self._keys:
             self._records[self._keys[report.nodeid]].outcome = report.outcome
 
@@ -103,7 +103,7 @@ class Results:
         by_machine: dict[str, dict[str, BenchResult]] = {}
         for record in passed:
             results = by_machine.setdefault(machine.key(record.result.machine), {})
-            results[record.data["key"]] = record.result
+            results[record.data["fullname"]] = record.result
         if left_out := len(self.records) - len(passed):
             self.notes.append(f"not saved, because the test did not pass: {left_out}")
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -65,7 +65,7 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
         _table(members, out, view)
         out.line("")
     measured = [record.result for record in records]
-    judged = [(record.data["key"], record.decision) for record in records if record.decision]
+    judged = [(record.data["fullname"], record.decision) for record in records if record.decision]
     warnings = reasons_of(judged, _UNDECIDED, results.settings.compare) + warnings_of(measured)
     warnings += [f"note: {text}" for text in remarks_of(judged)]
     for text in warnings[:_MAX_WARNINGS]:
@@ -108,7 +108,7 @@ def _table(records: Sequence[Record], out: _Lines, view: Settings) -> None:
     names = Counter(record.data["name"] for record in records)
     lines = []
     for record in records:
-        name = record.data["name" if names[record.data["name"]] == 1 else "key"]
+        name = record.data["name" if names[record.data["name"]] == 1 else "fullname"]
         lines.append({"benchmark": str(name), **_line(record, view, out.bars(record.result))})
     table = Table([*lines[0]], [[*line.values()] for line in lines], _LEFT)
     grid = (table if view.columns else table.without_empty()).plain()
@@ -141,17 +141,16 @@ def _part(record: Record, label: str) -> str | None:
         name, params = label.removeprefix(PARAMETER), data["params"] or {}
         return f"{name}={params[name]}" if name in params else None
     if label in {"func", "fullfunc"}:
-        whole = str(data["name" if label == "func" else "key"])
+        whole = str(data["name" if label == "func" else "fullname"])
         parameters = f"[{data['param']}]"
         return whole.removesuffix(parameters) if data["param"] is not None else whole
-    found = data["key" if label == "fullname" else label]
-    return None if found is None else str(found)
+    return None if data[label] is None else str(data[label])
 
 
 def _sort_key(record: Record, sort: str) -> tuple[Any, str]:
     name = str(record.data["name"])
     if sort in {"name", "fullname"}:
-        return record.data["key" if sort == "fullname" else "name"], name
+        return record.data[sort], name
     if sort in _PERCENTILES:
         return quantile(record.result.samples_ms, _PERCENTILES[sort]), name
     return figures(record.result)[sort], name
