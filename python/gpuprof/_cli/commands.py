@@ -99,15 +99,13 @@ def _info_and_demo(commands: Commands) -> None:
 
 
 def _compare(commands: Commands) -> None:
-    parser = _added(
-        commands,
-        "compare",
-        "say whether saved benchmarks became slower",
-        "compare.run",
-        _JUDGED.format("an input that cannot be read, 3 nothing could be compared"),
-        description="Compare saved benchmarks: baselines by name, files that "
-        "--gpu-benchmark-json wrote, or saved results.",
+    about = (
+        "Compare saved benchmarks: baselines by name, files that "
+        "--gpu-benchmark-json wrote, or saved results."
     )
+    codes = _JUDGED.format("an input that cannot be read, 3 nothing could be compared")
+    text = "say whether saved benchmarks became slower"
+    parser = _added(commands, "compare", text, "compare.run", codes, description=about)
     parser.add("base", "BASE", "name of a saved baseline, or a file")
     parser.add("new", "NEW", "what to compare with it; all runs are used")
     parser.add_threshold(
@@ -158,19 +156,17 @@ def _run(commands: Commands) -> None:
 
 
 def _ab(commands: Commands) -> None:
-    parser = _added(
-        commands,
-        "ab",
-        "run two commands in turns, and say which is slower",
-        "ab.run",
-        _JUDGED.format(
-            "a command that cannot be started, 3 a command failed or nothing could be compared"
-        ),
-        description="Run two commands in turns, process by process, and judge what they measured. "
+    about = (
+        "Run two commands in turns, process by process, and judge what they measured. "
         "{out} in a command becomes the name of a file for its results, as in "
         "'pytest --gpu-benchmark-json={out}'; the variable GPUPROF_AB_OUT has the same name. A run "
-        "that leaves no file there counts with its wall time and its CPU time.",
+        "that leaves no file there counts with its wall time and its CPU time."
     )
+    codes = _JUDGED.format(
+        "a command that cannot be started, 3 a command failed or nothing could be compared"
+    )
+    text = "run two commands in turns, and say which is slower"
+    parser = _added(commands, "ab", text, "ab.run", codes, description=about)
     parser.add("command_a", "'CMD A'", "the command to compare with")
     parser.add("command_b", "'CMD B'", "the command that may be slower")
     text = (
@@ -204,16 +200,14 @@ def _ab(commands: Commands) -> None:
 
 
 def _report(commands: Commands) -> None:
-    parser = _added(
-        commands,
-        "report",
-        "show statistics and benchmarks as one HTML page",
-        "saved.report",
-        description="Write one HTML page that opens without a network, of files that hold "
+    about = (
+        "Write one HTML page that opens without a network, of files that hold "
         "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json), "
         "comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
-        "json) or histories (gpuprof history --format json).",
+        "json) or histories (gpuprof history --format json)."
     )
+    text = "show statistics and benchmarks as one HTML page"
+    parser = _added(commands, "report", text, "saved.report", description=about)
     parser.add("files", FILE, "what the page shows", nargs="+")
     text = "the page (default %(default)s); - is the standard output"
     parser.add_argument("-o", "--output", default="report.html", metavar=FILE, help=text)
@@ -221,55 +215,47 @@ def _report(commands: Commands) -> None:
 
 
 def _saved(commands: Commands) -> None:
-    parser = _added(
-        commands,
-        "list",
-        "list the saved baselines, or the benchmarks in one",
-        "saved.listed",
-        description="List the saved baselines; with a name or a file, the benchmarks in it: a line "
-        "for each of its runs.",
+    about = (
+        "List the saved baselines; with a name or a file, the benchmarks in it: a line "
+        "for each of its runs."
     )
+    text = "list the saved baselines, or the benchmarks in one"
+    parser = _added(commands, "list", text, "saved.listed", description=about)
     text = "name of a saved baseline, or a file as for compare; all baselines if left out"
     parser.add("what", "NAME", text, nargs="?")
     parser.add_format("; the times of csv and json are seconds")
     parser.add_storage()
 
-    parser = _added(
-        commands,
-        "save",
-        "add the run of a file to a baseline",
-        "saved.save",
-        description="Add the run of a file to a saved baseline: of a C++ program "
-        "(gpuprof::write_benchmarks), of --gpu-benchmark-json, or of BenchResult.to_json.",
+    about = (
+        "Add the run of a file to a saved baseline: of a C++ program "
+        "(gpuprof::write_benchmarks), of --gpu-benchmark-json, or of BenchResult.to_json."
     )
+    text = "add the run of a file to a baseline"
+    parser = _added(commands, "save", text, "saved.save", description=about)
     parser.add("name", "NAME", "name of the baseline, which is made if needed")
     parser.add("file", FILE, "as for compare")
     text = "the version of the code that was measured (default: what the file says)"
     parser.add("--commit", "TEXT", text)
     parser.add_storage()
 
-    parser = _added(
-        commands,
-        "drop",
-        "remove single runs from a baseline",
-        "saved.drop",
-        description="Remove runs from a saved baseline, such as one that was disturbed: by their "
-        "numbers, as `gpuprof list NAME` shows them, by date, or all of a commit.",
+    about = (
+        "Remove runs from a saved baseline, such as one that was disturbed: by their "
+        "numbers, as `gpuprof list NAME` shows them, by date, or all of a commit."
     )
+    text = "remove single runs from a baseline"
+    parser = _added(commands, "drop", text, "saved.drop", description=about)
     parser.add("name", "NAME", "name of a saved baseline")
     text = "a number, or the beginning of a date or of a commit (7 digits or more)"
     parser.add("runs", "RUN", text, nargs="+")
     parser.add("--machine", "KEY", "only runs of this machine, as `gpuprof list` shows it")
     parser.add_storage()
 
-    parser = _added(
-        commands,
-        "history",
-        "show the runs of saved benchmarks, and where they changed",
-        "saved.history",
-        description="Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
-        "in a git ref up to 40, in the order of time, and where a benchmark changed or drifts.",
+    about = (
+        "Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
+        "in a git ref up to 40, in the order of time, and where a benchmark changed or drifts."
     )
+    text = "show the runs of saved benchmarks, and where they changed"
+    parser = _added(commands, "history", text, "saved.history", description=about)
     text = "only benchmarks of this name, or that match it: * is any text, ? one character"
     parser.add("name", "NAME", text, nargs="?")
     text = (
@@ -282,13 +268,11 @@ def _saved(commands: Commands) -> None:
     parser.add_format()
     parser.add_storage()
 
-    parser = _added(
-        commands,
-        "sync",
-        "join saved runs in git with those of a remote",
-        "saved.sync",
-        description="Fetch the runs that others have saved in a git ref, join them with those "
-        "here, and push: no run is lost, whoever saved it. Branches and files stay as they are.",
+    about = (
+        "Fetch the runs that others have saved in a git ref, join them with those "
+        "here, and push: no run is lost, whoever saved it. Branches and files stay as they are."
     )
+    text = "join saved runs in git with those of a remote"
+    parser = _added(commands, "sync", text, "saved.sync", description=about)
     parser.add("remote", "REMOTE", "default %(default)s", nargs="?", default="origin")
     parser.add_storage(GIT_STORE)
