@@ -106,7 +106,6 @@ class Harness:
         return result
 
     def sample(self) -> float:
-        """Return the time of one call, in milliseconds, with the scopes paused."""
         return self.paused(self.sampler.sample)
 
     def choose_calls_again(self, median_ms: float) -> bool:
@@ -336,7 +335,7 @@ class Harness:
         return sampler
 
     def _check_gate(self, held: HeldStream, probed: ProbeResult) -> None:
-        if probed.waits:
+        if math.isinf(probed.gpu_ms):
             held.give_up(WAITS)
         self.work.warn(held.warning)
 

@@ -33,7 +33,6 @@ class ProbeResult:
     gpu_ms: float  # the least reading of a call, less an empty interval; infinite if it waits
     uses_gpu: bool
     elsewhere: bool  # its work goes on on other streams after its own stream is done
-    waits: bool  # for the GPU
 
 
 def probe(work: Work, held: HeldStream) -> ProbeResult:
@@ -50,7 +49,6 @@ def probe(work: Work, held: HeldStream) -> ProbeResult:
         gpu_ms=gpu_ns * 1e-6,
         uses_gpu=elsewhere or gpu_ns > LEAST_GPU_NS,
         elsewhere=elsewhere,
-        waits=gpu_ns == float("inf"),
     )
 
 

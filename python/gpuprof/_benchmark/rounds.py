@@ -147,10 +147,7 @@ class _Rounds(Measurer):
 
 
 def measure_rounds(
-    call: Call,
-    options: Mapping[str, Any],
-    counts: tuple[int, int, int],
-    warm: Callable[[], object],
+    call: Call, options: Mapping[str, Any], counts: tuple[int, int, int], warm: Callable[[], object]
 ) -> tuple[Any, BenchResult]:
     """Call a function in so many warm-up rounds, and rounds, of so many calls each.
 

@@ -139,7 +139,6 @@ class Parser(argparse.ArgumentParser):
         self.add(name, "N", text, type=whole(*limits), default=default)
 
     def add_storage(self, default: str = STORAGE) -> None:
-        """Add the option that names the folder of baselines, or their git ref."""
         text = (
             f"where baselines are saved: a folder, or a git ref such as {GIT_STORE} "
             f"(default {default})"
@@ -162,7 +161,6 @@ class Parser(argparse.ArgumentParser):
         self.add_format("; the times of csv and json are milliseconds")
 
     def add_format(self, note: str = "") -> None:
-        """Add the option that says how the result is printed."""
         text = f"how to print (default {FORMATS[0]}){note}"
         self.add("--format", None, text, choices=FORMATS, default=FORMATS[0])
 

@@ -21,6 +21,7 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 CPU = "cpu"
 SILENT_S = 2.0
+_WAITING = "waiting until another process has measured on this device"
 
 
 def place() -> str:
@@ -44,11 +45,19 @@ def measuring(
         def change() -> None:
             nonlocal name
             now = place()
-            if now != name:
+            if now == name:
+                return
+            held.close()
+            name = now
+            try:
+                file = lock_file(name)
+                lock = held.enter_context(FileLock(file, 0o600))
+                if not lock.acquire(SILENT_S):
+                    say(f"{_WAITING}; it holds {file}")
+                    lock.acquire()
+            except OSError as error:
                 held.close()
-                name = now
-                if lock := _acquire(name, warn, say):
-                    held.enter_context(lock)
+                warn(f"measured without a lock, so another process may have disturbed it: {error}")
 
         change()
         yield change
@@ -65,21 +74,3 @@ def lock_file(name: str) -> Path:
         raise OSError(message)
     safe = "".join(each if each.isalnum() or each in "-." else "_" for each in name)
     return folder / f"{safe}.lock"
-
-
-def _acquire(name: str, warn: Callable[[str], None], say: Callable[[str], None]) -> FileLock | None:
-    lock = None
-    try:
-        file = lock_file(name)
-        lock = FileLock(file, 0o600)
-        if not lock.acquire(SILENT_S):
-            say(f"waiting until another process has measured on this device; it holds {file}")
-            lock.acquire()
-    except BaseException as error:  # a timeout or Ctrl-C while it waits
-        if lock is not None:
-            lock.release()
-        if not isinstance(error, OSError):
-            raise
-        warn(f"measured without a lock, so another process may have disturbed it: {error}")
-        return None
-    return lock

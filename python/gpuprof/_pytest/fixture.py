@@ -302,10 +302,9 @@ class GpuBenchmark:
         warm: Callable[[], object],
     ) -> tuple[Any, BenchResult]:
         """Measure once: until the result is precise enough, or with a given number of calls."""
-        options: dict[str, Any] = {"name": self.fullname, "setup": steps.step}
-        for name, value in self._arguments.items():
-            if value is not None and name not in _OWN:
-                options[name] = value
+        given = ((name, each) for name, each in self._arguments.items() if name not in _OWN)
+        options = {name: each for name, each in given if each is not None}
+        options |= {"name": self.fullname, "setup": steps.step}
         least, last = self._arguments["min_rounds"], None
         if counts is not None:
             last, result = rounds.measure_rounds(call, options, counts, warm)
