@@ -27,7 +27,6 @@ from gpuprof._frameworks import loaded
 from gpuprof._frameworks.streams import StreamRef, as_current, resolve
 from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._results.eligible import waited
-from gpuprof._timing.calibration import Calibration
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ class Harness:
             return samplers.IsolatedSampler(self.work, held, flush)
         if mode in {"auto", "graph"}:
             try:
-                return self._graph(where, held.calibration, probed)
+                return self._graph(where, held, probed)
             except EmptyGraphError:
                 self._capturable = None
                 if held.state == "ungated":  # then no other sign of GPU work has been seen
@@ -262,13 +261,11 @@ class Harness:
         )
         return "isolated"
 
-    def _graph(
-        self, where: StreamRef, calibration: Calibration, probed: ProbeResult
-    ) -> samplers.Sampler:
+    def _graph(self, where: StreamRef, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
         with ExitStack() as graphs:
             once, on = self._first_captured(where)
             graphs.callback(once.close)
-            held = HeldStream(on.handle, on.device)
+            calibration, held = held.calibration, HeldStream(on.handle, on.device)
             held.calibration = calibration
             once.launch(on.handle)  # the first one uploads it
             held.synchronize()

@@ -62,7 +62,7 @@ class Results:
         self.settings = settings
         self._config = config
         self._records: dict[str, Record] = {}
-        self._keys: dict[str, str] = {}
+        self._of_node: dict[str, Record] = {}
         self.notes: list[str] = [*settings.notes]
         self.problems: list[str] = []
 
@@ -75,10 +75,9 @@ class Results:
         """Take a report's record; a later phase that fails becomes the test's outcome."""
         if hasattr(report, REPORTED):
             record = Record.from_report(report)
-            self._keys[report.nodeid] = record.data["fullname"]
-            self._records[record.data["fullname"]] = record
-        elif report.failed and report.nodeid in self._keys:
-            self._records[self._keys[report.nodeid]].outcome = report.outcome
+            self._records[record.data["fullname"]] = self._of_node[report.nodeid] = record
+        elif report.failed and report.nodeid in self._of_node:
+            self._of_node[report.nodeid].outcome = report.outcome
 
     def finish(self, *, complete: bool) -> None:
         """Write the JSON file and append to the baseline; `problems` has what went wrong."""

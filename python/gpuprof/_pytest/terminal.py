@@ -78,7 +78,9 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
             for line in result.histogram().splitlines():
                 out.line(f"  {line}")
     if results.settings.compare and records:
-        out.line(f"compared with the baseline {results.settings.compare!r}: {_counts(records)}")
+        found = Counter(verdict for record in records for verdict in verdicts_of(record.decision))
+        counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
+        out.line(f"compared with the baseline {results.settings.compare!r}: {counts}")
     for note in results.notes:
         out.line(note)
     for problem in results.problems:
@@ -96,12 +98,6 @@ def _title(records: Sequence[Record]) -> str:
     if on_cpu == len(measured):
         clock = " on the CPU clock, no GPU time"
     return f"gpu_benchmark: {plural(len(measured), 'benchmark')}{clock}: {places}"
-
-
-def _counts(records: Sequence[Record]) -> str:
-    """Count the verdicts, such as ``1 SLOW, 3 SAME, 1 NODATA``."""
-    found = Counter(verdict for record in records for verdict in verdicts_of(record.decision))
-    return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
 
 
 def _table(records: Sequence[Record], out: _Lines, view: Settings) -> None:
