@@ -75,13 +75,13 @@ def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
                 message = f"NVML does not know the device {uuid or 'without a UUID'}"
                 raise NvmlUnavailable(message)
 
-            def joules() -> float:
+            def read() -> float:
                 millijoules = nvml.ask(library, handle, "nvmlDeviceGetTotalEnergyConsumption")
                 if millijoules is None:
                     raise NvmlUnavailable(_NO_COUNTER)
                 return float(millijoules) * 1e-3
 
-            yield joules
+            yield read
     except NvmlUnavailable as error:
         message = f"energy: it cannot be measured: {error}"
         raise GpuprofError(message) from None
