@@ -18,7 +18,7 @@ from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
 from tests.support.processes import environment
 
-pytestmark = [pytest.mark.gpu, *ALONE, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
+pytestmark = [*ALONE]
 
 _US = 0.001  # in milliseconds
 

@@ -10,8 +10,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
-
 MIB = 1 << 20
 ROUNDED = (
     2 * MIB

@@ -10,7 +10,7 @@ import gpuprof
 from gpuprof import BenchResult
 from tests.gpu.support.alone import ALONE
 
-pytestmark = [pytest.mark.gpu, *ALONE, pytest.mark.filterwarnings("ignore:::torch")]
+pytestmark = [*ALONE]
 
 
 def measure(torch: Any, width: int) -> BenchResult:

@@ -16,11 +16,7 @@ from tests.gpu.support.scripts import check_script
 from tests.support.processes import check_python
 
 # A gate that nobody opens holds a test for ever.
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(60),
-    pytest.mark.filterwarnings("ignore:::torch"),
-]
+pytestmark = pytest.mark.timeout(60)
 
 _MODES = ["auto", "graph", "batched", "isolated"]
 

@@ -14,8 +14,6 @@ import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip
 from tests.support.processes import environment
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
-
 QUICK: dict[str, Any] = {"max_time_s": 0.5, "warmup_s": 0.05, "progress": False}
 TEST = """
 import os

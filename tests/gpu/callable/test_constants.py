@@ -11,8 +11,6 @@ import pytest
 
 import gpuprof
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def bodies(torch: Any) -> dict[str, Callable[[Any], Any]]:
     """Return functions of a matrix of 4 x 8 on the GPU."""

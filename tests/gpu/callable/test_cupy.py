@@ -13,8 +13,6 @@ from tests.gpu.support.callables import assert_replays
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|numba|torch)")]
-
 
 @pytest.fixture
 def cupy() -> Iterator[Any]:

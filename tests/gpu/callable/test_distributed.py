@@ -17,8 +17,6 @@ import pytest
 from tests.gpu.support.frameworks import nccl_or_skip
 from tests.support.processes import ROOT, environment
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 @pytest.fixture(autouse=True)
 def torch() -> Any:

@@ -12,8 +12,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def reads_a_value(values: Any) -> Any:
     """Return what no graph can hold, because the host looks at a value."""

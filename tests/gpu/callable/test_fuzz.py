@@ -25,11 +25,6 @@ from tests.gpu.support.fuzz_scenarios import KINDS, Scenario, make_scenario
 from tests.gpu.support.fuzz_state import LAYOUTS, laid_out, values
 from tests.support.threads import in_threads
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:::(torch|cupy|numba|triton)"),
-]
-
 FUNCTIONS = 2_000
 AT_ONCE = 50
 NEW = 50

@@ -10,8 +10,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 ROWS, COLUMNS = 16, 24
 
 # Each makes a matrix of these sizes of 384 or more numbers.

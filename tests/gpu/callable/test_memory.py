@@ -13,8 +13,6 @@ import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 PIECE = 2 << 20  # the driver takes and gives back memory in pieces of this size
 
 

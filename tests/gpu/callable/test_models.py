@@ -10,8 +10,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays, run_torch_script
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|transformers|triton)")]
-
 names = pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "embedding"])
 
 

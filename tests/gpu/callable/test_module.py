@@ -12,8 +12,6 @@ from gpuprof.compat import make_graphed_callables
 from gpuprof.errors import InvalidStateError
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def nets(torch: Any) -> tuple[Any, Any]:
     """Return a network with a buffer that calls write, and an equal one of its own memory."""

@@ -11,8 +11,6 @@ import pytest
 import gpuprof
 from gpuprof.errors import GraphMismatchError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def attention(torch: Any, how: dict[str, Any]) -> Any:
     """Return a small transformer whose attention rounds otherwise, or is wrong, as `how` says."""

@@ -9,8 +9,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 KINDS = ["dropout", "rand", "normal in place", "bernoulli", "two of them"]
 kinds = pytest.mark.parametrize("kind", KINDS)
 

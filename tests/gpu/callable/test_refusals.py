@@ -11,11 +11,7 @@ import pytest
 
 import gpuprof
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:::torch"),
-    pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes"),
-]
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
 
 
 def routed(torch: Any, x: Any) -> Any:

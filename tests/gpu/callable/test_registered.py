@@ -9,8 +9,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 class Cache:
     """Keys and values of layers, and how many of each are in use."""

@@ -12,8 +12,6 @@ import pytest
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import ROOT, environment
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def test_memcheck_finds_nothing() -> None:
     torch_or_skip()

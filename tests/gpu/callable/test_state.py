@@ -10,8 +10,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 # The calls within which a sweep of a few parameters a call has seen all of a small model.
 SWEPT = 100
 

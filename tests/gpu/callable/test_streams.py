@@ -10,8 +10,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 SIZE = 1 << 14
 HELD = 50_000_000  # cycles: the GPU is busy for some 25 ms, while calls are queued
 

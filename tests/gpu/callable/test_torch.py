@@ -9,8 +9,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.callables import assert_replays
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def test_results_that_share_memory_or_are_the_argument(torch: Any) -> None:
     def parts(values: Any) -> Any:

@@ -10,8 +10,6 @@ import pytest
 import gpuprof
 from gpuprof.errors import InvalidStateError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
 
 

@@ -10,8 +10,6 @@ import pytest
 
 import gpuprof
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 # The same kernels with the same operands, of which a few may add in another order.
 SAME = 1e-6
 

@@ -13,8 +13,6 @@ from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import ROOT, run_python
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 SCRIPTS = ROOT / "tests" / "compat" / "scripts"
 OURS = {
     "cuda_events.py": "from gpuprof.compat import Event; names = {'Event': Event}",

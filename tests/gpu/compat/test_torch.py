@@ -16,8 +16,6 @@ from gpuprof import compat, errors
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.scripts import check_script
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 LONG = 100_000_000  # cycles, some 50 ms
 
 

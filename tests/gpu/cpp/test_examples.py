@@ -14,8 +14,6 @@ import pytest
 import gpuprof
 from tests.support.processes import ROOT
 
-pytestmark = pytest.mark.gpu
-
 TIMEOUT = 900
 TOOLKIT = Path("/usr/local/cuda")
 

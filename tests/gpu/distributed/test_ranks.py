@@ -17,8 +17,6 @@ from tests.gpu.support.frameworks import nccl_or_skip
 from tests.support.processes import ROOT, environment
 from tests.support.trace_files import load
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 @pytest.fixture(autouse=True)
 def torch() -> Any:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.docs.examples import WAYS, Example, all_examples, run_example
 
-pytestmark = pytest.mark.gpu
 EXAMPLES = [each for each in all_examples() if each.way in {f"{way} on a GPU" for way in WAYS}]
 
 

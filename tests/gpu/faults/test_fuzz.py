@@ -15,8 +15,6 @@ from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.fuzz import captured, check, graphed, without_gradients
 from tests.gpu.support.fuzz_programs import SIDES, Program
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 PROGRAMS = 200
 AT_ONCE = 10
 

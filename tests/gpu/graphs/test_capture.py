@@ -11,8 +11,6 @@ import pytest
 
 import gpuprof
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 def test_a_collection_of_torchs_objects_breaks_no_capture(torch: Any) -> None:
     values = torch.zeros(64, device="cuda")

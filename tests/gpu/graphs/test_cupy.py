@@ -13,8 +13,6 @@ from gpuprof.errors import CaptureInvalidatedError
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import cupy_or_skip
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::cupy")]
-
 
 @pytest.fixture
 def cupy() -> Iterator[Any]:

@@ -12,8 +12,6 @@ import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.gpu.support.frameworks import torch_or_skip
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 _TIMERS: tuple[Literal["strip", "last", "collect"], ...] = ("strip", "last", "collect")
 
 

@@ -14,8 +14,6 @@ from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch
 from tests.gpu.support.kernels import device
 from tests.support.graph_nodes import edges_in, nodes_in
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
-
 _COUNT = 1 << 20
 _ADD = r"""
 template <typename T> __global__ void add_k(T* values, T amount) {

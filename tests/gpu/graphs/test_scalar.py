@@ -8,8 +8,6 @@ import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
-
 REPLAYS = 1_000
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8"),

@@ -9,8 +9,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.frameworks import torch_or_skip
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 
 @pytest.fixture
 def torch() -> Any:

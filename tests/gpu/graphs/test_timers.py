@@ -14,8 +14,6 @@ import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.support.held import samples_in_memory
 
-pytestmark = pytest.mark.gpu
-
 torch = pytest.importorskip("torch", reason="needs torch and a GPU")
 
 

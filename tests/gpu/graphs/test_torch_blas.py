@@ -7,8 +7,6 @@ import pytest
 from tests.gpu.support.callables import run_torch_script
 from tests.gpu.support.frameworks import torch_or_skip
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 _SETUP = """
 import threading
 a = torch.randn(64, 64, device="cuda")

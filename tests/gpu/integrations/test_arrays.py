@@ -14,8 +14,6 @@ from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch
 from tests.gpu.support.kernels import device
 from tests.support.processes import run_python
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
-
 # A newer NumPy has it no more, but numba-cuda 0.x names it.
 _NUMPY = "import numpy\nif not hasattr(numpy, 'row_stack'): numpy.row_stack = numpy.vstack\n"
 

@@ -12,8 +12,6 @@ import pytest
 
 from tests.gpu.support.frameworks import torch_or_skip
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "integrations" / "decode.md"
 SIZES = (1, 2, 4, 8)
 

@@ -18,7 +18,7 @@ from tests.support.training_loops import (
     spans,
 )
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PARTS = ("forward", "backward", "optimizer.step")
 

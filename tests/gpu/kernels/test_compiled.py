@@ -13,8 +13,6 @@ import pytest
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import run_python
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 _PREAMBLE = """
 import json, warnings
 warnings.simplefilter("ignore")

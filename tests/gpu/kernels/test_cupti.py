@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import textwrap
 
-import pytest
-
 from tests.gpu.support.scripts import check_script
-
-pytestmark = pytest.mark.gpu
 
 # The GPU's times are fitted to the host's clock.
 _PREAMBLE = """

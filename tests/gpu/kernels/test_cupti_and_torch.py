@@ -10,13 +10,9 @@ import json
 import textwrap
 from typing import Any
 
-import pytest
-
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import run_python
-
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
 
 _PREAMBLE = """
 import json, warnings

@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.processes import ROOT, environment
 
-pytestmark = pytest.mark.gpu
-
 _PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})

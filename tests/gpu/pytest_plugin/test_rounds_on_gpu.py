@@ -7,12 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import environment
-
-pytestmark = pytest.mark.gpu
 
 TESTS = """
     import pytest

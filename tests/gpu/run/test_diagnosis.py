@@ -13,8 +13,6 @@ from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import environment
 
-pytestmark = pytest.mark.gpu
-
 SCRIPT = """
 import sys, time
 import torch

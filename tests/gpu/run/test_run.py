@@ -13,8 +13,6 @@ import pytest
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import environment
 
-pytestmark = pytest.mark.gpu
-
 STEPS = 20
 SCRIPT = f"""
 import sys

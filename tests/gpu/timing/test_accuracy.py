@@ -14,8 +14,6 @@ from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, EventPair, Spin, device
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 _REPETITIONS = {0.1: 31, 1.0: 21, 10.0: 9, 100.0: 5}
 
 

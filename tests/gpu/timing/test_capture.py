@@ -13,8 +13,6 @@ from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 _CLOCK_STEP_MS = 0.002  # a step of the clock of the kernels' stamps, at both ends
 
 

@@ -12,8 +12,6 @@ from tests.gpu.support.alone import ALONE
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import run_python
 
-pytestmark = pytest.mark.gpu
-
 # The first of them fills the driver's queue, whose lock is always taken then: processes that do so
 # side by side starve each other.
 REPEATS = [pytest.param(0, marks=ALONE), *range(1, 10)]

@@ -12,8 +12,6 @@ import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
-pytestmark = pytest.mark.gpu
-
 
 def _planted(found: gpuprof.Idle) -> float:
     return sum(row.idle_ms for row in found.rows if "# planted" in row.code)

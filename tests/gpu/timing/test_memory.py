@@ -12,12 +12,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:::torch"),
-    pytest.mark.filterwarnings("ignore:::cupy"),
-]
-
 MIB = 1 << 20
 
 

@@ -7,8 +7,6 @@ import pytest
 import gpuprof
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
-pytestmark = pytest.mark.gpu
-
 _ROUNDING_MS = 2e-6  # readings are 32-bit floats of milliseconds
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.gpu.support.scripts import check_script
-
-pytestmark = pytest.mark.gpu
 
 
 def test_auto_is_the_cpu_clock_until_cuda_is_initialised() -> None:

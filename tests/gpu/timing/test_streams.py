@@ -11,12 +11,6 @@ from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:::torch"),
-    pytest.mark.filterwarnings("ignore:::cupy"),
-]
-
 _WITHIN_MS = 0.05  # launches of several streams from Python lie this close
 
 

@@ -14,8 +14,6 @@ from tests.support.stuck_streams import (
     check_stuck,
 )
 
-pytestmark = pytest.mark.gpu
-
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("wait", [*WAITS, OTHERS])

@@ -15,8 +15,6 @@ from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.correlation import placed_spans, watch
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
-pytestmark = pytest.mark.gpu
-
 _SECONDS = float(os.environ.get("GPUPROF_TEST_TIMELINE_SECONDS", "20"))
 _ALLOWED_NS = 3000
 

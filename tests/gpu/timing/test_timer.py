@@ -10,8 +10,6 @@ import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
-pytestmark = pytest.mark.gpu
-
 _WITHIN_MS = 0.05
 
 

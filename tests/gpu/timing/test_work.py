@@ -8,8 +8,6 @@ import pytest
 
 import gpuprof
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 N = 4096
 FLOPS = 2.0 * N**3
 

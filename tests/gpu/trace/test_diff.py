@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 import gpuprof
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import run_python
-
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 _PROGRAM = """
 import time

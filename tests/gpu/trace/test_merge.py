@@ -8,12 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import gpuprof
 from tests.gpu.support.frameworks import torch_or_skip
-
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 _STEPS = 20
 _CLOCKS_US = 50.0  # torch maps the GPU's clock to the host's with an error of its own

@@ -17,8 +17,6 @@ from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
 
-pytestmark = pytest.mark.gpu
-
 _FIRST_GPU_TID = 2**28
 _ROUNDING_US = 0.002
 

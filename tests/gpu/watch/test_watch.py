@@ -9,8 +9,6 @@ import pytest
 
 import gpuprof
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
-
 WIDTH, BATCH = 2048, 4096
 
 

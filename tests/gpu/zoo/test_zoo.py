@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.gpu.zoo import report, run
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(run.PATIENCE + 20)]
+pytestmark = pytest.mark.timeout(run.PATIENCE + 20)
 
 # What waits for the GPU to decide what to do next, or how many there are of something.
 DATA_DEPENDENT = {
