@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 _PREFIX = """\
@@ -26,13 +28,17 @@ def environment(driver: Path | str | None, **variables: str) -> dict[str, str]:
     return result
 
 
-def run_python(
-    code: str, *, driver: Path | str | None = None, timeout: float = 60, **variables: str
+def run_command(
+    *command: object,
+    cwd: Path | None = None,
+    driver: Path | str | None = None,
+    timeout: float = 120,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `code` and return what it printed and how it ended."""
-    script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
+    """Run a command and return what it printed and how it ended."""
     return subprocess.run(
-        [sys.executable, "-c", script],
+        [*map(str, command)],
+        cwd=cwd,
         env=environment(driver, **variables),
         capture_output=True,
         text=True,
@@ -41,12 +47,29 @@ def run_python(
     )
 
 
-def check_python(code: str, **options: object) -> str:
+def run_python(
+    code: str, *, timeout: float = 60, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `code` and return what it printed and how it ended."""
+    script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
+    return run_command(sys.executable, "-c", script, timeout=timeout, **options)
+
+
+def check_python(code: str, **options: Any) -> str:
     """Run `code`; it must end with status 0 and print nothing to stderr. Return its output."""
-    done = run_python(code, **options)  # type: ignore[arg-type]
+    done = run_python(code, **options)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.stderr == "", done.stderr
     return done.stdout
+
+
+def result_of(code: str, **options: Any) -> Any:
+    """Run `code`, which sets `result`; return that as plain data."""
+    code = f"{textwrap.dedent(code)}\nimport json\nprint('RESULT', json.dumps(result))\n"
+    done = run_python(code, **options)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    print(done.stdout)
+    return json.loads(done.stdout.rpartition("RESULT ")[2])
 
 
 def native_threads(awaited: int | None = None) -> int:

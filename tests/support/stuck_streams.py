@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 NON_BLOCKING, THREAD_LOCAL = 1, 1
@@ -409,15 +408,8 @@ def check_stuck(
     use: str, wait: str, driver: Path | None, *, busy: bool = False, **variables: str
 ) -> None:
     """Run the program in a process of its own; it must end."""
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, use, wait, *["busy"] * busy],
-        cwd=ROOT,
-        env=environment(driver, **variables),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    command = [sys.executable, "-m", __name__, use, wait, *["busy"] * busy]
+    done = run_command(*command, cwd=ROOT, driver=driver, timeout=LIMIT_S, **variables)
     assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import gpuprof
 from tests.gpu.support.alone import ALONE
 from tests.gpu.support.frameworks import cupy_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
-from tests.gpu.support.scripts import check_script
-from tests.support.processes import environment
+from tests.gpu.support.scripts import check_script, run_pytest
 
 pytestmark = [*ALONE]
 
@@ -183,8 +180,7 @@ def test_compare_finds_a_slower_function_and_lets_the_same_one_pass(torch: Any) 
 def test_the_fixture_times_the_gpu_and_returns_what_the_function_returns(
     torch: Any, tmp_path: Path
 ) -> None:
-    module = tmp_path / "test_add.py"
-    module.write_text(
+    (tmp_path / "test_add.py").write_text(
         "import torch\n"
         "def test_add(gpu_benchmark):\n"
         "    ones = torch.ones(1 << 20, device='cuda')\n"
@@ -193,16 +189,7 @@ def test_the_fixture_times_the_gpu_and_returns_what_the_function_returns(
         "    assert gpu_benchmark.result.median_ms < 1.0\n",
         encoding="utf-8",
     )
-    options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "gpuprof._pytest.plugin"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(module)],
-        cwd=tmp_path,
-        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_pytest(tmp_path, "test_add.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_add" in done.stdout
     assert torch.cuda.get_device_name() in done.stdout

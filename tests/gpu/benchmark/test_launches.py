@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 
 import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip
-from tests.support.processes import environment
+from tests.gpu.support.scripts import run_pytest
 
 QUICK: dict[str, Any] = {"max_time_s": 0.5, "warmup_s": 0.05, "progress": False}
 TEST = """
@@ -122,24 +120,9 @@ def test_a_training_step_launches_the_same_each_time(torch: Any) -> None:
 def test_a_test_fails_for_one_more_kernel(torch: Any, tmp_path: Path) -> None:
     pytest.importorskip("scipy", reason="SciPy is not installed")
     (tmp_path / "test_it.py").write_text(TEST, encoding="utf-8")
-    plugin = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "gpuprof._pytest.plugin"]
-    command = [sys.executable, "-m", "pytest", *plugin, "test_it.py"]
-    variables = environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")  # or it is loaded twice
-
-    def run(option: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, f"--gpu-benchmark-{option}=main"],
-            cwd=tmp_path,
-            env={**variables, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-
-    assert run("save").returncode == 0
-    same = run("compare")
+    assert run_pytest(tmp_path, "--gpu-benchmark-save=main").returncode == 0
+    same = run_pytest(tmp_path, "--gpu-benchmark-compare=main")
     assert same.returncode == 0, same.stdout
-    more = run("compare", ONE_MORE="1")
+    more = run_pytest(tmp_path, "--gpu-benchmark-compare=main", ONE_MORE="1")
     assert more.returncode == 1, more.stdout
     assert "LAUNCHES: test_step: launches more: +1 " in more.stdout

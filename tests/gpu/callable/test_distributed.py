@@ -7,7 +7,6 @@ of FSDP has parameters that are shards, and collects them in the forward pass.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.support.frameworks import nccl_or_skip
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 
 
 @pytest.fixture(autouse=True)
@@ -34,20 +33,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("name", CHECKS.values(), ids=CHECKS)
 def test_two_processes_train_as_they_do_eagerly_or_are_refused(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.gpu.support.distributed_callable",
-            name,
-            tmp_path / "meeting",
-        ],
-        cwd=ROOT,
-        env=environment(None),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    program = (sys.executable, "-m", "tests.gpu.support.distributed_callable")
+    done = run_command(*program, name, tmp_path / "meeting", cwd=ROOT, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all gradients are right" in done.stdout

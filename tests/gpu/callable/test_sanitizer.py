@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 
 
 def test_memcheck_finds_nothing() -> None:
@@ -19,17 +18,11 @@ def test_memcheck_finds_nothing() -> None:
     if not Path(tool).exists():
         pytest.skip("compute-sanitizer is not installed: an NVIDIA command-line tool")
     # A refused SetParams and the calls that break a capture are answers that the program handles.
-    done = subprocess.run(
-        [
-            *(tool, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9"),
-            *(sys.executable, "-m", "tests.gpu.support.sanitized_callable"),
-        ],
+    done = run_command(
+        *(tool, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9"),
+        *(sys.executable, "-m", "tests.gpu.support.sanitized_callable"),
         cwd=ROOT,
-        env=environment(None),
-        capture_output=True,
-        text=True,
         timeout=280,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all results are right" in done.stdout

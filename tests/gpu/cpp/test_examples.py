@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import gpuprof
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, run_command
 
 TIMEOUT = 900
 TOOLKIT = Path("/usr/local/cuda")
@@ -35,9 +34,7 @@ def cmake_program() -> str:
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
+    done = run_command(*command, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -119,11 +116,5 @@ def test_benchmarks_are_written_for_python_to_judge(prefix: Path, tmp_path: Path
     results = [gpuprof.BenchResult.from_dict(each["gpuprof"]["result"]) for each in written]
     assert all((result.mode, result.gate) == ("graph", "gated") for result in results)
     assert all(0.2 < result.median_ms * 1e3 < 50.0 for result in results)
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuprof", "compare", *map(str, files)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command(sys.executable, "-m", "gpuprof", "compare", *files)
     assert (done.returncode, done.stdout.count(" SLOW")) == (1, 2), done.stdout + done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import textwrap
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import run_python
+from tests.support.processes import result_of
 
 _PREAMBLE = """
 import json, warnings
@@ -54,11 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, body: str, cache: str = "cache") -> Any:
     """Run a program that sets `result`; code that was compiled lies in a folder of that name."""
-    script = _PREAMBLE + textwrap.dedent(body) + "\nprint('RESULT', json.dumps(result))\n"
-    done = run_python(script, timeout=400, TORCHINDUCTOR_CACHE_DIR=str(folder / cache))
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    print(done.stdout)
-    return json.loads(done.stdout.rpartition("RESULT ")[2])
+    script = _PREAMBLE + textwrap.dedent(body)
+    return result_of(script, timeout=400, TORCHINDUCTOR_CACHE_DIR=str(folder / cache))
 
 
 def triton(records: list[list[str]], scope: str) -> list[tuple[str, str]]:

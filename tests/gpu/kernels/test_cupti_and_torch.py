@@ -6,13 +6,11 @@ its kernels again after the other. Each test is a process of its own.
 
 from __future__ import annotations
 
-import json
-import textwrap
 from typing import Any
 
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import run_python
+from tests.support.processes import result_of
 
 _PREAMBLE = """
 import json, warnings
@@ -51,11 +49,7 @@ def gpuprof_sees(number):
 def counts_of(body: str) -> list[Any]:
     """Run `body`; return who saw how many of how many kernels, in order."""
     torch_or_skip()
-    script = _PREAMBLE + textwrap.dedent(body) + "\nprint('COUNTS', json.dumps(counts))\n"
-    done = run_python(script, timeout=200)
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    (line,) = [text for text in done.stdout.splitlines() if text.startswith("COUNTS ")]
-    found: list[Any] = json.loads(line.removeprefix("COUNTS "))
+    found: list[Any] = result_of(f"{_PREAMBLE}\n{body}\nresult = counts", timeout=200)
     return found
 
 
@@ -81,9 +75,9 @@ def test_they_alternate() -> None:
 
 def test_a_profiler_of_a_torch_that_is_imported_inside_sees_its_kernels() -> None:
     torch_or_skip()
-    done = run_python(
+    ours, theirs, notes = result_of(
         """
-        import json, sys, warnings
+        import sys, warnings
         warnings.simplefilter("ignore")
         import gpuprof
         from tests.gpu.support.kernels import Spin, device
@@ -105,12 +99,10 @@ def test_a_profiler_of_a_torch_that_is_imported_inside_sees_its_kernels() -> Non
         theirs = [e for e in prof.events()
                   if "sin" in e.name and str(e.device_type).endswith("CUDA")]
         ours = [each.name for each in k.records]
-        print(json.dumps([ours, len(theirs), k.notes]))
+        result = [ours, len(theirs), k.notes]
         """,
         timeout=200,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    ours, theirs, notes = json.loads(done.stdout.splitlines()[-1])
     assert sum("spin" in name.lower() for name in ours) == 2, ours
     assert sum("cos" in name for name in ours) == 1, ours
     assert theirs == 5

@@ -5,7 +5,6 @@ Each test is a process of its own: a process has one profiler, and torch is ther
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import run_python
+from tests.support import processes
 
 _TORCH = """
 import json, time, warnings
@@ -51,11 +50,7 @@ assert "torch" not in sys.modules
 
 def result_of(preamble: str, body: str) -> Any:
     """Run `body`, which sets `result`; return that as plain data."""
-    script = preamble + textwrap.dedent(body) + "\nprint('RESULT', json.dumps(result))\n"
-    done = run_python(script, timeout=200)
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    (line,) = [text for text in done.stdout.splitlines() if text.startswith("RESULT ")]
-    return json.loads(line.removeprefix("RESULT "))
+    return processes.result_of(preamble + textwrap.dedent(body), timeout=200)
 
 
 def test_a_torch_step_is_under_its_scopes() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 
 _PROGRAM = f"""
 import sys
@@ -48,14 +47,7 @@ def profiled(include: str) -> list[dict[str, str]]:
     command = [ncu, "--nvtx", "--nvtx-include", include, "--clock-control", "none"]
     command += ["--csv", "--page", "raw", "--metrics", "gpu__time_duration.sum"]
     command += [sys.executable, "-c", _PROGRAM]
-    done = subprocess.run(
-        command,
-        env=environment(None, GPUPROF_NVTX="1"),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = run_command(*command, timeout=240, GPUPROF_NVTX="1")
     said = done.stdout + done.stderr
     if "ERR_NVGPUCTRPERM" in said:
         pytest.skip("the GPU's counters are not open to this user")

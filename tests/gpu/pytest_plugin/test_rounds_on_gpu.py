@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import environment
+from tests.gpu.support.scripts import run_pytest
 
 TESTS = """
     import pytest
@@ -58,19 +56,6 @@ TESTS = """
         assert gpu_benchmark.result.count >= 40
 
 """
-
-
-def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [*command, "-p", "gpuprof._pytest.plugin", *options],
-        cwd=folder,
-        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def test_what_pytest_benchmarks_tests_use_works_on_the_gpus_clock(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import environment
+from tests.support.processes import run_command
 
 SCRIPT = """
 import sys, time
@@ -77,15 +76,8 @@ for x in DataLoader(Data(), pin_memory=True):
 def test_a_planted_cause_is_found(tmp_path: Path, cause: str, said: str) -> None:
     torch_or_skip()
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuprof", "run", "train.py", cause],
-        cwd=tmp_path,
-        env=environment(None),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = (sys.executable, "-m", "gpuprof", "run", "train.py", cause)
+    done = run_command(*command, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr
     found = re.findall(r"^(?:bound by )?(.+)\n  why: .+\n  next: ", done.stderr, re.MULTILINE)
     assert said in found, done.stderr

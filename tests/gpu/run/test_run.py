@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.support.frameworks import torch_or_skip
-from tests.support.processes import environment
+from tests.support.processes import run_command
 
 STEPS = 20
 SCRIPT = f"""
@@ -63,15 +63,8 @@ if "fail" in sys.argv:
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     torch_or_skip()
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-m", "gpuprof", "run", *options],
-        cwd=folder,
-        env=environment(None),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = (sys.executable, "-m", "gpuprof", "run", *options)
+    return run_command(*command, cwd=folder, timeout=300)
 
 
 def rows(folder: Path) -> dict[str, Any]:
