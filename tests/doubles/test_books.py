@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import re
 import stat
 import subprocess
@@ -17,9 +16,9 @@ import pytest
 from tests.fake_driver import build as fake_build
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
-
-ROOT = Path(__file__).resolve().parents[2]
-
+from tests.fake_driver.own import exported_entry_points
+from tests.support.processes import ROOT, run_command
+from tests.support.threads import in_threads
 
 # Books
 
@@ -133,11 +132,7 @@ def test_threads_lose_no_call_and_no_event(driver: FakeCuda) -> None:
             driver.event_record(begin, stream)
             driver.event_record(end, stream)
 
-    workers = [threading.Thread(target=record_pairs) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(*[record_pairs] * threads)
     assert driver.calls("cuEventRecord") - before == threads * pairs * 2
     assert (driver.live("stream"), driver.live("event")) == (threads, threads * 2)
 
@@ -184,11 +179,7 @@ def test_a_driver_can_be_without_device_or_fail_to_start(driver: FakeCuda) -> No
 
 
 def test_every_exported_entry_point_can_be_looked_up(driver: FakeCuda, library: Path) -> None:
-    done = subprocess.run(
-        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
-    )
-    symbols = {line.split()[-1] for line in done.stdout.splitlines()}
-    names = {re.sub(r"_v\d$", "", symbol) for symbol in symbols if symbol.startswith("cu")}
+    names = {re.sub(r"_v\d$", "", symbol) for symbol in exported_entry_points(library)}
     assert len(names) > 60
     assert {name for name in names if looked_up(driver, name, 13000) != (0, 0, True)} == set()
 
@@ -202,15 +193,7 @@ def run_script(library: Path, body: str, **environment: str) -> subprocess.Compl
         "from tests.fake_driver.control import *\n"
         f"driver = FakeCuda({str(library)!r})\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", prelude + body],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-    )
+    return run_command(sys.executable, "-c", prelude + body, cwd=ROOT, **environment)
 
 
 def test_calls_in_a_forked_child_are_refused_and_counted_for_the_parent(library: Path) -> None:

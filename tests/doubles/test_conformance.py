@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import build as conformance_build
 from tests.conformance import golden
+from tests.fake_driver.own import exported_entry_points
 from tests.gpu.support.alone import needs_the_gpu_alone
+from tests.support.processes import run_command
 
 # The most that may rest on nothing but the fake's own word.
 LARGEST_UNRECORDED_SHARE = 0.15
@@ -24,14 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answers(program: Path, library: Path | str) -> tuple[golden.Recording, str]:
     """Return what a driver answers to every case, and what it said on stderr."""
-    done = subprocess.run(
-        [str(program), str(library)],
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-        env={**os.environ, **FAKE_ENVIRONMENT},
-    )
+    done = run_command(program, library, timeout=250, **FAKE_ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return golden.parse(done.stdout), done.stderr
 
@@ -61,14 +54,6 @@ def test_every_crash_on_the_fake_says_which_call_was_misused(
     assert crashes >= 10
     assert len(reports) == crashes
     assert all(report.startswith("FAKECUDA MISUSE cu") for report in reports)
-
-
-def exported_entry_points(library: Path) -> set[str]:
-    done = subprocess.run(
-        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
-    )
-    symbols = {line.split()[-1] for line in done.stdout.splitlines()}
-    return {symbol for symbol in symbols if symbol.startswith("cu")}
 
 
 def test_every_entry_point_of_the_fake_has_a_recorded_row(

@@ -8,11 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fake_driver.control import FakeCuda
+from tests.support.processes import run_command
 
 
 def own_library(built: Path, folder: Path) -> Path:
     """Return a copy in `folder`, which the loader takes for another library."""
     return Path(shutil.copy2(built, folder / built.name))
+
+
+def exported_entry_points(library: Path) -> set[str]:
+    """Return the symbols of the driver's functions in a library."""
+    done = run_command("nm", "-D", "--defined-only", library)
+    assert done.returncode == 0, done.stderr
+    symbols = {line.split()[-1] for line in done.stdout.splitlines()}
+    return {symbol for symbol in symbols if symbol.startswith("cu")}
 
 
 @contextmanager

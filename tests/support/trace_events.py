@@ -34,7 +34,7 @@ def measured(name: str) -> None:
         pass
 
 
-def assert_tracks_nest(slices: list[dict[str, Any]]) -> None:
+def assert_tracks_nest(slices: list[dict[str, Any]], slack_us: float = 1e-4) -> None:
     """Check what viewers need: two slices of one track are disjoint, or one is in the other."""
     by_track: dict[int, list[dict[str, Any]]] = {}
     for event in slices:
@@ -43,9 +43,9 @@ def assert_tracks_nest(slices: list[dict[str, Any]]) -> None:
         open_ends: list[float] = []
         for event in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
             end = event["ts"] + event["dur"]
-            while open_ends and open_ends[-1] <= event["ts"] + 1e-4:
+            while open_ends and open_ends[-1] <= event["ts"] + slack_us:
                 open_ends.pop()
-            assert not open_ends or end <= open_ends[-1] + 1e-4, event
+            assert not open_ends or end <= open_ends[-1] + slack_us, event
             open_ends.append(end)
 
 

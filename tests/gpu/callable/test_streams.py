@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 from typing import Any
 
 import pytest
 
 import gpuprof
 from tests.gpu.support.callables import assert_replays
+from tests.support.threads import in_threads
 
 SIZE = 1 << 14
 HELD = 50_000_000  # cycles: the GPU is busy for some 25 ms, while calls are queued
@@ -113,26 +114,15 @@ def test_a_layout_that_needs_a_copy_on_two_streams(torch: Any, held: bool) -> No
 def test_threads_with_streams_of_their_own_share_one_callable(torch: Any, threads: int) -> None:
     fast = graphed(torch)
     results: list[list[Any]] = [[] for _ in range(threads)]
-    failed: list[BaseException] = []
-    barrier = threading.Barrier(threads)
 
     def work(index: int) -> None:
-        try:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                barrier.wait(30)
-                for step in range(60):
-                    given = torch.full((SIZE,), 1000.0 * index + step, device="cuda")
-                    results[index].append(fast(given))
-                torch.cuda.current_stream().synchronize()
-        except BaseException as error:
-            failed.append(error)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for step in range(60):
+                given = torch.full((SIZE,), 1000.0 * index + step, device="cuda")
+                results[index].append(fast(given))
+            torch.cuda.current_stream().synchronize()
 
-    workers = [threading.Thread(target=work, args=(index,)) for index in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert failed == []
+    in_threads(*(functools.partial(work, index) for index in range(threads)))
     for index in range(threads):
         assert len(results[index]) == 60
         expected(torch, results[index], 1000.0 * index)
@@ -141,28 +131,17 @@ def test_threads_with_streams_of_their_own_share_one_callable(torch: Any, thread
 
 def test_threads_that_meet_new_shapes_at_once(torch: Any) -> None:
     fast = graphed(torch)
-    failed: list[BaseException] = []
-    barrier = threading.Barrier(4)
     results: list[list[Any]] = [[] for _ in range(4)]
 
     def work(index: int) -> None:
-        try:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                barrier.wait(30)
-                for step in range(20):
-                    size = 128 * (1 + step % 3)
-                    given = torch.full((size,), 100.0 * index + step, device="cuda")
-                    results[index].append(fast(given))
-                torch.cuda.current_stream().synchronize()
-        except BaseException as error:
-            failed.append(error)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for step in range(20):
+                size = 128 * (1 + step % 3)
+                given = torch.full((size,), 100.0 * index + step, device="cuda")
+                results[index].append(fast(given))
+            torch.cuda.current_stream().synchronize()
 
-    workers = [threading.Thread(target=work, args=(index,)) for index in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert failed == []
+    in_threads(*(functools.partial(work, index) for index in range(4)))
     for index in range(4):
         expected(torch, results[index], 100.0 * index)
     assert_replays(fast, 80, captures=4)

@@ -13,6 +13,7 @@ import pytest
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support import processes
+from tests.support.trace_events import assert_tracks_nest
 
 _TORCH = """
 import json, time, warnings
@@ -365,16 +366,7 @@ def test_traces_have_the_kernels_inside_their_scopes() -> None:
     kernels = [each for each in slices if each["cat"] in {"kernel", "gpu_memcpy", "gpu_memset"}]
     assert len(kernels) == records
     assert dropped == 0
-    tracks: dict[int, list[dict[str, Any]]] = {}
-    for each in slices:
-        tracks.setdefault(each["tid"], []).append(each)
-    for track in tracks.values():
-        ends: list[float] = []
-        for each in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
-            while ends and ends[-1] <= each["ts"] + 0.002:
-                ends.pop()
-            assert not ends or each["ts"] + each["dur"] <= ends[-1] + 0.002, each
-            ends.append(each["ts"] + each["dur"])
+    assert_tracks_nest(slices, slack_us=0.002)
     # The host called before the GPU ran, on one clock, and inside the scope that it is shown in.
     categories = {"cuda_runtime", "cuda_driver"}
     calls = {e["args"]["correlation"]: e for e in slices if e["cat"] in categories}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,25 +10,9 @@ import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
+from tests.support.threads import in_threads
 
 _CLOCK_STEP_MS = 0.002  # a step of the clock of the kernels' stamps, at both ends
-
-
-def _on_another_thread(action: Callable[[], None]) -> None:
-    raised: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            device().make_current()
-            action()
-        except BaseException as error:  # handed to the thread that asked
-            raised.append(error)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
 
 
 @needs_the_gpu_alone
@@ -54,11 +36,15 @@ def test_timing_and_reading_during_a_capture_leave_it_intact(mode: str, thread: 
         assert sample.ready
         samples.append(sample.ms)
 
+    def on_another_thread() -> None:
+        device().make_current()
+        measure_and_read()
+
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode=mode):
         values += 1
         if thread == "another":
-            _on_another_thread(measure_and_read)
+            in_threads(on_another_thread)
         else:
             measure_and_read()
         values += 1

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +14,14 @@ from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 from tests.gpu.support.scripts import check_script
+from tests.support.trace_events import assert_tracks_nest, events, metadata
 
 _FIRST_GPU_TID = 2**28
 _ROUNDING_US = 0.002
 
 
-def load(path: Path) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
-    return events
-
-
 def slices(path: Path, category: str) -> list[dict[str, Any]]:
-    found = [e for e in load(path) if e["ph"] == "X" and e.get("cat") == category]
+    found = [e for e in events(path) if e.get("cat") == category]
     return sorted(found, key=lambda event: float(event["ts"]))
 
 
@@ -36,22 +30,8 @@ def gpu_us(event: dict[str, Any]) -> float:
     return float(event.get("args", {}).get("gpu_us", event["dur"]))
 
 
-def tracks(events: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    by_track: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for event in events:
-        by_track[event["tid"]].append(event)
-    return by_track
-
-
-def assert_slices_nest(events: list[dict[str, Any]]) -> None:
-    for track in tracks(events).values():
-        ends: list[float] = []
-        for event in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
-            end = event["ts"] + event["dur"]
-            while ends and ends[-1] <= event["ts"] + _ROUNDING_US:
-                ends.pop()
-            assert not ends or end <= ends[-1] + _ROUNDING_US, event
-            ends.append(end)
+def tracks(found: list[dict[str, Any]]) -> set[int]:
+    return {event["tid"] for event in found}
 
 
 @needs_the_gpu_alone
@@ -76,8 +56,8 @@ def test_every_scope_has_a_gpu_slice_after_its_launch(tmp_path: Path) -> None:
         launches = [e["ts"] for e in host if e["name"] == name]
         starts = [e["ts"] for e in gpu if e["name"] == name]
         assert all(start >= launch for launch, start in zip(launches, starts, strict=True))
-    assert_slices_nest(gpu)
-    assert_slices_nest(host)
+    assert_tracks_nest(gpu, _ROUNDING_US)
+    assert_tracks_nest(host, _ROUNDING_US)
     assert len(tracks(gpu)) == 1
     assert min(tracks(gpu)) >= _FIRST_GPU_TID
     for name, path_ in (("step", "step"), ("fwd", "step/fwd"), ("bwd", "step/bwd")):
@@ -104,13 +84,9 @@ def test_streams_and_threads_have_tracks_of_their_own(tmp_path: Path) -> None:
             thread.start()
             thread.join()
         device().synchronize()
-    names = {
-        e["tid"]: e["args"]["name"]
-        for e in load(path)
-        if e["ph"] == "M" and e["name"] == "thread_name"
-    }
+    names = {e["tid"]: e["args"]["name"] for e in metadata(path, "thread_name")}
     gpu = slices(path, "gpu")
-    first, second = ({e["tid"] for e in gpu if e["name"] == f"on{i}"} for i in range(2))
+    first, second = (tracks([e for e in gpu if e["name"] == f"on{i}"]) for i in range(2))
     assert len(first) == len(second) == 1
     assert first != second
     assert "copy stream" in names[first.pop()]
@@ -132,7 +108,7 @@ def test_a_long_run_keeps_its_slices_in_place(tmp_path: Path) -> None:
             writer.instant("done")
             time.sleep(0.02)
     error_us = writer.stats()["gpu_error_ns"] / 1e3
-    done = sorted(e["ts"] for e in load(path) if e["ph"] == "i")
+    done = sorted(e["ts"] for e in events(path, "i"))
     host, gpu = slices(path, "scope"), slices(path, "gpu")
     assert len(gpu) == len(host) == len(done) > 50
     for launch, work, end in zip(host, gpu, done, strict=True):
