@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.callables import assert_replays
+from tests.gpu.support.callables import assert_counts, assert_replays
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
 
@@ -140,8 +140,7 @@ def test_a_call_in_a_capture_of_cupys_stream_inside_one_of_torchs(
     values = cupy.arange(size, dtype=cupy.float32)
     with torch.cuda.stream(torch.cuda.Stream()), gpuprof.capture(stream) as cap:
         found = fast(values)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 0, 1), seen
+    assert_counts(fast, captures=1, replays=0, eager_calls=1)
     values += 1
     cap.graph.launch(stream)
     assert bool((found == values * 2).all())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.callables import assert_replays
+from tests.gpu.support.callables import assert_counts, assert_replays
 
 # The calls within which a sweep of a few parameters a call has seen all of a small model.
 SWEPT = 100
@@ -195,8 +195,7 @@ def test_an_argument_that_was_made_in_inference_mode(torch: Any) -> None:
     outside = fast(given)
     assert torch.equal(inside, given * 2)
     assert torch.equal(outside, given * 2)
-    seen = fast.stats()
-    assert (seen.replays, seen.eager_calls) == (2, 0), seen
+    assert_counts(fast, replays=2, eager_calls=0)
 
 
 def test_trainable_parameters_without_gradients(torch: Any) -> None:

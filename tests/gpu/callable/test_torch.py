@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.gpu.support.callables import assert_replays
+from tests.gpu.support.callables import assert_counts, assert_replays
 
 
 def test_results_that_share_memory_or_are_the_argument(torch: Any) -> None:
@@ -90,8 +90,7 @@ def test_a_call_that_needs_gradients_has_a_graph_of_its_own(torch: Any, of: str)
     torch.testing.assert_close(mine, wanted)
     with torch.no_grad():
         torch.testing.assert_close(fast(given), layer(given))
-    seen = fast.stats()
-    assert (seen.captures, seen.eager_calls, seen.failures) == (2, 0, 0), seen
+    assert_counts(fast, captures=2, eager_calls=0, failures=0)
 
 
 def test_a_call_in_somebodys_capture_becomes_part_of_it(torch: Any) -> None:
@@ -105,5 +104,4 @@ def test_a_call_in_somebodys_capture_becomes_part_of_it(torch: Any) -> None:
         given.fill_(step)
         cap.graph.launch()
         assert torch.equal(result, given * 2 + 1)
-    seen = fast.stats()
-    assert (seen.replays, seen.eager_calls, seen.captures) == (1, 1, 1), seen
+    assert_counts(fast, replays=1, eager_calls=1, captures=1)

@@ -9,6 +9,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError
+from tests.gpu.support.callables import assert_counts, assert_replays
 
 both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
 
@@ -35,16 +36,14 @@ def test_gradients_of_inputs_and_parameters_are_those_of_eager_calls(
         wanted.backward(gradient)
         training.assert_close(mine.grad, theirs.grad)
         training.assert_same_gradients(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+    assert_replays(fast, 3)
 
 
 @both_ways
 def test_a_module_graphed_beside_its_own_eager_calls(
     torch: Any, training: Any, param_grads: Any
 ) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    module, eager, fast = training.graphed(param_grads=param_grads)
     for step in range(4):
         training.loss_of(module if step % 2 else fast, step).backward()
         training.loss_of(eager, step).backward()
@@ -55,20 +54,16 @@ def test_a_module_graphed_beside_its_own_eager_calls(
 def test_gradients_add_up_over_backward_passes_and_shapes(
     torch: Any, training: Any, param_grads: Any
 ) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    module, eager, fast = training.graphed(param_grads=param_grads)
     for step, rows in enumerate((8, 4, 8, 8, 4, 4)):
-        training.loss_of(fast, step, rows).backward()
-        training.loss_of(eager, step, rows).backward()
+        training.backward((fast, eager), step, rows)
         training.assert_same_gradients(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.eager_calls) == (2, 0), seen
+    assert_counts(fast, captures=2, eager_calls=0)
 
 
 @both_ways
 def test_a_second_backward_pass_of_one_call(torch: Any, training: Any, param_grads: Any) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    module, eager, fast = training.graphed(param_grads=param_grads)
     for run in (fast, eager):
         loss = training.loss_of(run, 1)
         loss.backward(retain_graph=True)
@@ -82,13 +77,11 @@ def test_a_second_backward_pass_of_one_call(torch: Any, training: Any, param_gra
 def test_gradients_that_are_cleared_begin_anew(
     torch: Any, training: Any, param_grads: Any, set_to_none: bool
 ) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    module, eager, fast = training.graphed(param_grads=param_grads)
     for step in range(4):
         training.clear([module, eager], set_to_none=set_to_none)
         for _ in range(2):
-            training.loss_of(fast, step).backward()
-            training.loss_of(eager, step).backward()
+            training.backward((fast, eager), step)
         training.assert_same_gradients(module, eager)
 
 
@@ -103,12 +96,10 @@ def test_parameters_that_are_frozen_and_thawed_have_graphs_of_their_own(
         training.clear([module, eager])
         for each in (module, eager):
             each[0].requires_grad_(step % 2 == 1)
-        training.loss_of(fast, step).backward()
-        training.loss_of(eager, step).backward()
+        training.backward((fast, eager), step)
         assert (module[0].weight.grad is not None) == (step % 2 == 1)
         training.assert_same_gradients(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.eager_calls) == (2, 0), seen
+    assert_counts(fast, captures=2, eager_calls=0)
 
 
 def test_an_argument_asks_for_gradients_or_does_not(torch: Any, training: Any) -> None:
@@ -122,8 +113,7 @@ def test_an_argument_asks_for_gradients_or_does_not(torch: Any, training: Any) -
             found.sum().backward()
         training.assert_close(left.grad, right.detach() if left.requires_grad else None)
         training.assert_close(right.grad, left.detach() if right.requires_grad else None)
-    seen = fast.stats()
-    assert (seen.captures, seen.eager_calls) == (4, 0), seen
+    assert_counts(fast, captures=4, eager_calls=0)
 
 
 def test_arguments_that_operators_have_made(torch: Any, training: Any) -> None:
@@ -160,13 +150,9 @@ def test_returned_gradients_are_the_callers_to_keep(
 
 @both_ways
 def test_static_results_train(torch: Any, training: Any, param_grads: Any) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(
-        module, (training.batch(0),), outputs="static", param_grads=param_grads
-    )
+    module, eager, fast = training.graphed(outputs="static", param_grads=param_grads)
     for step in range(4):
-        training.loss_of(fast, step).backward()
-        training.loss_of(eager, step).backward()
+        training.backward((fast, eager), step)
         training.assert_same_gradients(module, eager)
 
 
@@ -194,8 +180,7 @@ def test_steps_under_autocast(torch: Any, training: Any, param_grads: Any, scale
             scaler.update()
     training.assert_same_gradients(module, eager, dtype)
     training.assert_same_state(module, eager, dtype)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+    assert_replays(fast, 3)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -259,8 +244,7 @@ def test_an_eager_loss_that_is_kept_does_not_stop_a_capture(
         wanted.backward()
     fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
     for step in range(2):
-        training.loss_of(fast, step).backward()
-        training.loss_of(eager, step).backward()
+        training.backward((fast, eager), step)
     if not ran:
         loss.backward()
         wanted.backward()
@@ -274,18 +258,14 @@ def test_an_eager_loss_that_is_kept_does_not_stop_a_capture(
 def test_a_backward_pass_comes_after_its_graph_was_dropped(
     torch: Any, training: Any, param_grads: Any, how: str, ran: bool
 ) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(
-        module, (training.batch(0),), max_graphs=1, param_grads=param_grads
-    )
+    module, eager, fast = training.graphed(max_graphs=1, param_grads=param_grads)
     if ran:
         for run in (fast, eager):
             training.loss_of(run, 1).backward()
     losses = [training.loss_of(run, 2) for run in (fast, eager)]
     if how == "another shape":
         for rows in (7, 5, 3):  # graphs that want the memory of the one before
-            training.loss_of(fast, 3, rows).backward()
-            training.loss_of(eager, 3, rows).backward()
+            training.backward((fast, eager), 3, rows)
         assert fast.stats().evictions == 3
     elif how == "reset":
         fast.reset()

@@ -9,13 +9,13 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError
+from tests.gpu.support.callables import assert_replays
 
 both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
 
 
 def test_a_call_without_gradients_does_not_spoil_a_backward_pass(torch: Any, training: Any) -> None:
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(module, (training.batch(0),))
+    module, eager, fast = training.graphed()
     with torch.no_grad():
         fast(training.batch(1))
     loss = training.loss_of(fast, 0)
@@ -142,8 +142,7 @@ def test_the_stages_of_a_pipeline_in_order(torch: Any, training: Any, param_grad
         for mine, theirs in zip(modules, eager, strict=True):
             training.assert_same_gradients(mine, theirs)
     for stage in stages:
-        seen = stage.stats()
-        assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+        assert_replays(stage, 3)
 
 
 def test_the_stages_of_a_pipeline_backwards_one_by_one(torch: Any, training: Any) -> None:
@@ -171,17 +170,12 @@ def test_compiled_modules_train(torch: Any, training: Any, param_grads: Any) -> 
     pytest.importorskip("triton", reason="torch.compile needs Triton")
     if shutil.which("gcc") is None and shutil.which("cc") is None:
         pytest.skip("torch.compile needs a C compiler")
-    module, eager = training.pair()
-    fast = gpuprof.make_graphed_callable(
-        module, (training.batch(0),), compile=True, param_grads=param_grads
-    )
+    module, eager, fast = training.graphed(compile=True, param_grads=param_grads)
     for step in range(3):
-        training.loss_of(fast, step).backward()
-        training.loss_of(eager, step).backward()
+        training.backward((fast, eager), step)
         for mine, theirs in zip(module.parameters(), eager.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-5)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+    assert_replays(fast, 3)
     loss = training.loss_of(fast, 0)
     loss.backward(retain_graph=True)
     with pytest.raises(InvalidStateError, match=r"second backward pass.*compiled code"):

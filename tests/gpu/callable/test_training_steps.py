@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.callables import assert_counts, assert_replays
 
 # The same kernels with the same operands, of which a few may add in another order.
 SAME = 1e-6
@@ -29,9 +30,12 @@ def adamw(torch: Any, module: Any) -> Any:
 OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {"adam": adam, "sgd": sgd, "adamw": adamw}
 
 
-def make_step(torch: Any, module: Any, optimizer: Any) -> Callable[[Any, Any], Any]:
+def make_step(
+    torch: Any, module: Any, optimizer: Any, clears: bool = True
+) -> Callable[[Any, Any], Any]:
     def step(values: Any, wanted: Any) -> Any:
-        optimizer.zero_grad(set_to_none=True)
+        if clears:
+            optimizer.zero_grad(set_to_none=True)
         loss = torch.nn.functional.mse_loss(module(values), wanted)
         loss.backward()
         optimizer.step()
@@ -50,6 +54,16 @@ def assert_same_losses(found: Any, wanted: Any) -> None:
     assert error <= SAME, error
 
 
+def assert_same_runs(torch: Any, training: Any, fast: Any, plain: Any, steps: range) -> None:
+    found, wanted = (losses_of(torch, training, run, steps) for run in (fast, plain))
+    assert_same_losses(found, wanted)
+
+
+def assert_same_step(training: Any, fast: Any, plain: Any, step: int, rows: int = 8) -> None:
+    given = training.batch(step, rows), training.batch(step + 1000, rows)
+    assert_same_losses(fast(*given), plain(*given))
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_losses_of_200_steps_are_those_of_eager_steps(
     torch: Any, training: Any, name: str
@@ -58,14 +72,11 @@ def test_the_losses_of_200_steps_are_those_of_eager_steps(
     step = make_step(torch, module, OPTIMIZERS[name](torch, module))
     plain = make_step(torch, eager, OPTIMIZERS[name](torch, eager))
     fast = gpuprof.make_graphed_callable(step)
-    found = losses_of(torch, training, fast, range(200))
-    wanted = losses_of(torch, training, plain, range(200))
-    assert_same_losses(found, wanted)
+    assert_same_runs(torch, training, fast, plain, range(200))
     assert not torch.allclose(module[0].weight, training.mlp()[0].weight)
     training.assert_same_state(module, eager)
     training.assert_same_gradients(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 197, 0), seen
+    assert_replays(fast, 197)
 
 
 def test_dropout_and_statistics_in_a_step(torch: Any, training: Any) -> None:
@@ -91,12 +102,9 @@ def test_another_learning_rate_is_captured_again(torch: Any, training: Any) -> N
     for part, rate in enumerate((1e-3, 1e-4, 5e-4)):
         for optimizer in (mine, theirs):
             optimizer.param_groups[0]["lr"] = rate
-        steps = range(20 * part, 20 * part + 20)
-        found = losses_of(torch, training, fast, steps)
-        assert_same_losses(found, losses_of(torch, training, plain, steps))
+        assert_same_runs(torch, training, fast, plain, range(20 * part, 20 * part + 20))
     training.assert_same_state(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (3, 57, 0), seen
+    assert_replays(fast, 57, captures=3)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -112,20 +120,16 @@ def test_state_that_is_loaded_between_whole_steps(
     for step in range(30):
         if step == steps:
             saved = [copy.deepcopy(each.state_dict()) for each in (mine, theirs)]
-        given = training.batch(step), training.batch(step + 1000)
-        assert_same_losses(fast(*given), plain(*given))
-    before = fast.stats()
-    assert before.captures == 1
+        assert_same_step(training, fast, plain, step)
+    assert fast.stats().captures == 1
     for optimizer, state in zip((mine, theirs), saved, strict=True):
         optimizer.load_state_dict(state)
     noise = [torch.full_like(each, float("nan")) for each in module.parameters() for _ in "ab"]
     for step in range(30, 50):
-        given = training.batch(step), training.batch(step + 1000)
-        assert_same_losses(fast(*given), plain(*given))
+        assert_same_step(training, fast, plain, step)
     training.assert_same_state(module, eager)
-    seen = fast.stats()
     # Where there is no state, an eager call makes it.
-    assert (seen.captures, seen.eager_calls) == (2, 0 if steps else 1), seen
+    assert_counts(fast, captures=2, eager_calls=0 if steps else 1)
     del noise
 
 
@@ -140,9 +144,7 @@ def test_a_learning_rate_in_a_tensor_needs_no_new_capture(torch: Any, training: 
     for part, rate in enumerate((1e-3, 1e-4)):
         for optimizer in made:
             optimizer.param_groups[0]["lr"].fill_(rate)
-        steps = range(20 * part, 20 * part + 20)
-        found = losses_of(torch, training, fast, steps)
-        assert_same_losses(found, losses_of(torch, training, plain, steps))
+        assert_same_runs(torch, training, fast, plain, range(20 * part, 20 * part + 20))
     training.assert_same_state(module, eager)
     assert fast.stats().captures == 1
 
@@ -167,30 +169,16 @@ def test_autocast_and_a_scaler_inside(torch: Any, training: Any) -> None:
 
     (step, mine), (plain, theirs) = of(module), of(eager)
     fast = gpuprof.make_graphed_callable(step)
-    found = losses_of(torch, training, fast, range(30))
-    wanted = losses_of(torch, training, plain, range(30))
-    assert_same_losses(found, wanted)
+    assert_same_runs(torch, training, fast, plain, range(30))
     assert mine.get_scale() == theirs.get_scale() > 1024.0
     training.assert_same_state(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 27, 0), seen
+    assert_replays(fast, 27)
 
 
 def test_gradients_that_are_cleared_outside_between_calls(torch: Any, training: Any) -> None:
     module, eager = training.pair()
-
-    def of(each: Any) -> Any:
-        optimizer = adam(torch, each)
-
-        def step(values: Any, wanted: Any) -> Any:
-            loss = torch.nn.functional.mse_loss(each(values), wanted)
-            loss.backward()  # adds to what is there
-            optimizer.step()
-            return loss.detach()
-
-        return step
-
-    fast, plain = gpuprof.make_graphed_callable(of(module)), of(eager)
+    steps = [make_step(torch, each, adam(torch, each), clears=False) for each in (module, eager)]
+    fast, plain = gpuprof.make_graphed_callable(steps[0]), steps[1]
     found, wanted = [], []
     for step in range(16):
         for run, losses, own in ((fast, found, module), (plain, wanted, eager)):
@@ -208,37 +196,25 @@ def test_making_a_callable_leaves_gradients_and_parameters_as_they_were(
     torch: Any, training: Any, there: bool
 ) -> None:
     module, eager = training.pair()
-
-    def of(each: Any) -> Any:
-        optimizer = torch.optim.SGD(each.parameters(), lr=0.05)
-
-        def step(values: Any, wanted: Any) -> Any:
-            loss = torch.nn.functional.mse_loss(each(values), wanted)
-            loss.backward()  # adds to what is there
-            optimizer.step()
-            return loss.detach()
-
-        return step
-
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in (module, eager)]
+    mine = make_step(torch, module, optimizers[0], clears=False)
+    plain = make_step(torch, eager, optimizers[1], clears=False)
     for each in (module, eager):
         for parameter in each.parameters():
             parameter.grad = torch.full_like(parameter, 0.01) if there else None
     before = [parameter.grad for parameter in module.parameters()]
-    fast = gpuprof.make_graphed_callable(of(module), (training.batch(0), training.batch(1000)))
+    fast = gpuprof.make_graphed_callable(mine, (training.batch(0), training.batch(1000)))
     for parameter, gradient in zip(module.parameters(), before, strict=True):
         assert parameter.grad is gradient
     training.assert_same_gradients(module, eager)
     training.assert_same_state(module, eager)
-    plain = of(eager)
     for step in range(4):
         if not there:
             training.clear([module, eager])
-        given = training.batch(step), training.batch(step + 1000)
-        assert_same_losses(fast(*given), plain(*given))
+        assert_same_step(training, fast, plain, step)
         training.assert_same_gradients(module, eager)
     training.assert_same_state(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 4, 0), seen
+    assert_replays(fast, 4)
 
 
 def test_gradients_that_are_dropped_after_a_call_that_clears_its_own(
@@ -248,16 +224,12 @@ def test_gradients_that_are_dropped_after_a_call_that_clears_its_own(
     fast = gpuprof.make_graphed_callable(make_step(torch, module, sgd(torch, module)))
     plain = make_step(torch, eager, sgd(torch, eager))
     for step in range(12):
-        found, wanted = (
-            run(training.batch(step), training.batch(step + 1000)) for run in (fast, plain)
-        )
-        assert_same_losses(found, wanted)
+        assert_same_step(training, fast, plain, step)
         training.assert_same_gradients(module, eager)
         if step % 2:
             for parameter in module.parameters():
                 parameter.grad = None
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 9, 0), seen
+    assert_replays(fast, 9)
 
 
 def test_steps_that_add_up_gradients_in_a_closure(torch: Any, training: Any) -> None:
@@ -289,9 +261,8 @@ def test_steps_that_add_up_gradients_in_a_closure(torch: Any, training: Any) -> 
         assert_same_losses(fast(), plain())
     training.assert_same_state(module, eager)
     training.assert_same_gradients(module, eager)
-    seen = fast.stats()
     # The second one finds gradients where the first found none.
-    assert (seen.captures, seen.replays, seen.eager_calls) == (2, 8, 0), seen
+    assert_replays(fast, 8, captures=2)
 
 
 def test_a_step_on_another_size_has_a_graph_of_its_own(torch: Any, training: Any) -> None:
@@ -299,13 +270,10 @@ def test_a_step_on_another_size_has_a_graph_of_its_own(torch: Any, training: Any
     fast = gpuprof.make_graphed_callable(make_step(torch, module, adam(torch, module)))
     plain = make_step(torch, eager, adam(torch, eager))
     for step in range(24):
-        rows = (8, 4)[step % 2]
-        given = training.batch(step, rows), training.batch(step + 1000, rows)
-        assert_same_losses(fast(*given), plain(*given))
+        assert_same_step(training, fast, plain, step, rows=(8, 4)[step % 2])
         training.assert_same_gradients(module, eager)
     training.assert_same_state(module, eager)
-    seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (2, 18, 0), seen
+    assert_replays(fast, 18, captures=2)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])

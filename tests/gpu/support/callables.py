@@ -14,11 +14,15 @@ import gpuprof
 """
 
 
+def assert_counts(fast: Any, **wanted: int) -> None:
+    """Fail unless these counts of a callable are so."""
+    seen = fast.stats()
+    assert {name: getattr(seen, name) for name in wanted} == wanted, seen
+
+
 def assert_replays(fast: Any, calls: int, *, captures: int = 1) -> None:
     """Fail unless all of so many calls were replays, of so many captures, and none failed."""
-    seen = fast.stats()
-    found = (seen.replays, seen.eager_calls, seen.captures, seen.failures)
-    assert found == (calls, 0, captures, 0), seen
+    assert_counts(fast, replays=calls, eager_calls=0, captures=captures, failures=0)
 
 
 def run_torch_script(body: str, **variables: str) -> str:

@@ -20,6 +20,7 @@ from torch import distributed, nn
 import gpuprof
 from gpuprof.errors import GpuprofError, InvalidStateError
 from tests.gpu.support import training
+from tests.gpu.support.callables import assert_replays
 from tests.gpu.support.frameworks import gpu_of_rank
 
 PROCESSES = 2
@@ -63,8 +64,7 @@ def ddp(rank: int) -> None:
         for optimizer in optimizers:
             optimizer.step()
     training.assert_same_state(module, eager)
-    seen = fast.module.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+    assert_replays(fast.module, 3)
 
 
 def ddp_without_synchronization(rank: int) -> None:

@@ -14,6 +14,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+import gpuprof
+
 WIDTH = 32
 # Relative to the largest gradient of a tensor: bfloat16 rounds to 2 ** -8.
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -39,6 +41,12 @@ def pair(**options: Any) -> tuple[Any, Any]:
     return module, copy.deepcopy(module)
 
 
+def graphed(**options: Any) -> tuple[Any, Any, Any]:
+    """Return a module, an equal one, and a graphed callable of the first."""
+    module, eager = pair()
+    return module, eager, gpuprof.make_graphed_callable(module, (batch(0),), **options)
+
+
 def data_parallel(module: Any) -> DistributedDataParallel:
     """Return the module as one of DDP, on this process's GPU."""
     return DistributedDataParallel(module, device_ids=[torch.cuda.current_device()])
@@ -54,6 +62,12 @@ def batch(seed: int, rows: int = 8, dtype: torch.dtype = torch.float32) -> Any:
 def loss_of(run: Callable[[Any], Any], seed: int, rows: int = 8) -> Any:
     """Return the loss of a model for the batch of a seed."""
     return functional.mse_loss(run(batch(seed, rows)), batch(seed + 1000, rows))
+
+
+def backward(runs: Iterable[Callable[[Any], Any]], seed: int, rows: int = 8) -> None:
+    """Run the backward pass of each model for the batch of a seed."""
+    for run in runs:
+        loss_of(run, seed, rows).backward()
 
 
 def assert_close(
