@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import gpuprof
@@ -30,18 +30,9 @@ def usable_stream(fake: FakeCuda) -> Iterator[int]:
 
 def on_another_thread(work: Callable[[], object]) -> object:
     """Return what `work` returns or raises on a thread of its own."""
-    outcome: list[object] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return outcome.pop()
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(work)
+    return done.exception() or done.result()
 
 
 def await_no_capture(fake: FakeCuda, stream: int) -> None:

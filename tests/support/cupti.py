@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,25 +57,10 @@ def rows(columns: dict[str, bytes], codes: dict[str, str], names: list[str]) -> 
     assert len({len(column) for column in values.values()}) == 1
     made = []
     for row in zip(*values.values(), strict=True):
-        entry = Row(**dict(zip(codes, row, strict=True)))
+        entry = types.SimpleNamespace(**dict(zip(codes, row, strict=True)))
         entry.name = names[entry.name]
         made.append(entry)
     return made
-
-
-class Row:
-    """One record."""
-
-    name: Any
-
-    def __init__(self, **fields: Any) -> None:
-        vars(self).update(fields)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-    def __repr__(self) -> str:
-        return f"Row({vars(self)})"
 
 
 @dataclass

@@ -57,8 +57,3 @@ class Marks:
     stream: int
     started: bool = False
     ended: bool = False
-
-
-def capturing(block: gpuprof.capture) -> Generator[gpuprof.GraphCaptureGuard, None, None]:
-    with block as guard:
-        yield guard

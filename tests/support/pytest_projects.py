@@ -207,9 +207,9 @@ class Project:
         }
         (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
 
-    def on_gpu(self, *every: float, mode: str = "graph", l2: str = "hot", **machine: Any) -> None:
+    def on_gpu(self, *every: float, mode: str = "graph", **machine: Any) -> None:
         """Let the tests be measured on a GPU."""
-        fields = {"mode": mode, "clock": "cuda", "l2": l2, "machine": {**GPU_MACHINE, **machine}}
+        fields = {"mode": mode, "clock": "cuda", "l2": "hot", "machine": {**GPU_MACHINE, **machine}}
         self.times(*every, fields=fields)
 
     def calls(self) -> list[dict[str, Any]]:

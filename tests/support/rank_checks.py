@@ -86,6 +86,15 @@ def gather_in_group(members: list[int]) -> Any:
         return str(error)
 
 
+def _refusal(work: Callable[[], object]) -> str:
+    """Return what the error says by which a call is refused."""
+    try:
+        work()
+    except (ValueError, gpuprof.errors.InvalidStateError) as error:
+        return str(error)
+    return "nothing was raised"
+
+
 def watched_collectives() -> dict[str, int]:
     """Use the collectives; return how often each was measured, by path."""
     gpuprof.reset()
@@ -128,11 +137,7 @@ def _ring(tensor: Any) -> list[Any]:
 def watched_twice() -> str:
     """Watch while it is being watched."""
     with distributed.time_collectives():
-        try:
-            distributed.time_collectives()
-        except gpuprof.errors.InvalidStateError as error:
-            return str(error)
-    return "nothing was raised"
+        return _refusal(distributed.time_collectives)
 
 
 def train(slow: int, steps: int) -> Any:
@@ -330,14 +335,10 @@ def measure_with_a_rank_missing(seconds: float, comparing: bool) -> str:
     store.set_timeout(timedelta(seconds=seconds))
     try:
         if comparing:
-            gpuprof.compare({"one": abs, "other": abs}, (1,))
-        else:
-            gpuprof.benchmark(abs, (1,))
-    except gpuprof.errors.InvalidStateError as error:
-        return str(error)
+            return _refusal(lambda: gpuprof.compare({"one": abs, "other": abs}, (1,)))
+        return _refusal(lambda: gpuprof.benchmark(abs, (1,)))
     finally:
         store.set_timeout(limit)
-    return "nothing was raised"
 
 
 def benchmark_that_fails(failing: int) -> str:
@@ -349,11 +350,7 @@ def benchmark_that_fails(failing: int) -> str:
         if own() == failing and calls[0] > 100:
             raise ValueError("no more")
 
-    try:
-        gpuprof.benchmark(work, warmup_s=0.0, max_time_s=0.1)
-    except (ValueError, gpuprof.errors.InvalidStateError) as error:
-        return str(error)
-    return "nothing was raised"
+    return _refusal(lambda: gpuprof.benchmark(work, warmup_s=0.0, max_time_s=0.1))
 
 
 def benchmark_often(times: int) -> int:

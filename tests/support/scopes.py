@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import gpuprof
+
+Opened = TypeVar("Opened")
 
 
 def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
@@ -13,10 +16,10 @@ def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
     return gpuprof.timer(name, backend="cpu", **options)
 
 
-def spanning(scope: gpuprof.Scope) -> Generator[gpuprof.Sample, None, None]:
-    """Hold `scope` open between the first resume and the second."""
-    with scope as sample:
-        yield sample
+def spanning(block: AbstractContextManager[Opened]) -> Generator[Opened, None, None]:
+    """Hold a scope or a capture open between the first resume and the second."""
+    with block as opened:
+        yield opened
 
 
 def path_here() -> str:

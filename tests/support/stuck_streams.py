@@ -25,7 +25,7 @@ import gpuprof
 from tests.support.processes import ROOT, run_command
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-NON_BLOCKING, THREAD_LOCAL = 1, 1
+NON_BLOCKING = 1
 ENTRIES = 1_000  # of the fake driver's queues, about as many as a GPU's have
 TIMES = 1_500  # each makes two entries, or more
 GROUP = 56  # host functions, of which a queue takes as many
@@ -236,8 +236,6 @@ def recorded(stream: int) -> object:
 
 
 def time_and_read(driver: Driver, stream: int) -> Step:
-    del driver
-
     def step() -> None:
         for _ in range(40):  # more than were made for the first one
             with gpuprof.timer("other", stream=stream):
@@ -254,8 +252,6 @@ def time_and_read(driver: Driver, stream: int) -> Step:
 
 
 def write_and_read_a_scalar(driver: Driver, stream: int) -> Step:
-    del driver
-
     def step() -> None:
         scalar = gpuprof.DeviceScalar(1, stream=stream)
         scalar.update(2)
@@ -266,8 +262,6 @@ def write_and_read_a_scalar(driver: Driver, stream: int) -> Step:
 
 
 def trace(driver: Driver, stream: int) -> Step:
-    del driver
-
     def step() -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -346,12 +340,11 @@ def arrays_of(driver: Driver, path: str) -> Iterator[None]:
             from tests.fake_driver.control import FakeCuda
             from tests.support.stand_in_cupy import installed
 
-            cupy = stack.enter_context(installed(FakeCuda(path), stream=driver.stream))
+            stack.enter_context(installed(FakeCuda(path), stream=driver.stream))
         else:
             import cupy
 
             stack.enter_context(cupy.cuda.ExternalStream(driver.stream))
-        del cupy
         yield
 
 

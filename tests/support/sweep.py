@@ -154,7 +154,7 @@ def list_calls(scenario: str) -> list[str]:
     os.close(writing)
     with os.fdopen(reading) as pipe:
         calls, _, imported = pipe.read().partition("\n")
-    if wait_for(pid) != 0:
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
         raise SweepError(f"{scenario} fails without any fault")
     for name in imported.split():
         importlib.import_module(name)
@@ -187,10 +187,6 @@ def start(work: Callable[[], None]) -> int:
             sys.stderr.flush()
             os._exit(status)
     return pid
-
-
-def wait_for(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def all_faults(scenarios: list[str], full: bool) -> Iterator[Fault]:

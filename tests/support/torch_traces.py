@@ -12,26 +12,22 @@ HOST, GPU = 4000, 0  # pids, as torch has them
 class TorchTrace:
     """Collects events; times are microseconds."""
 
-    def __init__(self, base: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.events: list[Event] = []
-        self._base = base
         self._correlation = 100
 
     def _slice(
         self, name: str, cat: str, begin: float, dur: float, *, track: tuple[int, int], **args: Any
     ) -> None:
         pid, tid = track
-        times = {"ts": self._base + begin, "dur": dur}
         labels = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid}
-        self.events.append({**labels, **times, "args": args})
+        self.events.append({**labels, "ts": begin, "dur": dur, "args": args})
 
     def scope(self, name: str, begin: float, dur: float, tid: int = 1, **args: Any) -> None:
         self._slice(name, "user_annotation", begin, dur, track=(HOST, tid), **args)
 
-    def gpu_scope(self, name: str, begin: float, dur: float, stream: int = 7, **args: Any) -> None:
-        self._slice(
-            name, "gpu_user_annotation", begin, dur, track=(GPU, stream), stream=stream, **args
-        )
+    def gpu_scope(self, name: str, begin: float, dur: float, **args: Any) -> None:
+        self._slice(name, "gpu_user_annotation", begin, dur, track=(GPU, 7), stream=7, **args)
 
     def launch(
         self, at: float, *, name: str = "cudaLaunchKernel", tid: int = 1, took: float = 3
@@ -64,7 +60,7 @@ class TorchTrace:
         self.work(name, begin, dur, self.launch(launch), **more)
 
 
-def steps(count: int, kernels: Iterable[tuple[str, float]], gap: float = 2.0) -> TorchTrace:
+def steps(count: int, kernels: Iterable[tuple[str, float]]) -> TorchTrace:
     """Return a trace of `count` steps, whose kernels run one after the other, launched in time."""
     trace, at = TorchTrace(), 100.0
     for number in range(count):
@@ -72,5 +68,5 @@ def steps(count: int, kernels: Iterable[tuple[str, float]], gap: float = 2.0) ->
         trace.scope("step", host, 40)
         for place, (name, dur) in enumerate(kernels):
             trace.kernel(name, host + 5 + place, at, dur)
-            at += dur + gap
+            at += dur + 2.0
     return trace

@@ -46,19 +46,14 @@ def slice_event(name: str, ts: float, dur: float, tid: int = 7, **more: Any) -> 
     return {"ph": "X", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, **more}
 
 
-def named(*tids: int, pid: int = 1) -> list[Event]:
+def named(*tids: int) -> list[Event]:
     """The metadata that leaves a validator without notes."""
-    process = {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}}
-    return [process] + [
-        {
-            "ph": "M",
-            "name": "thread_name",
-            "pid": pid,
-            "tid": tid,
-            "args": {"name": f"thread {tid}"},
-        }
-        for tid in tids
-    ]
+
+    def metadata(name: str, tid: int, value: str) -> Event:
+        return {"ph": "M", "name": name, "pid": 1, "tid": tid, "args": {"name": value}}
+
+    threads = [metadata("thread_name", tid, f"thread {tid}") for tid in tids]
+    return [metadata("process_name", 0, "python"), *threads]
 
 
 def object_form(events: Iterable[Event], **members: Any) -> bytes:

@@ -29,7 +29,7 @@ from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
 from tests.support.fuzzing import bounded
 from tests.support.held import release_idle, scopes
-from tests.support.model_objects import Capture, Entry, Graph, Marks, capturing
+from tests.support.model_objects import Capture, Entry, Graph, Marks
 from tests.support.scopes import path_here, spanning
 
 US = 1_000
@@ -204,7 +204,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self.captures[stream] = Capture(stream)
             return
         block = gpuprof.capture(handle, timers=timers, mode=mode, name="graph")  # type: ignore[arg-type]
-        holder = capturing(block)
+        holder = spanning(block)
         if stream in self.captures or refused:
             with self.fake.faults("cuStreamBeginCapture@1=2" if refused else ""):
                 with pytest.raises((errors.CudaError, errors.InvalidStateError)):

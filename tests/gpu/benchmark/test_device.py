@@ -11,9 +11,7 @@ import gpuprof
 from tests.gpu.support.frameworks import cupy_or_skip
 
 MIB = 1 << 20
-ROUNDED = (
-    2 * MIB
-)  # torch gives out a cached block that is up to 1 MiB larger than what is asked for
+ROUNDED = 2 * MIB  # a cached block of torch's is up to 1 MiB larger than what is asked for
 
 
 def measure(function: Callable[..., object], *arguments: Any, **options: Any) -> Any:

@@ -118,9 +118,7 @@ class ArrayScenario:
             arguments = sorted(name for name in self.written if name[0] == "a")
             self.options["writes"] = tuple(f"args[{name[1:]}]" for name in arguments)
         for layouts in itertools.product(("dense", "turned"), repeat=self.count):
-            self._runs(
-                SHAPE, layouts
-            )  # CuPy compiles at a first use, and a graph is no place for it
+            self._runs(SHAPE, layouts)  # CuPy compiles at a first use, and not in a graph
         self._sizes = [rows for rows in (2, 7) if self._runs((rows, SHAPE[1]))]
         self.calls = [self._call() for _ in range(chance.randrange(4, 9))]
 

@@ -10,14 +10,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.gpu.support.fuzz_operators import KINDS, OPS, Op
+from tests.gpu.support.fuzz_operators import KINDS, OPS, Op, memory
 from tests.gpu.support.fuzz_state import BUFFERS, EXTERNAL, PARAMETERS, ROW, Body, Line, State
 
-# Whether a function may write to `contiguous()` or `reshape()` of what it has not made itself: that
-# is an argument itself for some of its strides, and a copy for others.
-WRITES_TO_MAYBE_VIEWS = True
-# Whether kernels of other libraries write to parameters and buffers.
-KERNELS_WRITE_STATE = True
 _MAX_ELEMENTS = 2_000
 _MAX_DIMS = 4
 _SHAPES = {**PARAMETERS, **BUFFERS, **EXTERNAL}
@@ -64,11 +59,6 @@ _TRAINING = {
     "matmul": Op(lambda torch, x, y: torch.tanh(torch.matmul(x, y)), 2),
     "mean": Op(lambda _, x: x.mean(-1, keepdim=True)),
 }
-
-
-def memory(tensor: Any) -> int:
-    """Return what tells the memory of living tensors apart."""
-    return int(tensor.untyped_storage().data_ptr())
 
 
 def _guarded(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,7 +123,6 @@ class Writer:
         self._num_arguments = len(arguments)
         self._made: list[str] = []
         self._roots: dict[str, str] = {}  # what a view, or what may be one, is of
-        self._maybe: set[str] = set()  # what is a view or a copy, and views of it
         self._lines: list[Line] = []
         self.written: set[str] = set()
         self.of_kernels: set[str] = set()  # state that others than torch read or write
@@ -208,12 +197,8 @@ class Writer:
             given.append(self._scope["model"])
         if is_foreign and any(self._root(each) in EXTERNAL for each in names):
             return  # nothing would tell of it
-        if is_foreign and self._root(first) in _STATE and not KERNELS_WRITE_STATE:
-            return
         if self._kind == "buckets" and op.writes and self._root(first) in _STATE:
             return  # state has no rows
-        if op.writes and first in self._maybe and not WRITES_TO_MAYBE_VIEWS:
-            return
         try:
             arguments = op.choose(self._chance, given)
             made = self._operators[name](*given, *arguments)
@@ -233,8 +218,6 @@ class Writer:
         result = f"v{len(self._lines)}"
         if name in _VIEWS:
             self._roots[result] = root
-            if first in self._maybe or name in _MAYBE_VIEWS:
-                self._maybe.add(result)
         self._scope[result] = made
         self._made.append(result)
         self._lines.append(Line(name, tuple(names), arguments, result))

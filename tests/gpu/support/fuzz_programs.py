@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tests.gpu.support.fuzz_operators import KINDS, OPS, TYPES
+from tests.gpu.support.fuzz_operators import KINDS, OPS, TYPES, memory
 
 SIDES = 2  # streams besides the current one
 _STEPS = 20
@@ -162,11 +162,11 @@ class Program:
     def results(self) -> list[int]:
         """Return values for a function to return: none is in memory of an input or of another."""
         values = self.run(self.world().inputs)
-        taken = {_memory(values[number]) for number in range(len(self._world.inputs))}
+        taken = {memory(values[number]) for number in range(len(self._world.inputs))}
         found = []
         for number, value in reversed(values.items()):
-            if _memory(value) not in taken:
-                taken.add(_memory(value))
+            if memory(value) not in taken:
+                taken.add(memory(value))
                 found.append(number)
         return found[:4]
 
@@ -210,18 +210,13 @@ def run_step(torch: Any, step: Step, values: dict[int, Any], sides: Sequence[Any
             values[step.result] = made
 
 
-def _memory(tensor: Any) -> int:
-    """Return what tells the memory of living tensors apart; 0 is none."""
-    return int(tensor.untyped_storage().data_ptr())
-
-
 def _may_race(given: Sequence[Any]) -> bool:
     """Return whether a write may meet itself or what it reads from, which no order is set for."""
     first = given[0]
     meets_itself = any(
         size > 1 and stride == 0 for size, stride in zip(first.shape, first.stride(), strict=True)
     )
-    return meets_itself or any(_memory(each) == _memory(first) for each in given[1:])
+    return meets_itself or any(memory(each) == memory(first) for each in given[1:])
 
 
 class _Writer:
@@ -308,8 +303,8 @@ class _Writer:
             result, self._next = self._next, self._next + 1
             values[result] = made
             # New memory belongs to its stream until the join.
-            if not any(_memory(made) == _memory(each) for each in given):
-                self._written.setdefault(_memory(made), set()).add(stream)
+            if not any(memory(made) == memory(each) for each in given):
+                self._written.setdefault(memory(made), set()).add(stream)
         self._steps.append(Step(name, operands, arguments, result, stream))
         return True
 
@@ -317,13 +312,13 @@ class _Writer:
         if not self._forked:
             return True
         others = {number for number in range(SIDES + 1) if number != stream}
-        if any(self._written.get(_memory(each), set()) & others for each in given):
+        if any(self._written.get(memory(each), set()) & others for each in given):
             return False
-        return not (writes and self._used.get(_memory(given[0]), set()) & others)
+        return not (writes and self._used.get(memory(given[0]), set()) & others)
 
     def _note(self, stream: int, given: Sequence[Any], writes: bool) -> None:
         if self._forked:
             for each in given:
-                self._used.setdefault(_memory(each), set()).add(stream)
+                self._used.setdefault(memory(each), set()).add(stream)
             if writes:
-                self._written.setdefault(_memory(given[0]), set()).add(stream)
+                self._written.setdefault(memory(given[0]), set()).add(stream)

@@ -46,8 +46,6 @@ _TRIES = 10  # of a step
 # Steps beside calls, and what they may be of.
 _WHOLE = (*MODULE_STATE, "closure", "holder.cache", "kept")
 _ALL_STATE = (*MODULE_STATE, *EXTERNAL)
-# State outside of modules may move, too: the same tensor, in other memory.
-MOVES_EXTERNAL = True
 _CHANGES: dict[str, tuple[str, ...]] = {
     "write": _ALL_STATE,
     "data": _ALL_STATE,
@@ -108,9 +106,6 @@ class Scenario:
             state.model.body = function
             function = state.model
         return World(self.torch, state, function, keeps=self.keeps)
-
-    def writes_state(self) -> bool:
-        return any(not name.startswith(("a", "v")) for name in self.written)
 
     def stale_arguments(self, step: Step) -> list[int]:
         """Return the arguments of a call that are a static result, which that call overwrites."""
@@ -275,8 +270,8 @@ class _Planner:
         if name in {"data", "resize", "write"} and chance.random() < 0.5:
             used = [each for each in changes[name] if each in str(self._scenario.body)]
             target = chance.choice(used or [target])
-        may_move = MOVES_EXTERNAL and kind != "foreign"
-        if name in {"data", "resize"} and not (may_move or target.startswith("model.")):
+        # Nothing tells of state outside of modules that kernels of other libraries read.
+        if name in {"data", "resize"} and kind == "foreign" and not target.startswith("model."):
             return None
         return Step(name, target, self._seed())
 

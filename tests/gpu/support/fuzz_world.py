@@ -220,7 +220,7 @@ class World:
         """Give a parameter or another tensor other memory."""
         tensor = self.state.get(step.target)
         tensor.data = self._values(step.seed, tensor.shape, tensor.dtype)
-        self._take_memory_of(tensor)
+        self._decoy(tensor.shape)
 
     def replace(self, step: Step) -> None:
         old = self.state.get(step.target)
@@ -325,9 +325,6 @@ class World:
 
     def _values(self, seed: int, shape: Sequence[int], dtype: Any) -> Any:
         return values(self.torch, seed, shape, dtype, self.state.device)
-
-    def _take_memory_of(self, tensor: Any) -> None:
-        self._decoy(tensor.shape)
 
     def _decoy(self, shape: Sequence[int]) -> None:
         """Take memory that was just let go: whoever still reads or writes it is found."""
