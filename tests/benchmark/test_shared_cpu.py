@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-from tests.support.processes import environment
+from tests.support.processes import run_command
 
 SHARED_CPU = """
 import os, subprocess, sys
@@ -36,8 +35,5 @@ assert turns.warnings[-1].startswith("CPU times are compared"), turns.warnings
 
 
 def test_a_long_function_is_told_from_its_neighbour_on_the_same_cpu() -> None:
-    command = [sys.executable, "-c", SHARED_CPU]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment(None), check=False, timeout=120
-    )
+    done = run_command(sys.executable, "-c", SHARED_CPU)
     assert (done.returncode, done.stderr) == (0, "")

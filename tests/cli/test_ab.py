@@ -22,7 +22,7 @@ from gpuprof import BenchResult, Stats
 from gpuprof.results import Launches, Row, Summary
 from tests.cli.conftest import Call
 from tests.support.benchmark_results import bench
-from tests.support.processes import environment
+from tests.support.processes import environment, run_command
 
 GPU = {"gpu": "NVIDIA H200", "sms": 132}
 COMMANDS = ("cp a.json {out}", "cp b.json {out}")
@@ -185,10 +185,7 @@ def test_a_command_that_fails_is_shown_and_nothing_is_compared(call: Call, side:
 def test_a_command_that_fails_is_noticed_where_the_end_of_children_is_ignored() -> None:
     code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
     code += "os.execv(sys.executable, [sys.executable, '-m', 'gpuprof', 'ab', 'true', 'false'])"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment(None), check=False, timeout=60
-    )
+    done = run_command(sys.executable, "-c", code)
     assert (done.returncode, done.stdout) == (3, "")
     assert "command B failed with exit code 1" in done.stderr
 
@@ -434,13 +431,6 @@ def test_it_needs_neither_numpy_nor_scipy(tmp_path: Path, command: str) -> None:
         "import sys; sys.modules['numpy'] = sys.modules['scipy'] = None\n"
         "import runpy; runpy.run_module('gpuprof', run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, command, *given],
-        capture_output=True,
-        text=True,
-        env=environment(None),
-        check=False,
-        timeout=60,
-    )
+    done = run_command(sys.executable, "-c", code, command, *given)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 same" in done.stdout

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 
 from tests.compat.signatures import ORIGINALS, STORED, Parameters, parameters_of, stored
-from tests.support.processes import check_python
+from tests.support.processes import check_python, run_command
 
 
 def find(where: str) -> Any:
@@ -88,11 +87,5 @@ def test_each_module_lists_what_it_has_and_documents_it(module: str) -> None:
 
 def test_a_script_that_imports_from_a_module_of_compat_runs() -> None:
     code = "from gpuprof.compat.nvtx import annotate\nwith annotate('x'):\n    print('in it')"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_command(sys.executable, "-W", "error", "-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "in it\n", "")

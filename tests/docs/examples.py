@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from tests.support.processes import environment
+from tests.support.processes import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -117,15 +117,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run Python afresh; without visible GPUs the examples show the CPU clock."""
     hidden = {} if visible else {"CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=environment(None, **hidden),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    return run_command(sys.executable, *arguments, cwd=Path(folder), timeout=240, **hidden)
 
 
 def run_example(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.hanging_calls import table
-from tests.support.processes import ROOT, SETUP_CUDA, check_cuda, environment, run_python
+from tests.support.processes import (
+    ROOT,
+    SETUP_CUDA,
+    check_cuda,
+    run_command,
+    run_python,
+)
 from tests.support.rank_pool import build_shifted_clocks
 
 # A thread runs into a call that does not return, beside one that looks as time passes.
@@ -42,15 +47,8 @@ def pass_by(seconds):
 
 
 def test_every_call_may_hang_and_is_named(fake_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.support.hanging_calls"],
-        cwd=ROOT,
-        env=environment(fake_path, GPUPROF_HANG_S="0.1"),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = (sys.executable, "-W", "ignore", "-m", "tests.support.hanging_calls")
+    done = run_command(*command, cwd=ROOT, driver=fake_path, timeout=280, GPUPROF_HANG_S="0.1")
     assert done.stdout == f"{len(table())} calls, 0 bad\n", done.stdout + done.stderr
 
 

@@ -15,7 +15,7 @@ import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.growth import Readings
 from tests.support.held import samples_in_memory
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 from tests.support.scenarios import SCENARIOS, Stage
 from tests.support.soak import LEAKS
 
@@ -55,15 +55,8 @@ def test_a_step_is_no_growth_and_a_slope_is(step_at: int) -> None:
 
 
 def soaked(fake_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.support.soak", *arguments],
-        cwd=ROOT,
-        env=environment(fake_path),
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    command = (sys.executable, "-m", "tests.support.soak", *arguments)
+    return run_command(*command, cwd=ROOT, driver=fake_path, timeout=110)
 
 
 def test_mixed_use_holds_no_more_as_time_goes_on(fake_path: Path) -> None:

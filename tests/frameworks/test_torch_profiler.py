@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.processes import run_python
+from tests.support.processes import run_command, run_python
 from tests.support.threads import in_threads
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -344,12 +343,7 @@ def test_gpuprofs_trace_and_torchs_have_one_clock(both_traces: tuple[Path, Path]
 
 def test_merged_they_line_up(both_traces: tuple[Path, Path], tmp_path: Path) -> None:
     merged = tmp_path / "merged.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuprof", "trace", "merge", *both_traces, "-o", merged],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = (sys.executable, "-m", "gpuprof", "trace", "merge", *both_traces, "-o", merged)
+    done = run_command(*command)
     assert done.returncode == 0, done.stderr
     assert_they_line_up(spans(read(merged)).values())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 
 SCRIPT = ROOT / "benchmarks" / "graphs_breaks.py"
 
@@ -28,14 +27,7 @@ NAMED = {
 @pytest.fixture(scope="module")
 def said(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     out = tmp_path_factory.mktemp("breaks") / "breaks.json"
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--json", str(out)],
-        env=environment(fake_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command(sys.executable, SCRIPT, "--json", out, driver=fake_path)
     assert done.returncode == 0, done.stderr
     cases = json.loads(out.read_text(encoding="utf-8"))["cases"]
     return {case["title"]: case["gpuprof"] for case in cases}
@@ -54,13 +46,6 @@ def test_the_message_names_the_cause(title: str, said: dict[str, str]) -> None:
 
 
 def test_without_a_driver_the_script_says_that_it_needs_a_gpu(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)],
-        env=environment(tmp_path / "absent.so"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command(sys.executable, SCRIPT, driver=tmp_path / "absent.so")
     assert done.returncode == 1
     assert done.stderr.startswith("graphs_breaks needs a GPU: ")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import environment
+from tests.support.processes import run_command
 from tests.support.pytest_projects import Project
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "gpuprof._pytest.plugin", "test_it.py"]
@@ -105,14 +104,7 @@ def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_pat
             gpu_benchmark(fail, 3)
     """
     (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
-    done = subprocess.run(
-        [*PYTEST, "--tb=short"],
-        cwd=tmp_path,
-        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(*PYTEST, "--tb=short", cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert done.returncode == 1
     shown = [line for line in done.stdout.splitlines() if re.match(r"\S+\.py:\d+: in ", line)]
     assert [line.rpartition(" ")[2] for line in shown] == [
@@ -165,12 +157,5 @@ def test_scopes_of_rounds_count_if_asked_for(tmp_path: Path, scopes: bool, count
             assert sum(row.time.count for row in gpuprof.stats().values()) == {counted}
     """
     (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
-    done = subprocess.run(
-        PYTEST,
-        cwd=tmp_path,
-        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(*PYTEST, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert done.returncode == 0, done.stdout

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import environment
+from tests.support.processes import run_command
 
 TESTS = '''
 """How long waiting takes."""
@@ -102,15 +102,8 @@ class Suite:
 def run_pytest(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": "", **more}
     variables["PYTEST_XDIST_WORKER"] = ""  # beside which pytest-benchmark measures nothing
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
-        cwd=folder,
-        env=environment(None, **variables),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options)
+    return run_command(*command, cwd=folder, **variables)
 
 
 @pytest.fixture

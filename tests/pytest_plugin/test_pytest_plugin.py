@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 from tests.support.pytest_projects import Project
 
 # Plugins that these tests do not need, and that take long to import.
@@ -303,15 +303,8 @@ def run_pytest(folder: Path, *arguments: str, **variables: str) -> subprocess.Co
     (metadata / "entry_points.txt").write_text("[pytest11]\ngpuprof = gpuprof._pytest.plugin\n")
     paths = [str(site), os.environ.get("PYTHONPATH", ""), str(ROOT)]
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *OTHERS, *arguments],
-        cwd=folder,
-        env=environment(None, **variables),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = (sys.executable, "-m", "pytest", *OTHERS, *arguments)
+    return run_command(*command, cwd=folder, **variables)
 
 
 def test_the_plugin_loads_by_its_entry_point_and_can_be_left_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import gpuprof
 from tests.support.benchmark_results import answer
-from tests.support.processes import SETUP_CUDA, environment
+from tests.support.processes import SETUP_CUDA, run_command
 from tests.support.programs import Ended, both, counts, measured, plain, rows, script
 
 WORK = """
@@ -277,14 +277,7 @@ def test_a_relative_name_in_a_folder_that_is_gone_is_wrong_usage(tmp_path: Path)
     gone.mkdir()
     leave = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-m", "gpuprof", "run", "--stats", "s.json", str(tmp_path / name)]
-    done = subprocess.run(
-        [sys.executable, "-c", leave, *command],
-        cwd=gone,
-        env=environment(None),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(sys.executable, "-c", leave, *command, cwd=gone)
     assert done.returncode == 2
     assert "'s.json' is relative, and the working directory is gone" in done.stderr
 
