@@ -24,3 +24,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def torch() -> Any:
     """Return torch with CUDA in use."""
     return torch_or_skip()
+
+
+@pytest.fixture
+def training(torch: Any) -> Any:
+    """Return the models, batches and comparisons of graphed training, which need torch."""
+    from tests.gpu.support import training
+
+    return training

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.support.processes import ROOT, run_command
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
@@ -42,12 +42,7 @@ def commit(folder: Path, version: str, *tags: str) -> None:
 
 
 def check(folder: Path, *options: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, ROOT / ".ci/version.py", "--root", folder, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(sys.executable, ROOT / ".ci/version.py", "--root", folder, *options)
     return done.returncode, (done.stdout + done.stderr).strip()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 import gpuprof
 from tests.gpu.support.alone import needs_the_gpu_alone
+from tests.gpu.support.frameworks import free_bytes
 from tests.support.held import samples_in_memory
 
 torch = pytest.importorskip("torch", reason="needs torch and a GPU")
@@ -113,20 +113,11 @@ def test_a_thousand_captures_leave_memory_as_it_was(backend: Literal["driver", "
     if backend == "torch":  # 2.11 itself leaves 48 KiB on the host with each graph
         growth_kib(once_by_torch, 1000)  # fills what earlier tests have left free
         of_torch = growth_kib(once_by_torch, 1000)
-    free = free_bytes()
+    free = free_bytes(torch)
     samples = samples_in_memory()
     assert growth_kib(once, 1000) < of_torch + (16 << 10)
-    assert free - free_bytes() <= 8 << 20
+    assert free - free_bytes(torch) <= 8 << 20
     assert samples_in_memory() <= samples + 64
-
-
-def free_bytes() -> int:
-    """Return what is free on the GPU once nothing runs, and nobody has memory to be used again."""
-    gc.collect()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    free: int = torch.cuda.mem_get_info()[0]
-    return free
 
 
 def growth_kib(call: Callable[[], None], times: int) -> int:

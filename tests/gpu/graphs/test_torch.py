@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import gpuprof
 from gpuprof.errors import CaptureError, CaptureInvalidatedError, CaptureUnjoinedError
 from tests.gpu.support.alone import needs_the_gpu_alone
-from tests.gpu.support.frameworks import torch_or_skip
+from tests.gpu.support.frameworks import free_bytes, torch_or_skip
 from tests.gpu.support.scripts import check_script
 
 
@@ -341,21 +340,15 @@ def test_thousand_captures_leave_the_memory_as_it_was(torch: Any) -> None:
         cap.graph.launch()
         cap.graph.close()
 
-    def free() -> int:
-        gc.collect()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        return int(torch.cuda.mem_get_info()[0])
-
     for _ in range(50):
         cycle()
-    before = free()
+    before = free_bytes(torch)
     for _ in range(1000):
         values.fill_(1)
         cycle()
     assert values[0].item() == 4.0
     # The driver takes and gives back memory in pieces of 2 MiB.
-    assert before - free() <= 4 << 20
+    assert before - free_bytes(torch) <= 4 << 20
 
 
 def test_captures_of_one_pool_share_their_memory(torch: Any) -> None:

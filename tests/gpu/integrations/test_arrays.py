@@ -43,10 +43,10 @@ gpuprof.reset()
 """
 
 
-def run_script(page: str, name: str, more: str) -> str:
+def run_script(page: str, more: str) -> str:
     """Run a page's script in a process of its own, then `more`; return what it printed."""
     done = run_python(f"{_NUMPY}{of_integration(page)[0].script}\n{more}", timeout=300)
-    assert done.returncode == 0, f"{name}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
@@ -118,7 +118,6 @@ def test_the_script_of_the_page_on_cupy_runs() -> None:
     cupy_or_skip()
     shown = run_script(
         "cupy",
-        "CuPy",
         """
 cupy.cuda.Device().synchronize()
 assert bool(cupy.allclose(y, normalise(x * 2), atol=1e-4))
@@ -136,7 +135,6 @@ def test_the_script_of_the_page_on_numba_runs(monkeypatch: pytest.MonkeyPatch) -
     numba_cuda_or_skip(monkeypatch)
     shown = run_script(
         "numba",
-        "Numba",
         """
 assert result.copy_to_host().tolist()[:3] == [2.0] * 3
 row = gpuprof.stats()["add", "cuda"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from typing import Any
@@ -16,6 +17,14 @@ def torch_or_skip() -> Any:
         pytest.skip("torch finds no GPU")
     torch.zeros(1, device="cuda")
     return torch
+
+
+def free_bytes(torch: Any) -> int:
+    """Return what is free on the GPU once nothing runs, and nobody has memory to be used again."""
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return int(torch.cuda.mem_get_info()[0])
 
 
 def cupy_or_skip() -> Any:

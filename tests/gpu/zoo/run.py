@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from tests.gpu.zoo.world import (
     judge,
     relative,
 )
+from tests.support.processes import ROOT, run_command
 
 KINDS: dict[str, dict[str, Model]] = {
     "encoders (transformers)": language.ENCODERS,
@@ -51,7 +51,6 @@ KINDS: dict[str, dict[str, Model]] = {
 }
 MODELS = {name: model for models in KINDS.values() for name, model in models.items()}
 
-ROOT = Path(__file__).parents[3]
 # A model has this many seconds.
 PATIENCE = 450
 MISSING, UNUSABLE = 4, 5
@@ -187,15 +186,7 @@ def _ended(command: list[str], seconds: float) -> tuple[int | None, str]:
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     try:
-        ended = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=max(seconds, 0.1),
-            check=False,
-        )
+        ended = run_command(*command, cwd=ROOT, timeout=max(seconds, 0.1), **variables)
     except subprocess.TimeoutExpired:
         return None, f"not done after {PATIENCE} s"
     said = [*ended.stderr.strip().splitlines(), *ended.stdout.strip().splitlines()]
