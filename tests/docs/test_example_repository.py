@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT, run_command
 
 EXAMPLE = ROOT / "docs" / "examples" / "library"
 WORKFLOWS = EXAMPLE / ".github" / "workflows"
@@ -102,15 +102,8 @@ def run_job(remote: Path, tmp_path: Path) -> Job:
                     name: re.sub(r"\$\{\{.*?\}\}", "7", text)
                     for name, text in step.get("env", {}).items()
                 }
-                done = subprocess.run(
-                    ["bash", "-e", "-c", step["run"]],
-                    cwd=folder,
-                    env=environment(None, **variables, **own),
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=240,
-                )
+                command = ("bash", "-e", "-c", step["run"])
+                done = run_command(*command, cwd=folder, timeout=240, **variables, **own)
                 print(done.stdout, done.stderr)  # pytest shows it where the test fails
                 code = code or done.returncode
         return code

@@ -15,6 +15,7 @@ import pytest
 from gpuprof import BenchResult, Verdict
 from gpuprof.results import Decision
 from tests.support.benchmark_results import answer
+from tests.support.processes import run_command
 from tests.support.pytest_projects import Project, made_up
 
 TESTS = """
@@ -118,14 +119,10 @@ def test_pytest_benchmarks_compare_reads_it(project: Project, written: Any) -> N
     project.on_gpu(1.2)
     project.run("--gpu-benchmark-json=later.json").assert_outcomes(passed=3)
     options = ["--csv=table.csv", "--columns=min,median,mean,stddev,iqr,outliers,ops,rounds"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_benchmark", "compare", *options, "out.json", "later.json"],
+    done = run_command(
+        *(sys.executable, "-m", "pytest_benchmark", "compare", *options, "out.json", "later.json"),
         cwd=project.path,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )
     assert done.returncode == 0, done.stderr
     assert "Failed to load" not in done.stdout + done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from tests.support.processes import ROOT, check_python, environment, run_python
+from tests.support.processes import ROOT, check_python, environment, run_command, run_python
 from tests.support.trace_events import SCOPES, complete_lines, files, names
 
 # The whole run
@@ -207,15 +207,9 @@ def test_workers_of_multiprocessing_write_their_own(tmp_path: Path, method: str)
             print(process.pid)
         """)
     )
-    done = subprocess.run(
-        [sys.executable, str(script), method],
-        env=environment(None, GPUPROF_TRACE_OUT=str(tmp_path / "run.json")),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stderr == ""
+    out = str(tmp_path / "run.json")
+    done = run_command(sys.executable, script, method, GPUPROF_TRACE_OUT=out)
+    assert (done.returncode, done.stderr) == (0, "")
     assert names(tmp_path / "run.json") == ["main"]
     assert names(tmp_path / f"run.{done.stdout.strip()}.json") == ["worker"]
 
