@@ -57,7 +57,10 @@ class Padding(NamedTuple):
     def give_back(
         self, flat: Flat, arrays: Sequence[Any], written: Collection[str], on: CallStream
     ) -> None:
-        """Enqueue copies of what was written to padded arrays into those of the call."""
+        """Enqueue the copies of what was written to padded arrays into those of the call.
+
+        `arrays` are those that `arrays` returned, `written` the paths that the function writes to.
+        """
         for number in sorted({pad.leaf for pad in self.pads}):
             leaf, real = flat.leaves[number], arrays[number]
             if leaf.path in written:
@@ -118,13 +121,22 @@ class Buckets:
             self._rules.append(self._rules[0]._replace(path=self._mask_path, dim=0))
 
     def plan(self, flat: Flat) -> Padding | None:
-        """Say what to pad in a call; None for nothing, or if a size is 0 or above the largest."""
+        """Say what to pad in a call; None if no array has such a size, or every size is listed.
+
+        None as well if a size is over the largest one, or is 0. ValueError if a named array is not
+        there or has too few dimensions, sizes that belong together are not the same, or two rules
+        are about one dimension.
+        """
         pads = [pad for places in self._axes(flat, self._rules).values() for pad in places]
         padded = tuple(pad for pad in pads if pad.bucket != pad.real)
         return Padding(padded) if padded and all(pad.bucket for pad in pads) else None
 
     def with_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the keywords of a call with its mask: all True, of the real size, to be padded."""
+        """Return the keywords of a call with its mask: all True, of the real size, to be padded.
+
+        TypeError if the call has that keyword, or arrays of neither torch nor CuPy; ValueError if
+        it has no array that the mask is about.
+        """
         if self.mask is None:
             return kwargs
         rule = self._rules[0]
@@ -248,7 +260,10 @@ class ResultSlices(NamedTuple):
         )
 
     def cut(self, result: Any, padding: Padding, constants: Sequence[Any]) -> Any:
-        """Return the result of a padded call, with the graph's constants, cut to the real sizes."""
+        """Return the result of a padded call cut to the real sizes.
+
+        `constants` are those that the graph was captured with.
+        """
         flat = flatten_result(result, constants)
         arrays = []
         for leaf, array, cuts in zip(flat.leaves, flat.arrays, self.apply(padding), strict=True):
@@ -262,7 +277,11 @@ NOTHING_LEARNED = ResultSlices((), {})
 
 
 def learned(padding: Padding, padded: Flat, result: Any, constants: Sequence[Any]) -> ResultSlices:
-    """Compare the result of a padded call, without its arrays, with that for real arguments."""
+    """Compare the result of a padded call, without its arrays, with that for real arguments.
+
+    `constants` are those of the real call. ValueError if a size differs and is not a multiple of an
+    axis, or may be one of several, or if anything else depends on the padding.
+    """
     flat = flatten_result(result, constants)
     for path, real, other in other_parts(flat, padded):
         problem = Difference(path, None, real, other)

@@ -181,7 +181,10 @@ class CapturingCalls(_core.CallBase):
         return self._settings.verify is not None and captured.runs == 0 and not cannot
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
-        """Run a call both ways; the function's own writes stay, unless they are to be undone."""
+        """Run a call both ways; the function's own writes to arguments and state stay.
+
+        With `undo`, nothing stays. GraphMismatchError if they differ; later calls run eagerly then.
+        """
         with capturing:
             result, differences, is_numerics = compared(
                 self._body,
@@ -228,8 +231,11 @@ class CapturingCalls(_core.CallBase):
         return self._kinds.setdefault(key, Kind(key))
 
     def _find(self, flat: Flat, given: Flat) -> CapturedCall | None:
-        """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
-        kind = self._kind_of(given)  # the graph's arguments may be padded
+        """Return the graph for a call, captured now if it is to be; None if it runs eagerly.
+
+        `given` is what the graph gets: the arguments, padded if they are to be.
+        """
+        kind = self._kind_of(given)
         with self._lock:
             captured = self._of_kind(kind)
             self._counts["misses" if captured is None else "hits"] += 1
@@ -321,7 +327,11 @@ class CapturingCalls(_core.CallBase):
             self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_stale(self, found: CapturedCall) -> None:
-        """Drop a graph that is stale, with all others that are, or refuse the call."""
+        """Drop a graph that is stale, with all others that are, or refuse the call.
+
+        With ``on_new_shape="raise"`` it raises InvalidStateError, again in the next calls, until
+        `reset`.
+        """
         policy, known = self._settings.on_new_shape, [*self._entries, found]
         moved = {id(each): each.guards.moved() for each in known}
         if policy == "raise":

@@ -98,7 +98,11 @@ class Recording:
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
     def record(self, warmup: int) -> CapturedCall:
-        """Run the function `warmup` times, capture it, and return what runs calls of this kind."""
+        """Run the function `warmup` times, capture it, and return what runs calls of this kind.
+
+        TypeError if the function returns what cannot be made again, CaptureError if it cannot be
+        captured, InvalidStateError if this torch keeps no graphs.
+        """
         self._place.check()
         check_modules(self.modules)
         with self._place.current():
@@ -125,8 +129,11 @@ class Recording:
         runs_once = self._settings.warmup == 0 and not self._inputs
         observes = not (self._is_compiled and runs_once)
         self._graph = self._capture(observes=observes, trains=runs_once)
-        uses_gradients = self._seen.optimizers or self._gradients.changed()
-        uses_gradients = uses_gradients or self._gradients.guards(self._seen.used)
+        uses_gradients = bool(  # the gradients themselves may not outlive `restore`
+            self._seen.optimizers
+            or self._gradients.changed()
+            or self._gradients.guards(self._seen.used)
+        )
         # Whether the backward pass of the results is still to come.
         trains = not uses_gradients and any(map(requires_grad, self._found))
         # The one that was observed has compiled code operator by operator.
@@ -235,7 +242,8 @@ class Recording:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
                     backward_of(flatten_result(result, self._flat.constants).arrays)
-        self.modules += [each for each in seen.modules.values() if each not in self.modules]
+        # Copied: another thread may still be inside of a hook that has been removed.
+        self.modules += [each for each in [*seen.modules.values()] if each not in self.modules]
 
     def _fill(self) -> None:
         for each, array in zip(self._inputs, self._flat.arrays, strict=True):

@@ -83,7 +83,11 @@ class ModuleGuards:
         self._add_modules(modules)
 
     def finish(self, seen: Observation | None = None) -> ModuleGuards:
-        """Leave out what the run has changed itself, and take in what it was `seen` to use."""
+        """Leave out what the run has changed itself, which a replay may not depend on.
+
+        Then take in what was `seen` to be used, as it is now. TypeError names a parameter, buffer,
+        submodule or tensor that the run replaced or moved, MadeStateError an optimizer.
+        """
         replaced = [
             (f"{each.kind} {_path(each.owner, key)}", change)
             for each in self._containers
@@ -106,7 +110,7 @@ class ModuleGuards:
         self._containers = kept
         if seen is not None:
             self._add_modules([*seen.modules.values(), *seen.modules_read])
-            for each in seen.optimizers.values():
+            for each in [*seen.optimizers.values()]:  # as a hook's last call may be going on
                 _refuse_made_state(each, seen)
                 self._add_optimizer(each)
             for tensor in seen.tensors:

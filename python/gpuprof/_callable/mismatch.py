@@ -15,9 +15,10 @@ _OF_RESULT = 3  # parts of the pattern of an object in a result
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
-    """Say in which ways the arguments of a call differ from captured ones; none if keys are equal.
+    """Say in which ways the arguments of a call differ from captured ones.
 
-    Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)".
+    Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)". There is
+    none if and only if their keys are equal.
     """
     pairs = zip(flat.pattern[1], captured.pattern[1], ("args", "kwargs"), strict=True)
     places = [place for pair in pairs for place in unlike(*pair)]

@@ -27,7 +27,10 @@ _open = threading.RLock()
 
 @contextlib.contextmanager
 def one_capture(patience_s: float = -1) -> Iterator[None]:
-    """Wait until no other thread has a capture open, and keep others from it for the block."""
+    """Wait until no other thread has a capture open, and keep others from it for the block.
+
+    InvalidStateError after `patience_s`; without it for ever.
+    """
     if not _open.acquire(timeout=patience_s):
         message = (
             f"another thread has had a capture open for {patience_s} s; it may wait for this one, "

@@ -116,7 +116,11 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
 
 
 def flatten_result(result: Any, given: Iterable[Any] = ()) -> Flat:
-    """Take a result apart, in which constants may be as they were `given` among the arguments."""
+    """Take a result apart, with paths as in ``result[0].y``.
+
+    A function may return the constants `given` among its arguments as they are. Errors are those of
+    `flatten_arguments`.
+    """
     walk = _Walk("result", given)
     return walk.flat(walk.pattern(result, "result"))
 

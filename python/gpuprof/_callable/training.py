@@ -436,7 +436,10 @@ class _Order:
         return launches
 
     def is_overwritten(self, forward: int, last: float, *, since: int) -> bool:
-        """Return whether a graph has run since a forward replay that may have overwritten it."""
+        """Return whether a graph has run since a forward replay that may have overwritten it.
+
+        `last` is the last graph for whose capture the activations were kept.
+        """
         if self.launches.launches != self._seen or self._other > since:
             return True
         replays = tuple(self._replays.items())

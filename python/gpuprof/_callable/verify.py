@@ -180,7 +180,10 @@ class _OwnRuns:
 
 
 def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) -> list[Any]:
-    """Return copies of the arrays of a call, or of `arrays` that are laid out as they are."""
+    """Return copies of the arrays of a call, or of `arrays` that are laid out as they are.
+
+    Each is laid out as its array; one that is used in place is that itself.
+    """
     twins = []
     for leaf, array in zip(flat.leaves, flat.arrays if arrays is None else arrays, strict=True):
         library = leaf.framework.at(on)
@@ -195,7 +198,10 @@ def twins_of(flat: Flat, on: CallStream, arrays: Sequence[Any] | None = None) ->
 def check_padding(
     captured: CapturedCall, expected: Any, found: Any, given: Sequence[Any], on: CallStream
 ) -> None:
-    """Compare a padded replay's result with the function's own, whose constants are `given`."""
+    """Compare a padded replay's result with the function's own; ValueError if they differ.
+
+    `given` are the constants of the call.
+    """
     pairs = _result_pairs(expected, found, given, captured.flat.constants)
     for problem in differences(pairs, on=on, computed_in=captured.dtypes):
         message = (

@@ -87,7 +87,10 @@ class Baselines(ABC):
         return sorted({name for name, _ in self._files()})
 
     def latest(self) -> str | None:
-        """Return the name under which a run was saved last; None if nothing is saved."""
+        """Return the name under which a run was saved last; None if nothing is saved.
+
+        A BaselineError says that a file is damaged: it may be the one.
+        """
         found = [
             (run.created, key[0])
             for key, data in self._contents(self._files()).items()
@@ -98,7 +101,8 @@ class Baselines(ABC):
     def append(self, name: str, run: Run) -> Path:
         """Add a run to a baseline, which is made if needed; return the file of the run's machine.
 
-        A damaged file stays as it is, which is a BaselineError.
+        A damaged file stays as it is. That, a store that cannot be written, and another process
+        that holds the lock for a minute are a BaselineError.
         """
         key = check_name(name), machine.key(run.machine)
         line = _line(run)
@@ -107,7 +111,7 @@ class Baselines(ABC):
         return self.place(key)
 
     def drop(self, name: str, machine_key: str, created: Collection[str]) -> list[Run]:
-        """Remove the runs that were made at these times, and return them."""
+        """Remove the runs that were made at these times, and return them; errors as of `append`."""
         runs = [run for run in self.runs(name).get(machine_key, []) if run.created in created]
         lines = [json.dumps({"dropped": run.created}).encode("ascii") for run in runs]
         if lines:
@@ -117,7 +121,8 @@ class Baselines(ABC):
     def runs(self, name: str, most: int = KEPT_RUNS) -> dict[str, list[Run]]:
         """Return the runs of a baseline by kind of machine, the oldest first.
 
-        There are up to `most` of each benchmark where a store keeps more than 20.
+        There are up to `most` of each benchmark where a store keeps more than 20. A BaselineError
+        says that a file is damaged, or lists the baselines if there is none of this name.
         """
         contents = self._contents(self._files(check_name(name)))
         if not contents:
@@ -217,9 +222,11 @@ def _line(run: Run) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file, following a link, and remove what an interrupted write left behind."""
+    """Replace a file, following a link, and remove what an interrupted write left behind.
+
+    Only while the folder is locked: the rest of a write could be one in progress.
+    """
     path = Path(output_path(str(path)))
-    # No write is in progress: the folder is locked.
     for left in path.parent.glob(f".{path.name}.*{TEMPORARY}"):
         left.unlink(missing_ok=True)
     replace_file(path, data)

@@ -122,9 +122,13 @@ def beside_time(
     memory_threshold: float | None = None,
     repeated: bool = False,
 ) -> Decision:
-    """Add the decisions on the memory and the launches to one on the time."""
+    """Add the decisions on the memory and the launches to one on the time.
+
+    Where the new runs are a measurement that was `repeated`, the smallest peak counts: what comes
+    on top of that is chance.
+    """
     least = new
-    if repeated:  # what comes on top of the smallest peak is chance
+    if repeated:
         least = [min(reversed(new), key=lambda run: run.memory.get("peak_bytes", math.inf))]
     return replace(
         decision,

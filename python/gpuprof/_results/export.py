@@ -73,7 +73,11 @@ def figures_of(result: Any) -> dict[str, Cell]:
 
 
 def figures(result: Any) -> dict[str, Any]:
-    """Return what pytest-benchmark knows of a result, under its names and in seconds."""
+    """Return what pytest-benchmark knows of a result, under its names and in seconds.
+
+    ``data`` has the samples, ``rounds`` is their number and ``iterations`` the calls that each is
+    taken over. ``outliers`` counts those beyond a standard deviation, and beyond Tukey's fences.
+    """
     data = [ms / 1e3 for ms in result.samples_ms]
     low, high = quantile(data, 0.25), quantile(data, 0.75)
     mean, sigma = result.mean_ms / 1e3, result.stddev_ms / 1e3

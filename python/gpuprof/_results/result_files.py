@@ -45,7 +45,10 @@ class Run(Record):
 
 
 def load_kind(path: str | Path) -> tuple[str, Run]:
-    """Read a file of results; return its format and its run."""
+    """Read a file of results; return its format and its run.
+
+    Anything else is a BaselineError that says what is wrong and where.
+    """
     path = Path(path)
     return kind_of(path, load_data(path))
 

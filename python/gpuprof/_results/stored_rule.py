@@ -40,7 +40,10 @@ Runs = Sequence[BenchResult]
 
 
 def decide(base: Runs, new: Runs, threshold: float | None, p_limit: float, name: str) -> Decision:
-    """Decide on comparable runs with enough samples, against a baseline that is saved as `name`."""
+    """Decide on comparable runs with enough samples; both sides have one at least.
+
+    `name` is what the baseline is saved as.
+    """
     base, trend = recent(base)
     chosen = choose(base, new, threshold)
     decision = _Change(chosen, new).decide(p_limit)
@@ -122,7 +125,19 @@ CPU = Level("CPU time", 0.1, of_cpu=True)
 
 
 class Baseline:
-    """The runs of a baseline at one level, with the least noise floor, as a fraction."""
+    """The runs of a baseline at one level.
+
+    `threshold` is the least noise floor, as a fraction; None is 5 %, of fewer than five runs 10 %.
+
+    Attributes
+    ----------
+    kept : list of BenchResult
+        All but the `left_out` one: a run so far from all others that it triples their spread.
+    middle : float
+        The median of the kept runs' levels.
+    least, named
+        The noise floor of a baseline without noise, and what it is called.
+    """
 
     def __init__(self, runs: Runs, level: Level, threshold: float | None) -> None:
         self.runs, self.level = runs, level

@@ -187,7 +187,10 @@ def remarks_of(decisions: Sequence[tuple[str, Decision]]) -> list[str]:
 
 
 def advice(decision: Decision, test: str, baseline: str, commit: str | None = None) -> str:
-    """Return a sentence with a command that may settle a verdict; no text where it is settled."""
+    """Return a sentence with a command that may settle a verdict; no text where it is settled.
+
+    `test` is the pytest node that was measured, and `commit` that of the baseline's last run.
+    """
     verdict, node = decision.verdict, shlex.quote(test)
     save = f"`pytest {node} --gpu-benchmark-save={baseline}`"
     if verdict in {Verdict.NODATA, Verdict.INCOMPARABLE}:
