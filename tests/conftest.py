@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.fake_driver.control import FakeCuda
     from tests.support.pytest_projects import Project
     from tests.support.torch_blocks import Run
+    from tests.support.warm_torch import WarmTorch
 
 pytest_plugins = ["pytester"]
 
@@ -160,6 +161,16 @@ def in_torch(fake_path: Path, torch_version: str) -> Run:
     from tests.support.torch_blocks import check
 
     return lambda body: check(fake_path, body, torch_version)
+
+
+@pytest.fixture(scope="session")
+def warm_torch() -> Iterator[WarmTorch]:
+    """Run programs that use torch as forks of one process that has imported it."""
+    from tests.support.warm_torch import WarmTorch
+
+    pytest.importorskip("torch", reason="torch is not installed")
+    with WarmTorch() as warm:
+        yield warm
 
 
 @pytest.fixture

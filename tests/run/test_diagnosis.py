@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from tests.support.processes import ROOT, environment
+from tests.support.processes import ROOT
 from tests.support.programs import script
+from tests.support.warm_torch import WarmTorch
 
-pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "docs" / "run.md"
-
-# Torch is imported once; each program is then a run of its own.
-RUNNER = """
-import os, runpy, sys
-import torch, torch._dynamo  # the latter comes with the first optimizer, and takes seconds
-torch.set_num_threads(1)
-for number in range(int(sys.argv[2])):
-    child = os.fork()
-    if child == 0:
-        out = os.open(f"{number}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(out, 2)
-        if str(number) in sys.argv[3:]:  # they have a rank beside them
-            os.environ["WORLD_SIZE"] = "2"
-        sys.argv = ["gpuprof", "run", sys.argv[1], str(number)]
-        runpy.run_module("gpuprof", run_name="__main__", alter_sys=True)
-    if os.waitpid(child, 0)[1]:
-        sys.exit(f"run {number} failed: " + open(f"{number}.txt").read())
-"""
 
 # A program whose GPU is the fake driver's: its clock moves while the host does something.
 ON_GPU = f"""
@@ -99,21 +81,20 @@ def train():
 """
 
 
-def runs(
-    folder: Path, code: str, count: int, *, driver: Path | None = None, ranked: tuple[int, ...] = ()
-) -> list[str]:
-    """Run a program so often, with the number of the run as its argument; return the reports."""
-    name = script(folder, code)
-    script(folder, RUNNER, "runner.py")
-    subprocess.run(
-        [sys.executable, "runner.py", name, str(count), *map(str, ranked)],
-        cwd=folder,
-        env=environment(driver, CUDA_VISIBLE_DEVICES=""),
-        stdout=subprocess.DEVNULL,
-        timeout=250,
-        check=True,
-    )
-    return [(folder / f"{number}.txt").read_text(encoding="utf-8") for number in range(count)]
+Report: TypeAlias = Callable[..., str]
+
+
+@pytest.fixture
+def report(tmp_path: Path, warm_torch: WarmTorch) -> Report:
+    """Run a program by ``gpuprof run``, and return what is said of it."""
+
+    def run(code: str, **variables: str) -> str:
+        name = script(tmp_path, code)
+        done = warm_torch.measured(tmp_path, name, program=name, **variables)
+        assert done.status == 0, done.err
+        return done.report
+
+    return run
 
 
 def causes(report: str) -> list[str]:
@@ -140,7 +121,7 @@ def tree(report: str) -> dict[str, list[float]]:
 
 
 def test_planted_causes_on_a_gpu_are_found_and_nothing_is_said_without_evidence(
-    tmp_path: Path, fake_path: Path
+    report: Report, fake_path: Path
 ) -> None:
     by_launches = {"host": 9, "gpu": 0.2}
     plans = [
@@ -155,8 +136,7 @@ def test_planted_causes_on_a_gpu_are_found_and_nothing_is_said_without_evidence(
         ("", {**by_launches, "few": True}),
         ("", {**by_launches, "mixed": True}),
     ]
-    code = f"""{ON_GPU}
-plan = {[plan for _, plan in plans]}[int(sys.argv[1])]
+    program = """
 if plan.get("few"):
     Data.__len__ = lambda self: 9
 if plan.get("mixed"):  # the second half of the steps is bound by something else
@@ -168,11 +148,10 @@ if plan.get("mixed"):  # the second half of the steps is bound by something else
     Data.__getitem__ = mixed
 train()
 """
-    reports = runs(tmp_path, code, len(plans), driver=fake_path)
-    expected = [[cause] if cause else [] for cause, _ in plans]
-    assert [causes(report) for report in reports] == expected, reports
-    for report in reports:
-        shares = tree(report)
+    for cause, plan in plans:
+        said = report(f"{ON_GPU}\nplan = {plan}\n{program}", GPUPROF_CUDA_DRIVER=str(fake_path))
+        assert causes(said) == ([cause] if cause else []), (plan, said)
+        shares = tree(said)
         assert set(shares) >= {"dataloader", "Net", "backward", "optimizer.step"}
         assert sum(host for host, *_ in shares.values()) == pytest.approx(100, abs=0.5)
         assert sum(gpu for _, *gpus in shares.values() for gpu in gpus) == pytest.approx(
@@ -181,11 +160,10 @@ train()
 
 
 ON_CPU = """
-import os, sys, time
+import os, time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-run = int(sys.argv[1])
 
 def train(model, batches, kept=None):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -286,13 +264,14 @@ PLANTED = {
 
 
 def test_planted_causes_without_a_gpu_are_found_and_healthy_programs_get_no_diagnosis(
-    tmp_path: Path,
+    report: Report,
 ) -> None:
-    code = f"{ON_CPU}\nexec({[*PROGRAMS.values()]}[run])\n"
-    ranked = ([*PROGRAMS].index("two ranks"),)
-    reports = dict(zip(PROGRAMS, runs(tmp_path, code, len(PROGRAMS), ranked=ranked), strict=True))
-    said = {name: causes(report) for name, report in reports.items()}
+    ranked = {"two ranks": {"WORLD_SIZE": "2"}}
+    reports = {
+        name: report(ON_CPU + program, **ranked.get(name, {})) for name, program in PROGRAMS.items()
+    }
+    said = {name: causes(each) for name, each in reports.items()}
     expected = {name: [PLANTED[name]] if name in PLANTED else [] for name in PROGRAMS}
     assert said == expected, reports
-    assert all("(rest)" in tree(report) for report in reports.values())
+    assert all("(rest)" in tree(each) for each in reports.values())
     assert set(tree(reports["two ranks"])) >= {"Sequential", "backward", "collective/all_reduce"}

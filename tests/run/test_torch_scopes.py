@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from tests.support.programs import Ended, counts, measured, plain, rows, script
+from tests.support.programs import Ended, counts, measured, rows, script
+from tests.support.warm_torch import WarmTorch
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -48,19 +51,31 @@ def train(model, batches, step=lambda loss: loss.backward()):
 """
 
 
-def run(folder: Path, code: str, *options: str, model: str = MODEL) -> tuple[Ended, dict[str, int]]:
+Run: TypeAlias = Callable[..., tuple[Ended, dict[str, int]]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, warm_torch: WarmTorch) -> Run:
     """Run a script, which must end well, and return the count of each row."""
-    name = script(folder, model + TRAIN + code)
-    done = measured(folder, *options, "--stats", "s.json", name, program=name)
-    assert (done.status, done.err) == (0, "")
-    return done, counts(folder / "s.json")
+
+    def run_code(
+        code: str, *options: str, by: Callable[..., Ended] = warm_torch.measured
+    ) -> tuple[Ended, dict[str, int]]:
+        name = script(tmp_path, MODEL + TRAIN + code)
+        done = by(tmp_path, *options, "--stats", "s.json", name, program=name)
+        assert (done.status, done.err) == (0, "")
+        return done, counts(tmp_path / "s.json")
+
+    return run_code
 
 
-def test_modules_are_rows_down_to_the_depth(tmp_path: Path) -> None:
+def test_modules_are_rows_down_to_the_depth(
+    tmp_path: Path, warm_torch: WarmTorch, run: Run
+) -> None:
     code = "train(Net(), data())\n"
-    none, found = run(tmp_path, code, "--watch", "0")
+    none, found = run(code, "--watch", "0")
     assert found == {}
-    two, found = run(tmp_path, code, "--watch", "2")
+    two, found = run(code, "--watch", "2", by=measured)  # which imports torch itself
     of_modules = ["Net", "Net/body", "Net/layers.0", "Net/layers.1", "Net/head"]
     assert found == {
         "dataloader": 5,
@@ -68,15 +83,17 @@ def test_modules_are_rows_down_to_the_depth(tmp_path: Path) -> None:
         "backward": 4,
         "optimizer.step": 4,
     }
-    assert none.out == two.out == plain(tmp_path, "script.py").out
+    assert none.out == two.out == warm_torch.plain(tmp_path, "script.py").out
 
 
-def test_one_level_is_what_nobody_asked_for(tmp_path: Path) -> None:
-    _, found = run(tmp_path, "train(Net(), data(workers=1))\n")
+def test_one_level_is_what_nobody_asked_for(run: Run) -> None:
+    _, found = run("train(Net(), data(workers=1))\n")
     assert found == {"dataloader": 5, "Net": 4, "backward": 4, "optimizer.step": 4}
 
 
-def test_an_exception_in_a_module_closes_its_scopes_and_keeps_its_traceback(tmp_path: Path) -> None:
+def test_an_exception_in_a_module_closes_its_scopes_and_keeps_its_traceback(
+    tmp_path: Path, warm_torch: WarmTorch
+) -> None:
     code = """
 class Failing(nn.Module):
     def forward(self, x):
@@ -93,8 +110,8 @@ nn.Sequential(nn.Identity())(1)
 model(ValueError("the last"))
 """
     name = script(tmp_path, MODEL + code)
-    expected = plain(tmp_path, name)
-    done = measured(tmp_path, "--watch", "2", "--stats", "s.json", name, program=name)
+    expected = warm_torch.plain(tmp_path, name)
+    done = warm_torch.measured(tmp_path, "--watch", "2", "--stats", "s.json", name, program=name)
     assert done.status == expected.status == 1
     assert done.err.splitlines()[-1] == expected.err.splitlines()[-1] == "ValueError: the last"
     assert "gpuprof" not in done.err
@@ -105,7 +122,9 @@ model(ValueError("the last"))
     assert found["Sequential#2/0"]["host"]["count"] == 1
 
 
-def test_a_data_set_that_fails_shows_no_frame_of_gpuprof(tmp_path: Path) -> None:
+def test_a_data_set_that_fails_shows_no_frame_of_gpuprof(
+    tmp_path: Path, warm_torch: WarmTorch
+) -> None:
     code = """
 class Failing(torch.utils.data.Dataset):
     def __len__(self):
@@ -116,12 +135,12 @@ for _ in DataLoader(Failing()):
     pass
 """
     name = script(tmp_path, MODEL + code)
-    expected = plain(tmp_path, name)
-    done = measured(tmp_path, name, program=name)
+    expected = warm_torch.plain(tmp_path, name)
+    done = warm_torch.measured(tmp_path, name, program=name)
     assert (done.status, done.out, done.err) == expected[:3]
 
 
-def test_transforms_are_a_part_of_the_wait_for_a_batch(tmp_path: Path) -> None:
+def test_transforms_are_a_part_of_the_wait_for_a_batch(run: Run) -> None:
     code = """
 class Transformed(torch.utils.data.Dataset):
     work = nn.Linear(4, 4)
@@ -132,11 +151,11 @@ class Transformed(torch.utils.data.Dataset):
 for _ in DataLoader(Transformed(), batch_size=2):
     pass
 """
-    _, found = run(tmp_path, code)
+    _, found = run(code)
     assert found == {"dataloader": 3}
 
 
-def test_each_thing_has_its_place(tmp_path: Path) -> None:
+def test_each_thing_has_its_place(tmp_path: Path, run: Run) -> None:
     code = """
 from torch.utils.checkpoint import checkpoint
 
@@ -180,7 +199,7 @@ def closure():
 optimizer.step(closure)
 model(torch.ones(2, 4))
 """
-    _, found = run(tmp_path, code)
+    _, found = run(code)
     assert found["optimizer.step"] == 1
     assert found["optimizer.step/Inner"] == found["optimizer.step/backward"] >= 1
     del found["optimizer.step"], found["optimizer.step/Inner"], found["optimizer.step/backward"]
@@ -196,7 +215,7 @@ model(torch.ones(2, 4))
     assert rows(tmp_path / "s.json")["optimizer.step"]["failed"] == 1
 
 
-def test_compiled_models_are_what_they_are_without(tmp_path: Path) -> None:
+def test_compiled_models_are_what_they_are_without(tmp_path: Path, warm_torch: WarmTorch) -> None:
     code = """
 from torch._dynamo.utils import counters
 warnings.filterwarnings("error", message=".*global hooks")
@@ -236,19 +255,19 @@ for each in (
     print(counters["stats"])
 """
     name = script(tmp_path, MODEL + TRAIN + code)
-    expected = plain(tmp_path, name)
+    expected = warm_torch.plain(tmp_path, name)
     assert expected.status == 0, expected.err
     done = measured(tmp_path, "--watch", "2", "--stats", "s.json", name, program=name)
     assert (done.status, done.out) == (0, expected.out), done.err
 
 
-def test_a_compiled_model_is_one_row_with_its_own_name(tmp_path: Path) -> None:
+def test_a_compiled_model_is_one_row_with_its_own_name(run: Run) -> None:
     code = "train(torch.compile(Net(), backend='eager', fullgraph=True), data())"
-    _, found = run(tmp_path, code, "--watch", "3")
+    _, found = run(code, "--watch", "3")
     assert found == {"dataloader": 5, "Net": 4, "backward": 4, "optimizer.step": 4}
 
 
-def test_wrapped_models_have_their_own_name_and_level(tmp_path: Path) -> None:
+def test_wrapped_models_have_their_own_name_and_level(run: Run) -> None:
     code = """
 import os
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
@@ -257,12 +276,12 @@ torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 train(nn.parallel.DistributedDataParallel(Net()), data())
 torch.distributed.destroy_process_group()
 """
-    _, found = run(tmp_path, code, "--watch", "2")
+    _, found = run(code, "--watch", "2")
     assert found["Net"] == found["Net/body"] == found["Net/head"] == 4
     assert not [name for name in found if "module" in name or "Distributed" in name]
 
 
-def test_what_waits_for_a_gpu_is_a_row(tmp_path: Path) -> None:
+def test_what_waits_for_a_gpu_is_a_row(run: Run) -> None:
     code = """
 import contextlib, pickle
 on_cpu, on_gpu = torch.ones(()), torch.ones(())
@@ -276,11 +295,11 @@ torch.cuda.synchronize()
 assert pickle.loads(pickle.dumps(torch.Tensor.item)) is torch.Tensor.item
 assert pickle.loads(pickle.dumps(torch.cuda.synchronize)) is torch.cuda.synchronize
 """
-    _, found = run(tmp_path, code)
+    _, found = run(code)
     assert found == {"waiting/item": 3, "waiting/synchronize": 1}
 
 
-def test_tensors_are_what_they_are_without(tmp_path: Path) -> None:
+def test_tensors_are_what_they_are_without(tmp_path: Path, warm_torch: WarmTorch) -> None:
     code = """
 import torch._dynamo
 from torch.overrides import TorchFunctionMode
@@ -332,13 +351,13 @@ for each in (
         print(type(error).__name__, str(error).splitlines()[0])
 """
     name = script(tmp_path, MODEL + code)
-    expected = plain(tmp_path, name)
+    expected = warm_torch.plain(tmp_path, name)
     assert expected.status == 0, expected.err
-    done = measured(tmp_path, name, program=name)
+    done = measured(tmp_path, name, program=name)  # before the compiler knows these functions
     assert (done.status, done.out) == (0, expected.out), done.err
 
 
-def test_torch_is_as_it_was_at_the_end_and_in_children(tmp_path: Path) -> None:
+def test_torch_is_as_it_was_at_the_end_and_in_children(run: Run) -> None:
     code = """
 import atexit, os
 hooks = torch.nn.modules.module
@@ -352,14 +371,16 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 """
-    done, _ = run(tmp_path, code)
+    done, _ = run(code)
     assert done.out.splitlines() == [
         "(1, 1, 'torch.autograd', True)",
         "(0, 0, 'torch.autograd', False)",
     ]
 
 
-def test_what_is_pickled_and_copied_has_nothing_of_it(tmp_path: Path) -> None:
+def test_what_is_pickled_and_copied_has_nothing_of_it(
+    tmp_path: Path, warm_torch: WarmTorch
+) -> None:
     code = """
 import copy, io, pickle
 model = Net()
@@ -373,8 +394,8 @@ torch.export.export(model, (torch.ones(1, 4),))
 torch.fx.symbolic_trace(model.body)
 """
     name = script(tmp_path, MODEL + code)
-    expected = plain(tmp_path, name)
-    done = measured(tmp_path, "--watch", "2", name, program=name)
+    expected = warm_torch.plain(tmp_path, name)
+    done = warm_torch.measured(tmp_path, "--watch", "2", name, program=name)
     assert done[:2] == expected[:2]
     assert done.out == "False\n"
 

@@ -49,13 +49,18 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
 
 
 def end(process: subprocess.Popen[str], program: str) -> Ended:
-    """Wait for a process to end, and part what it said from what gpuprof said."""
+    """Wait for a process to end."""
     try:
         out, err = process.communicate(timeout=110)
     finally:
         process.kill()
+    return parted(process.returncode, out, err, program)
+
+
+def parted(status: int, out: str, err: str, program: str) -> Ended:
+    """Part what a program said from what gpuprof said after it."""
     own, line, report = err.partition(DONE.format(program))
-    return Ended(process.returncode, out, own, line + report)
+    return Ended(status, out, own, line + report)
 
 
 def plain(folder: Path, *arguments: str, **variables: str) -> Ended:
