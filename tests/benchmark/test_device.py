@@ -19,8 +19,8 @@ from gpuprof._frameworks import memory
 from gpuprof._frameworks.memory import Figures
 from tests.fake_driver.control import FakeCuda
 from tests.support.benchmark_results import QUICK
-from tests.support.processes import check_python
 from tests.support.stand_in_memory import KIB, hooked, install_torch
+from tests.support.warm_torch import WarmTorch
 
 KERNEL_US = 10
 
@@ -279,11 +279,13 @@ def test_the_data_type_is_that_of_the_arguments() -> None:
         ("torch.backends.cuda.matmul.fp32_precision = 'ieee'", "float32"),
     ],
 )
-def test_tf32_is_the_type_where_torch_uses_it(setting: str, dtype: str) -> None:
+def test_tf32_is_the_type_where_torch_uses_it(
+    warm_torch: WarmTorch, setting: str, dtype: str
+) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if "fp32_precision" in setting and not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
         pytest.skip("this torch has the older setting alone")
-    check_python(
+    warm_torch.check(
         f"""
         import torch
         import gpuprof

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -121,7 +122,7 @@ def run(
 
 
 def run_example(
-    example: Example, folder: Path, visible: str = ""
+    example: Example, folder: Path, by: Callable[..., subprocess.CompletedProcess[str]] = run
 ) -> subprocess.CompletedProcess[str]:
     """Run an example in a folder of its own, where it may write files."""
     if not example.way.startswith("run by pytest"):
@@ -132,10 +133,10 @@ def run_example(
             warnings += ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
         elif "GPU" in example.way:  # where torch may also warn of the machine
             warnings = ["-W", "error:::__main__"]
-        return run(*warnings, "example.py", folder=folder, visible=visible)
+        return by(*warnings, "example.py", folder=folder)
     (folder / "test_example.py").write_text(example.script, encoding="utf-8")
     options = ("-p", "no:cacheprovider", "-q", "--rootdir", str(folder), "test_example.py")
-    return run("-m", "pytest", *options, folder=folder, visible=visible)
+    return by("-m", "pytest", *options, folder=folder)
 
 
 def without_figures(output: str) -> list[list[str]]:

@@ -10,6 +10,7 @@ import pytest
 
 from gpuprof import errors
 from tests.docs.examples import FENCE, PAGES, ROOT, blocks, examples, name_of, run_example
+from tests.support.warm_torch import WarmTorch
 
 README = ROOT / "README.md"
 
@@ -60,11 +61,12 @@ def columns(table: str) -> tuple[list[str], list[int]]:
 
 
 @pytest.mark.torch
-def test_the_example_of_the_readme_runs_and_prints_a_table_like_that(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+def test_the_example_of_the_readme_runs_and_prints_a_table_like_that(
+    tmp_path: Path, warm_torch: WarmTorch
+) -> None:
     text = README.read_text(encoding="utf-8")
     (example,) = [each for each in examples(text, "README.md") if each.way == "run with torch"]
-    done = run_example(example, tmp_path)
+    done = run_example(example, tmp_path, warm_torch.run)
     assert done.returncode == 0, done.stdout + done.stderr
     shown = blocks(text, "text")[0]
     heading, figures = columns(shown)

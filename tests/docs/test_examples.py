@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.docs.examples import (
     without_figures,
 )
 from tests.docs.names import wrong_names
+from tests.support.warm_torch import WarmTorch
 
 EXAMPLES = all_examples()
 HERE = {f"{way}{need}" for way in WAYS for need in NEEDS}
@@ -81,8 +83,8 @@ def test_examples_are_python_and_use_names_that_exist(example: Example) -> None:
     assert wrong_names(ast.parse(example.script)) == []
 
 
-def check(example: Example, folder: Path) -> None:
-    done = run_example(example, folder)
+def check(example: Example, folder: Path, **options: Any) -> None:
+    done = run_example(example, folder, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     if example.shown is not None and not example.shown.startswith("$ "):
         assert without_figures(example.shown) == without_figures(done.stdout)
@@ -102,10 +104,9 @@ WITH_TORCH = [each for each in ways(" with torch") if each.page != "README.md"]
 @pytest.mark.torch
 @pytest.mark.parametrize("example", WITH_TORCH, ids=place)
 def test_examples_with_torch_run_and_print_what_the_page_shows(
-    example: Example, tmp_path: Path
+    example: Example, tmp_path: Path, warm_torch: WarmTorch
 ) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    check(example, tmp_path)
+    check(example, tmp_path, by=warm_torch.run)
 
 
 def test_a_script_that_prints_something_else_would_be_found(tmp_path: Path) -> None:

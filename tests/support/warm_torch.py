@@ -9,6 +9,7 @@ imported when, or what is in the environment before, is for a process started fr
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import types
 import warnings
 from pathlib import Path
@@ -34,7 +36,8 @@ _LONGEST_REQUEST = 1 << 17  # bytes; what a socket of packets takes at once
 class WarmTorch:
     """The process, which starts with the first program; a context manager that ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules or ("torch", "torch._dynamo")  # the first optimizer imports it
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(
@@ -57,6 +60,13 @@ class WarmTorch:
             texts = [os.pread(each.fileno(), 1 << 24, 0).decode() for each in (out, err)]
         return subprocess.CompletedProcess(arguments, status, *texts)
 
+    def check(self, code: str, **variables: str) -> str:
+        """Run `code`; it must end with status 0 and say nothing else. Return its output."""
+        done = self.run("-c", textwrap.dedent(code), **variables)
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.stderr == "", done.stderr
+        return done.stdout
+
     def plain(self, folder: Path, *arguments: str, **variables: str) -> Ended:
         """Run a program by `python` itself."""
         done = self.run(*arguments, folder=folder, **variables)
@@ -71,9 +81,14 @@ class WarmTorch:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.warm_torch", str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *self._modules],
                 cwd=ROOT,
-                env=environment(None, PYTHONIOENCODING="utf-8", CUDA_VISIBLE_DEVICES=""),
+                env=environment(
+                    None,
+                    PYTHONIOENCODING="utf-8",
+                    CUDA_VISIBLE_DEVICES="",
+                    TORCHINDUCTOR_COMPILE_THREADS="1",  # more are processes that import torch
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -145,17 +160,12 @@ def _become(arguments: list[str]) -> None:
         sys.exit(1)
 
 
-def _warm_up() -> None:
-    import torch
-    import torch._dynamo  # the first optimizer imports it
-
-    torch.set_num_threads(1)
+if __name__ == "__main__":
+    for _module in sys.argv[2:]:
+        importlib.import_module(_module)
+    sys.modules["torch"].set_num_threads(1)
     gc.collect()
     gc.freeze()  # a fork whose garbage is collected would copy it all
-
-
-if __name__ == "__main__":
-    _warm_up()
     with socket.socket(fileno=int(sys.argv[1])) as asked:
         _program = _serve(asked)
     _become(_program)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.benchmark_results import answer, command
-from tests.support.processes import check_python, run_python
+from tests.support.processes import check_python
 from tests.support.trace_files import load
+from tests.support.warm_torch import WarmTorch
 
 # What is imported is imported before, or it is most of a trace of all calls.
 OURS = """
@@ -76,24 +77,23 @@ def test_a_trace_of_viztracer_is_read_and_lines_up_with_ours(
 
 @pytest.mark.torch
 def test_a_trace_of_torch_is_read_and_lines_up_with_ours(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], warm_torch: WarmTorch
 ) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
     theirs, ours, merged = (tmp_path / name for name in ("torch.json", "ours.json", "all.json"))
     # Torch writes to standard error what it is doing.
-    done = run_python(
+    done = warm_torch.run(
+        "-c",
         f"""
-        warnings.simplefilter("ignore")
-        import time
-        import torch
-        from torch.profiler import profile, record_function
-        {OURS.replace(chr(10), chr(10) + " " * 8)}
-        with profile() as recorded:
-            with record_function("around"):
-                torch.ones(64, 64) @ torch.ones(64, 64)
-                ours({str(ours)!r})
-        recorded.export_chrome_trace({str(theirs)!r})
-        """
+import time
+import torch
+from torch.profiler import profile, record_function
+{OURS}
+with profile() as recorded:
+    with record_function("around"):
+        torch.ones(64, 64) @ torch.ones(64, 64)
+        ours({str(ours)!r})
+recorded.export_chrome_trace({str(theirs)!r})
+""",
     )
     assert done.returncode == 0, done.stderr
     assert "aten::mm" in ranges(capsys, theirs)
