@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from tests.support.trace_files import load
 
 pytestmark = pytest.mark.torch
 OTHERS = range(1, SIZE)
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
-    pytest.importorskip("torch", reason="torch is not installed")
-    with RankPool(tmp_path_factory.mktemp("ranks")) as ranks:
-        yield ranks
 
 
 def test_rank_0_has_the_table_and_the_others_none(pool: RankPool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,6 @@ import pytest
 from tests.support.rank_pool import SIZE, RankPool
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
-    pytest.importorskip("torch", reason="torch is not installed")
-    with RankPool(tmp_path_factory.mktemp("ranks")) as ranks:
-        yield ranks
 
 
 def test_ranks_call_a_function_with_a_collective_as_often(pool: RankPool) -> None:

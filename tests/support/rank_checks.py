@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
 import platform
 import random
 import sys
@@ -29,6 +30,10 @@ _open: list[Any] = []  # what stays from one check to the next
 
 def own() -> int:
     return int(dist.get_rank())
+
+
+def own_process() -> int:
+    return os.getpid()
 
 
 def true_ns() -> int:
@@ -369,4 +374,7 @@ def benchmark_in_pytest(folder: str) -> Any:
     body += "    assert len(gpu_benchmark.result.ranks) == dist.get_world_size()\n"
     test.write_text(body, encoding="utf-8")
     options = ["-o", "addopts=", "-p", "no:cacheprovider", "--rootdir", folder, "-c", "/dev/null"]
-    return int(pytest.main([str(test), *options]))
+    options += ["-p", "gpuprof._pytest.plugin"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the plugins of others take seconds
+        return int(pytest.main([str(test), *options]))

@@ -1,22 +1,27 @@
 """Four processes of torch.distributed on Gloo, which run what tests ask of them.
 
-The pool starts ``python -m tests.support.rank_pool`` for each rank, sends the name of a function of
-`tests.support.rank_checks` with its arguments to all of them, and returns what each answers. Each
-rank's clocks are shifted by a library of the tests, as those of several hosts would be.
+The pool starts ``python -m tests.support.rank_pool``, which imports torch and forks a process for
+each rank. It sends the name of a function of `tests.support.rank_checks` with its arguments to all
+of them, and returns what each answers. Each rank's clocks are shifted by a library of the tests, as
+those of several hosts would be.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import json
 import os
-import selectors
+import signal
+import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tests.fake_driver.build import compiler
 from tests.support.processes import ROOT, environment
@@ -46,37 +51,32 @@ class RankPool:
     """The processes; a context manager that ends them."""
 
     def __init__(self, folder: Path) -> None:
-        shifted = build_shifted_clocks(folder)
         self._errors = [folder / f"rank{rank}.err" for rank in range(SIZE)]
-        self.processes = [self._start(rank, folder, shifted) for rank in range(SIZE)]
-
-    def _start(self, rank: int, folder: Path, shifted: Path) -> subprocess.Popen[bytes]:
-        variables = environment(
-            None,
-            RANK=str(rank),
-            WORLD_SIZE=str(SIZE),
-            LD_PRELOAD=str(shifted),
-            SHIFT_MONOTONIC_NS=str(rank * MONOTONIC_STEP_NS),
-            SHIFT_REALTIME_NS=str(rank * REALTIME_STEP_NS),
-            OMP_NUM_THREADS="1",
+        pairs = [socket.socketpair() for _ in range(SIZE)]
+        self._ranks = [ours for ours, _ in pairs]
+        theirs = [each for _, each in pairs]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.rank_pool", str(folder)]
+            + [str(each.fileno()) for each in theirs],
+            cwd=ROOT,
+            env=environment(
+                None,
+                WORLD_SIZE=str(SIZE),
+                LD_PRELOAD=str(build_shifted_clocks(folder)),
+                OMP_NUM_THREADS="1",
+            ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[each.fileno() for each in theirs],
         )
-        with self._errors[rank].open("wb") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.support.rank_pool", str(folder / "meeting")],
-                cwd=ROOT,
-                env=variables,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
+        for each in theirs:
+            each.close()
 
     def run(self, name: str, *args: Any, ranks: Collection[int] = range(SIZE)) -> dict[int, Any]:
         """Run a check on ranks at once, and return what each of them answers."""
         for rank in ranks:
-            stdin = self.processes[rank].stdin
-            assert stdin is not None
-            stdin.write(json.dumps([name, args]).encode() + b"\n")
-            stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # no answer comes
+                self._ranks[rank].sendall(json.dumps([name, args]).encode() + b"\n")
         answers = {rank: self._answer(rank, time.monotonic() + LIMIT_S) for rank in ranks}
         failed = {rank: answer["error"] for rank, answer in answers.items() if answer["error"]}
         if failed:
@@ -84,12 +84,12 @@ class RankPool:
         return {rank: answer["value"] for rank, answer in answers.items()}
 
     def _answer(self, rank: int, until: float) -> dict[str, Any]:
-        stdout = self.processes[rank].stdout
-        assert stdout is not None
-        with selectors.DefaultSelector() as ready:
-            ready.register(stdout, selectors.EVENT_READ)
-            line = stdout.readline() if ready.select(until - time.monotonic()) else b""
-        if not line:
+        self._ranks[rank].settimeout(max(until - time.monotonic(), 0.01))
+        line = b""
+        with contextlib.suppress(TimeoutError, ConnectionResetError):
+            while not line.endswith(b"\n") and (part := self._ranks[rank].recv(1 << 16)):
+                line += part
+        if not line.endswith(b"\n"):
             said = self._errors[rank].read_text(encoding="utf-8", errors="replace")[-4000:]
             raise RankError(f"rank {rank} gave no answer: {said}")
         answer: dict[str, Any] = json.loads(line)
@@ -97,47 +97,77 @@ class RankPool:
 
     def kill(self, rank: int) -> None:
         """End a rank, as a machine that fails does."""
-        self.processes[rank].kill()
-        self.processes[rank].wait()
+        (process,) = self.run("own_process", ranks=[rank]).values()
+        os.kill(process, signal.SIGKILL)
+        assert self._ranks[rank].recv(1) == b""  # its end of the connection is closed
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.communicate()
+        self._process.communicate()
+        for each in self._ranks:
+            each.close()
 
 
-def _serve(meeting: str) -> None:
-    """Be one rank: run what comes on standard input until it ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a check prints is no answer
+def _start_ranks(folder: Path, descriptors: list[int]) -> None:
+    """Fork the ranks, each with its connection, and kill them when standard input ends."""
+    import pytest  # noqa: F401
+    import torch
+    import torch._dynamo  # DistributedDataParallel imports it
+
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # a fork whose garbage is collected would copy it all
+    ranks = []
+    for rank, descriptor in enumerate(descriptors):
+        ranks.append(os.fork())
+        if ranks[-1] == 0:
+            for other in set(descriptors) - {descriptor}:
+                os.close(other)
+            with (folder / f"rank{rank}.err").open("wb") as errors:
+                os.dup2(errors.fileno(), 1)  # what a check prints is no answer
+                os.dup2(errors.fileno(), 2)
+            _shift("monotonic_shift", rank * MONOTONIC_STEP_NS)
+            _shift("realtime_shift", rank * REALTIME_STEP_NS)
+            os.environ["RANK"] = str(rank)
+            _serve(folder / "meeting", rank, socket.socket(fileno=descriptor))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    sys.stdin.read()
+    for process in ranks:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+def _shift(clock: str, nanoseconds: int) -> None:
+    """Shift a clock of this process, as the preloaded library lets it."""
+    ctypes.c_longlong.in_dll(ctypes.CDLL(None), clock).value = nanoseconds
+
+
+def _serve(meeting: Path, rank: int, connection: socket.socket) -> NoReturn:
+    """Be one rank: run what comes until it ends."""
     import torch
 
     from tests.support import rank_checks
 
-    torch.set_num_threads(1)
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = _store(torch, meeting, rank, size)
-    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    for line in sys.stdin.buffer:
+    store = _store(torch, meeting, rank)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=SIZE)
+    for line in connection.makefile("rb"):
         name, args = json.loads(line)
         answer = {"error": None, "value": None}
         try:
             answer["value"] = getattr(rank_checks, name)(*args)
         except BaseException:
             answer["error"] = traceback.format_exc()
-        answers.write(json.dumps(answer).encode() + b"\n")
-        answers.flush()
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+    os._exit(0)
 
 
-def _store(torch: Any, meeting: str, rank: int, size: int) -> Any:
+def _store(torch: Any, file: Path, rank: int) -> Any:
     """Return a TCPStore; its port, which rank 0 gets from the system, is in a file."""
-    file = Path(meeting)
     if rank == 0:
-        store = torch.distributed.TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
+        store = torch.distributed.TCPStore("127.0.0.1", 0, SIZE, True, wait_for_workers=False)
         file.with_suffix(".new").write_text(str(store.port), encoding="ascii")
         file.with_suffix(".new").replace(file)
         return store
@@ -145,8 +175,8 @@ def _store(torch: Any, meeting: str, rank: int, size: int) -> Any:
     while not file.exists() and time.monotonic() < until:
         time.sleep(0.02)
     port = int(file.read_text(encoding="ascii"))
-    return torch.distributed.TCPStore("127.0.0.1", port, size, False)
+    return torch.distributed.TCPStore("127.0.0.1", port, SIZE, False)
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _start_ranks(Path(sys.argv[1]), [int(each) for each in sys.argv[2:]])

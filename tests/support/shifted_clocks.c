@@ -1,22 +1,11 @@
 /* A library for LD_PRELOAD that shifts the clocks of one process, as those of another host would be
-   shifted: CLOCK_MONOTONIC by SHIFT_MONOTONIC_NS, CLOCK_REALTIME by SHIFT_REALTIME_NS. */
-#include <stdlib.h>
+   shifted: by what the program writes to its two variables, in nanoseconds. */
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-long long monotonic_shift; /* a program may go on shifting it */
-static long long realtime_shift;
-
-static long long shift_of(const char* variable) {
-  const char* text = getenv(variable);
-  return text ? atoll(text) : 0;
-}
-
-__attribute__((constructor)) static void read_shifts(void) {
-  monotonic_shift = shift_of("SHIFT_MONOTONIC_NS");
-  realtime_shift = shift_of("SHIFT_REALTIME_NS");
-}
+long long monotonic_shift;
+long long realtime_shift;
 
 #ifdef __cplusplus
 extern "C"
