@@ -49,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if real:
         os.environ.pop("GPUPROF_CUDA_DRIVER", None)
         return
+    # More than one are processes that each import torch.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     from tests.fake_driver.build import build
 
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider

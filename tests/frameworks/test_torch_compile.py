@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 import gpuprof
 from gpuprof._frameworks import torch_compile
 from tests.support.processes import check_python, run_python
+from tests.support.warm_torch import WarmTorch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -98,33 +100,6 @@ def test_a_function_decorated_without_parentheses_is_traced_as_the_function(
         return x * 2
 
     one_graph(decorated)
-
-
-def test_functions_decorated_before_the_compiler_is_imported_are_traced(torch: Any) -> None:
-    out = check_python(
-        """
-        import types
-        import gpuprof
-        @gpuprof.timer("double")
-        @gpuprof.annotate("double")
-        def double(x):
-            return x * 2
-        assert double(2) == 4
-        import torch
-        one = torch.ones(1)
-        def twice(x):
-            return double(double(x))
-        for switch in (gpuprof.enable, gpuprof.disable):
-            switch()
-            for function in (double, twice):
-                torch._dynamo.reset()
-                compiled = torch.compile(function, fullgraph=True, backend="eager")
-                print(compiled(one).item(), function(one).item())
-        print(type(double) is types.FunctionType)
-        """,
-        PYTHONWARNINGS="ignore",
-    )
-    assert out.split() == ["2.0", "2.0", "4.0", "4.0"] * 2 + ["True"]
 
 
 @form
@@ -308,58 +283,105 @@ def test_it_is_said_once(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.compile(function, fullgraph=True, backend="eager")(torch.ones(1)).item() == 2
 
 
+# In a process started from nothing: gpuprof, torch and the compiler come one after the other.
+GPUPROF_FIRST = """
+import json, types
+import gpuprof
+with gpuprof.timer("step"), gpuprof.annotate("step"):
+    pass
+@gpuprof.timer("double")
+@gpuprof.annotate("double")
+def double(x):
+    return x * 2
+assert double(2) == 4
+found = {"of torch": [name for name in sys.modules if name.split(".")[0] == "torch"]}
+
+import torch
+with gpuprof.timer("step"), gpuprof.annotate("step"):
+    pass
+found["has the compiler"] = "torch._dynamo" in sys.modules
+
+one = torch.ones(1)
+def twice(x):
+    return double(double(x))
+found["values"] = []
+for switch in (gpuprof.enable, gpuprof.disable):
+    switch()
+    for function in (double, twice):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, fullgraph=True, backend="eager")
+        found["values"].append([compiled(one).item(), function(one).item()])
+found["is a function"] = type(double) is types.FunctionType
+
+dynamo = torch._dynamo
+found["loader"] = type(dynamo.__loader__).__name__
+found["is its own loader"] = dynamo.__loader__ is dynamo.__spec__.loader
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def gpuprof_first() -> Any:
+    pytest.importorskip("torch", reason="torch is not installed")
+    return json.loads(check_python(GPUPROF_FIRST, PYTHONWARNINGS="ignore"))
+
+
+def test_functions_decorated_before_the_compiler_is_imported_are_traced(gpuprof_first: Any) -> None:
+    assert gpuprof_first["values"] == [[2.0, 2.0], [4.0, 4.0]] * 2
+    assert gpuprof_first["is a function"]
+
+
+def test_gpuprof_imports_nothing_of_torch(gpuprof_first: Any) -> None:
+    assert gpuprof_first["of torch"] == []
+    assert not gpuprof_first["has the compiler"]
+
+
+def test_the_compilers_module_keeps_its_own_loader(gpuprof_first: Any) -> None:
+    assert gpuprof_first["is its own loader"]
+    assert gpuprof_first["loader"] == "SourceFileLoader"
+
+
 COMPILE = """
+import sys
 def function(x):
     with make("inside"):
         return x + 1
 print(torch.compile(function, fullgraph=True, backend="eager")(torch.ones(1)).item())
 print([type(finder).__name__ for finder in sys.meta_path if "gpuprof" in type(finder).__module__])
 """
-ORDERS = {
-    "gpuprof before torch": "from gpuprof import timer as make\nimport torch\n",
-    "torch before gpuprof": "import torch\nfrom gpuprof import annotate as make\n",
-    "the compiler before gpuprof": (
-        "import torch, torch._dynamo\nfrom gpuprof import timer as make\n"
-    ),
-    "the name first met by the compiler": (
-        "import torch, gpuprof\nmake = lambda name: gpuprof.timer(name)\n"
-    ),
-}
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_whatever_is_imported_first(order: str, torch: Any) -> None:
-    done = run_python(ORDERS[order] + COMPILE)
+@pytest.fixture(scope="module")
+def without_compiler() -> Iterator[WarmTorch]:
+    """Run programs as forks of a process that has imported torch and not its compiler."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    with WarmTorch("torch") as warm:
+        yield warm
+
+
+def test_gpuprof_may_be_imported_before_torch(torch: Any) -> None:
+    done = run_python("from gpuprof import timer as make\nimport torch\n" + COMPILE)
     assert done.stdout == "2.0\n[]\n", done.stderr
 
 
-def test_gpuprof_imports_nothing_of_torch(torch: Any) -> None:
-    out = check_python(
-        """
-        import gpuprof
-        with gpuprof.timer("step"), gpuprof.annotate("step"):
-            pass
-        print([name for name in sys.modules if name.split(".")[0] == "torch"])
-        import torch
-        with gpuprof.timer("step"), gpuprof.annotate("step"):
-            pass
-        print("torch._dynamo" in sys.modules)
-        """
-    )
-    assert out == "[]\nFalse\n"
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import torch\nfrom gpuprof import annotate as make\n",
+        # The compiler is the first to meet the name.
+        "import torch, gpuprof\nmake = lambda name: gpuprof.timer(name)\n",
+    ],
+    ids=["annotate", "a name of the package"],
+)
+def test_torch_may_be_imported_before_gpuprof(order: str, without_compiler: WarmTorch) -> None:
+    done = without_compiler.run("-c", order + COMPILE)
+    assert done.stdout == "2.0\n[]\n", done.stderr
 
 
-def test_the_compilers_module_keeps_its_own_loader(torch: Any) -> None:
-    out = check_python(
-        """
-        from gpuprof import timer
-        import torch._dynamo as dynamo
-        assert dynamo.__loader__ is dynamo.__spec__.loader
-        print(type(dynamo.__loader__).__name__)
-        """,
-        PYTHONWARNINGS="ignore",
-    )
-    assert out == "SourceFileLoader\n"
+def test_the_compiler_may_be_imported_before_gpuprof(warm_torch: WarmTorch) -> None:
+    order = "import torch, torch._dynamo\nfrom gpuprof import timer as make\n"
+    done = warm_torch.run("-c", order + COMPILE)
+    assert done.stdout == "2.0\n[]\n", done.stderr
 
 
 def test_a_torch_that_cannot_be_told_is_imported_all_the_same(tmp_path: Path) -> None:

@@ -368,7 +368,8 @@ def benchmark_often(times: int) -> int:
 def benchmark_in_pytest(folder: str) -> Any:
     """Run a test with the fixture in this process; return pytest's exit status."""
     test = Path(folder) / f"test_rank{own()}.py"
-    body = "import torch.distributed as dist\nimport torch\n"
+    body = "import pytest\nimport torch\nimport torch.distributed as dist\n"
+    body += "@pytest.mark.gpu_benchmark(warmup_s=0.02, min_time_s=0.05, max_time_s=0.3)\n"
     body += "def test_it(gpu_benchmark):\n"
     body += "    gpu_benchmark(lambda: dist.all_reduce(torch.ones(4)))\n"
     body += "    assert len(gpu_benchmark.result.ranks) == dist.get_world_size()\n"

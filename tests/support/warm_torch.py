@@ -83,12 +83,7 @@ class WarmTorch:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), *self._modules],
                 cwd=ROOT,
-                env=environment(
-                    None,
-                    PYTHONIOENCODING="utf-8",
-                    CUDA_VISIBLE_DEVICES="",
-                    TORCHINDUCTOR_COMPILE_THREADS="1",  # more are processes that import torch
-                ),
+                env=environment(None, PYTHONIOENCODING="utf-8", CUDA_VISIBLE_DEVICES=""),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
