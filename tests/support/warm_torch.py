@@ -41,7 +41,7 @@ class WarmTorch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(
-        self, *arguments: str, folder: Path = ROOT, timeout: float = 110, **variables: str
+        self, *arguments: str, folder: Path = ROOT, timeout: float = 240, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run ``[-W FILTER ...] (SCRIPT | -m MODULE | -c CODE) ...``, as Python itself would."""
         if self._process is None:
