@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -35,24 +38,47 @@ def pytest_addoption(parser):
 """
 # Long enough for 30 samples on a machine that is busy.
 QUICK = ("--gpu-benchmark-max-time=0.5", "--gpu-benchmark-warmup=off", "-p", "no:randomly")
+# The plugins of other packages take as long to load as all else does.
+PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "gpuprof._pytest.plugin"}
+
+
+@pytest.fixture(scope="module")
+def stored_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project whose test has five stored runs."""
+    folder = tmp_path_factory.mktemp("project")
+    for name, text in {
+        "tox.ini": "[pytest]\n",
+        "test_it.py": TEST,
+        "conftest.py": CONFTEST,
+        "steps.txt": "500",
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--gpu-benchmark-save=main", *QUICK],
+        cwd=folder,
+        env={**os.environ, **PLUGINS, "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    ((run,),) = stored("main", folder / ".gpuprof").values()
+    for _ in range(4):
+        saved("main", run.created, *run.results.values(), folder=folder / ".gpuprof")
+    (folder / "pids.txt").unlink()
+    return folder
 
 
 @pytest.fixture
-def slower(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project whose test takes ten times as long as in its five stored runs."""
+def slower(
+    stored_runs: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
+    """A project whose test takes ten times as long as in its stored runs."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    pytester.makeini("[pytest]\n")
-    pytester.makepyfile(test_it=TEST, conftest=CONFTEST)
-    steps = pytester.path / "steps.txt"
-    steps.write_text("500")
-    done = pytester.runpytest_subprocess("--gpu-benchmark-save=main", *QUICK)
-    done.assert_outcomes(passed=1)
-    folder = pytester.path / ".gpuprof"
-    ((run,),) = stored("main", folder).values()
-    for _ in range(4):
-        saved("main", run.created, *run.results.values(), folder=folder)
-    steps.write_text("5000")
-    (pytester.path / "pids.txt").unlink()
+    for name, value in PLUGINS.items():
+        monkeypatch.setenv(name, value)
+    shutil.copytree(stored_runs, pytester.path, dirs_exist_ok=True)
+    (pytester.path / "steps.txt").write_text("5000")
     return pytester
 
 
@@ -95,7 +121,11 @@ def test_where_it_runs_in_no_other_process_this_one_measures_and_says_so(
     assert len(pids(slower)) == 1
 
 
-def test_workers_measure_again_in_other_processes_too(slower: pytest.Pytester) -> None:
+def test_workers_measure_again_in_other_processes_too(
+    slower: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in PLUGINS:  # as most projects have it: all that is installed
+        monkeypatch.delenv(name)
     done = slower.runpytest_subprocess(COMPARE, "-n", "1", "test_it.py", *QUICK)
     done.assert_outcomes(failed=1)
     assert len({pid for pid, _ in pids(slower)}) == 3
