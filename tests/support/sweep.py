@@ -22,6 +22,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle, islice
 
 import gpuprof
@@ -52,6 +53,12 @@ class Fault:
 
 class SweepError(AssertionError):
     """A run left something behind, or failed without a fault."""
+
+
+@cache
+def fake_driver() -> FakeCuda:
+    """Return the fake driver. Every run finds it loaded, and in a state that nobody has called."""
+    return FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
 
 
 def perform(
@@ -112,7 +119,7 @@ def check_left_behind(fake: FakeCuda, lost: int, kept: int = 0) -> None:
 
 def run_fault(fault: Fault) -> None:
     warnings.simplefilter("ignore")
-    fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+    fake = fake_driver()
     with fake.spared():
         fake.use_primary()
     fatal = fault.code in FATAL
@@ -136,11 +143,12 @@ def list_calls(scenario: str) -> list[str]:
 
     What the child had to import is imported here too, so that none of the runs has to.
     """
+    fake_driver()
     reading, writing = os.pipe()
     known = set(sys.modules)
 
     def work() -> None:
-        fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+        fake = fake_driver()
         with fake.spared():
             fake.use_primary()
         outcome = perform(fake, scenario)
