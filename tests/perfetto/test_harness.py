@@ -19,7 +19,7 @@ from tests.perfetto.written import Event, complete_events, strict
 PID = 4000
 LANE = 1 << 28
 HEADER_BYTES = 300
-CUTS = 100
+CUTS = 40
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_compressed_file_is_the_same(engine: TraceProcessor, tmp_path: Path) -
 
 
 def test_an_unfinished_trace_is_found_whole_wherever_it_ends(engine: TraceProcessor) -> None:
-    data = array(*everything(), *(event("X", f"n{i}", ts=30 + i, dur=1) for i in range(200)))
+    data = array(*everything(), *(event("X", f"n{i}", ts=30 + i, dur=1) for i in range(20)))
     check_everything(check_unfinished(engine, data))
     generator = random.Random(4)
     for _ in range(CUTS):
