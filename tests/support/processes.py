@@ -11,12 +11,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.warm import warm_python
+
 ROOT = Path(__file__).parents[2]
 _PREFIX = """\
 import sys, warnings
 sys.path.insert(0, {root!r})
 warnings.filterwarnings("ignore", message=".*multi-threaded.*fork")  # from Python 3.12 on
 """
+# What gpuprof and the fake driver import of Python's own.
+OF_PYTHON = (
+    *("contextlib", "ctypes", "dataclasses", "datetime", "email.message", "gzip", "html"),
+    *("importlib.metadata", "inspect", "ipaddress", "random", "shutil", "statistics", "threading"),
+    *("types", "typing", "urllib.parse", "weakref"),
+)
 
 
 def environment(driver: Path | str | None, **variables: str) -> dict[str, str]:
@@ -48,11 +56,22 @@ def run_command(
 
 
 def run_python(
-    code: str, *, timeout: float = 60, **options: Any
+    code: str,
+    *,
+    cwd: Path | None = None,
+    driver: Path | str | None = None,
+    timeout: float = 60,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run `code` and return what it printed and how it ended."""
     script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
-    return run_command(sys.executable, "-c", script, timeout=timeout, **options)
+    env = environment(driver, **variables)
+    warm = warm_python(*OF_PYTHON, "tests.fake_driver.control")
+    if warm.takes(env):
+        return warm.run(script, env=env, cwd=cwd, timeout=timeout)
+    return run_command(
+        *(sys.executable, "-c", script), cwd=cwd, driver=driver, timeout=timeout, **variables
+    )
 
 
 def check_python(code: str, **options: Any) -> str:
