@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.processes import run_command
+from tests.support.processes import OF_PYTHON, environment
+from tests.support.warm import warm_python
 
 TESTS = '''
 """How long waiting takes."""
@@ -68,6 +68,11 @@ def test_without_a_benchmark():
     pass
 '''
 ALL = 5
+# What a run of either plugin imports besides the plugin.
+OF_PYTEST = (
+    *("pytest", "pytest_benchmark.session", "cProfile", "pdb", "unittest"),
+    *("xml.etree.ElementTree", "_pytest.junitxml", "_pytest.pastebin", "_pytest.unittest"),
+)
 COLUMNS = ["min", "max", "mean", "stddev", "median", "iqr", "outliers", "ops", "rounds"]
 
 
@@ -102,8 +107,13 @@ class Suite:
 def run_pytest(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": "", **more}
     variables["PYTEST_XDIST_WORKER"] = ""  # beside which pytest-benchmark measures nothing
-    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options)
-    return run_command(*command, cwd=folder, **variables)
+    return warm_python(*OF_PYTHON, *OF_PYTEST).run(
+        "import sys, pytest; sys.exit(pytest.console_main())",
+        *("-p", "no:cacheprovider", *options),
+        env=environment(None, **variables),
+        cwd=folder,
+        timeout=120,
+    )
 
 
 @pytest.fixture
