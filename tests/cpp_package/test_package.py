@@ -24,13 +24,54 @@ TIMEOUT = 800  # the first builds the whole library
 pytestmark = pytest.mark.timeout(900)
 
 FIND_PACKAGE = "find_package(gpuprof REQUIRED)"
-# How a project takes gpuprof, in place of that line.
-WAYS = {
-    "find_package": FIND_PACKAGE,
-    "FetchContent": f"""include(FetchContent)
+# What other projects have in place of that line.
+FETCH_CONTENT = f"""include(FetchContent)
 FetchContent_Declare(gpuprof SOURCE_DIR "{ROOT.as_posix()}")
-FetchContent_MakeAvailable(gpuprof)""",
+FetchContent_MakeAvailable(gpuprof)"""
+# The programs that find the installed library, configured and built at once.
+PROGRAMS = f"""cmake_minimum_required(VERSION 3.25)
+project(programs LANGUAGES CXX)
+add_subdirectory("{EXAMPLE.as_posix()}" example)
+add_subdirectory("{EXAMPLE.as_posix()}/graphs" graphs)
+add_subdirectory("{EXAMPLE.as_posix()}/benchmark" benchmark)
+add_subdirectory(two)
+"""
+
+# One object, compiled once, in two libraries; each shows its function by a name of its own.
+TWO_LIBRARIES = """cmake_minimum_required(VERSION 3.25)
+project(two LANGUAGES CXX)
+find_package(gpuprof REQUIRED)
+add_library(work OBJECT work.cpp)
+set_target_properties(work PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(work PRIVATE gpuprof::gpuprof)
+foreach(name one two)
+  add_library(${name} SHARED $<TARGET_OBJECTS:work>)
+  target_link_options(${name} PRIVATE -Wl,--defsym=${name}=work)
+  target_link_libraries(${name} PRIVATE gpuprof::gpuprof)
+endforeach()
+add_executable(both main.cpp)
+target_link_libraries(both PRIVATE one two)
+"""
+WORK = """#include <gpuprof/gpuprof.hpp>
+#include <iostream>
+#include <optional>
+extern "C" void work(const char* name) {
+  for (int i = 0; i < 100; ++i) {
+    gpuprof::timer scope{name};
+    std::optional<gpuprof::Timer> timer{std::in_place};
+  }
+  for (const gpuprof::Row& row : gpuprof::stats()) {
+    std::cout << name << " has " << row.path << " " << row.time().count << std::endl;
+  }
 }
+"""
+MAIN = """extern "C" void one(const char*);
+extern "C" void two(const char*);
+int main() {
+  one("one");
+  two("two");
+}
+"""
 
 
 def row(names: tuple[str, ...], gpu: float, host: float, count: int, dropped: int = 0) -> Any:
@@ -78,40 +119,64 @@ def configure(source: Path, build: Path, *options: str) -> str:
     )
 
 
-def project(way: str, folder: Path) -> Path:
-    """Copy the example to `folder`; it takes gpuprof in this way."""
+def write(folder: Path, **files: str) -> Path:
+    """Write files into a new folder, CMakeLists.txt and C++ sources."""
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        full_name = "CMakeLists.txt" if name == "lists" else f"{name}.cpp"
+        (folder / full_name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def fetching_project(folder: Path) -> Path:
+    """Copy the example to `folder`; it takes gpuprof as a folder."""
     shutil.copytree(EXAMPLE, folder)
     lists = folder / "CMakeLists.txt"
     text = lists.read_text(encoding="utf-8")
     assert FIND_PACKAGE in text
-    lists.write_text(text.replace(FIND_PACKAGE, WAYS[way]), encoding="utf-8")
+    lists.write_text(text.replace(FIND_PACKAGE, FETCH_CONTENT), encoding="utf-8")
+    return folder
+
+
+def finding_project(folder: Path) -> Path:
+    """Write a project of the programs that find gpuprof to `folder`."""
+    write(folder, lists=PROGRAMS)
+    write(folder / "two", lists=TWO_LIBRARIES, work=WORK, main=MAIN)
     return folder
 
 
 @pytest.fixture(scope="module")
-def fetched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the build of a project that takes gpuprof as a folder, and installs it in `prefix`.
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with two builds, `fetching` and `finding`, and the installed `prefix`.
 
     Workers of pytest-xdist share it: the library is built once for all tests.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cpp_package"
     folder.mkdir(exist_ok=True)
-    build, done = folder / "build", folder / "done"
+    fetching, finding, prefix = (folder / name for name in ("fetching", "finding", "prefix"))
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            configure(project("FetchContent", folder / "project"), build, "-DGPUPROF_INSTALL=ON")
-            cmake("--build", build, "--parallel", "2")
-            cmake("--install", build, "--prefix", build / "prefix")
-            done.touch()
-    return build
+        if not (folder / "done").exists():
+            configure(fetching_project(folder / "project"), fetching, "-DGPUPROF_INSTALL=ON")
+            cmake("--build", fetching, "--parallel", "2")
+            cmake("--install", fetching, "--prefix", prefix)
+            configure(
+                finding_project(folder / "programs"),
+                finding,
+                f"-DCMAKE_PREFIX_PATH={prefix}",
+                f"-DCUDA_DRIVER_INCLUDE={cuda_include_dir()}",
+                f"-DCUDA_DRIVER_LIBRARY={os.environ['GPUPROF_CUDA_DRIVER']}",
+            )
+            cmake("--build", finding, "--parallel", "2")
+            (folder / "done").touch()
+    return folder
 
 
 @pytest.fixture(scope="module")
-def prefix(fetched: Path) -> Path:
+def prefix(built: Path) -> Path:
     """Return where the library is installed."""
-    return fetched / "prefix"
+    return built / "prefix"
 
 
 def run(program: Path, *arguments: Path) -> str:
@@ -122,16 +187,8 @@ def run(program: Path, *arguments: Path) -> str:
     return done.stdout
 
 
-def test_the_example_of_graphs_captures_and_replays(prefix: Path, tmp_path: Path) -> None:
-    configure(
-        EXAMPLE / "graphs",
-        tmp_path,
-        f"-DCMAKE_PREFIX_PATH={prefix}",
-        f"-DCUDA_DRIVER_INCLUDE={cuda_include_dir()}",
-        f"-DCUDA_DRIVER_LIBRARY={os.environ['GPUPROF_CUDA_DRIVER']}",
-    )
-    cmake("--build", tmp_path)
-    output = run(tmp_path / "graphs")
+def test_the_example_of_graphs_captures_and_replays(built: Path) -> None:
+    output = run(built / "finding" / "graphs" / "graphs")
     assert "node 2 memset 4.0 MiB value 0x0 in step/clear\n" in output
     for number in (1, 2, 3):
         assert f"replay {number} copied {number}\n" in output
@@ -150,18 +207,10 @@ def gpuprof_says(*arguments: str | Path) -> tuple[int, str]:
 
 
 def test_python_judges_what_the_example_of_benchmarks_writes(
-    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(
-        EXAMPLE / "benchmark",
-        tmp_path / "build",
-        f"-DCMAKE_PREFIX_PATH={prefix}",
-        f"-DCUDA_DRIVER_INCLUDE={cuda_include_dir()}",
-        f"-DCUDA_DRIVER_LIBRARY={os.environ['GPUPROF_CUDA_DRIVER']}",
-    )
-    cmake("--build", tmp_path / "build")
     monkeypatch.chdir(tmp_path)
-    program = tmp_path / "build" / "benchmark"
+    program = built / "finding" / "benchmark" / "benchmark"
     base, same, slower = (Path(f"{name}.json") for name in ("base", "same", "slower"))
     assert run(program, base).startswith("clear[n=16384]: ")
     run(program, same)
@@ -203,18 +252,12 @@ def test_python_judges_what_the_example_of_benchmarks_writes(
     assert [point["commit"] for point in series["points"]] == ["1" * 40, "2" * 40, "3" * 40]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("program", ["finding/example/example", "fetching/example"])
 def test_a_project_outside_the_checkout_builds_and_runs(
-    way: str, fetched: Path, prefix: Path, tmp_path: Path
+    program: str, built: Path, tmp_path: Path
 ) -> None:
-    if way == "FetchContent":
-        build = fetched
-    else:
-        build = tmp_path / "build"
-        configure(project(way, tmp_path / "project"), build, f"-DCMAKE_PREFIX_PATH={prefix}")
-        cmake("--build", build)
-    program, trace = build / "example", tmp_path / "run.json"
-    lines = run(program, trace).splitlines()
+    trace = tmp_path / "run.json"
+    lines = run(built / program, trace).splitlines()
     assert lines[0] == "clock: cuda (GPU time, from events in the stream)"
     assert lines[1].split("  ")[0] == "scope"
     assert [line.split()[0] for line in lines[3:]] == ["step", "forward", "backward"]
@@ -229,41 +272,6 @@ def test_a_build_of_the_checkout_without_python_installs_the_library(tmp_path: P
     assert "libgpuprof.a" in (tmp_path / "cmake_install.cmake").read_text(encoding="utf-8")
 
 
-TWO_LIBRARIES = """cmake_minimum_required(VERSION 3.25)
-project(two LANGUAGES CXX)
-find_package(gpuprof REQUIRED)
-foreach(name one two)
-  add_library(${name} SHARED work.cpp)
-  target_compile_definitions(${name} PRIVATE NAME=${name})
-  target_link_libraries(${name} PRIVATE gpuprof::gpuprof)
-endforeach()
-add_executable(both main.cpp)
-target_link_libraries(both PRIVATE one two)
-"""
-WORK = """#include <gpuprof/gpuprof.hpp>
-#include <iostream>
-#include <optional>
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
-extern "C" void NAME() {
-  for (int i = 0; i < 100; ++i) {
-    gpuprof::timer scope{TEXT(NAME)};
-    std::optional<gpuprof::Timer> timer{std::in_place};
-  }
-  for (const gpuprof::Row& row : gpuprof::stats()) {
-    std::cout << TEXT(NAME) << " has " << row.path << " " << row.time().count << std::endl;
-  }
-}
-"""
-MAIN = """extern "C" void one();
-extern "C" void two();
-int main() {
-  one();
-  two();
-}
-"""
-
-
 def both(folder: Path, work: str, *flags: list[str]) -> Path:
     """Build a program of two shared objects with these flags by hand, as without CMake."""
     build = [compiler(), "-std=c++17", "-O0", "-fPIC"]
@@ -271,8 +279,13 @@ def both(folder: Path, work: str, *flags: list[str]) -> Path:
         (folder / name).write_text(text, encoding="utf-8")
     libraries = [folder / f"lib{name}.so" for name in ("one", "two")]
     for name, library, of_name in zip(("one", "two"), libraries, flags, strict=True):
-        arguments = ["-shared", f"-DNAME={name}", folder / "work.cpp", "-o", library]
-        subprocess.run([*build, *arguments, *of_name], check=True)
+        compiled = folder / f"work{flags.index(of_name)}.o"
+        if not compiled.exists():
+            subprocess.run(
+                [*build, "-c", folder / "work.cpp", "-o", compiled, *of_name], check=True
+            )
+        linked = ["-shared", f"-Wl,--defsym={name}=work", compiled, "-o", library]
+        subprocess.run([*build, *linked, *of_name], check=True)
     program = folder / "both"
     subprocess.run([*build, folder / "main.cpp", *libraries, "-o", program], check=True)
     return program
@@ -283,12 +296,11 @@ def without_link_options(prefix: Path) -> list[str]:
     return [f"-I{prefix / 'include'}", str(library), "-ldl", "-pthread"]
 
 
-def test_two_shared_objects_have_statistics_of_their_own(prefix: Path, tmp_path: Path) -> None:
-    for name, text in {"CMakeLists.txt": TWO_LIBRARIES, "work.cpp": WORK, "main.cpp": MAIN}.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    configure(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    cmake("--build", tmp_path / "build")
-    assert run(tmp_path / "build" / "both").splitlines() == ["one has one 100", "two has two 100"]
+def test_two_shared_objects_have_statistics_of_their_own(built: Path) -> None:
+    assert run(built / "finding" / "two" / "both").splitlines() == [
+        "one has one 100",
+        "two has two 100",
+    ]
 
 
 def test_pkg_config_is_enough_for_two_shared_objects_that_keep_apart(
