@@ -86,6 +86,9 @@ def run_job(remote: Path, tmp_path: Path) -> Job:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(Path(gpuprof.__file__).parents[1]),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # No other plugin: those that are installed here take longer to load than all else.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "gpuprof._pytest.plugin",
         "GIT_CONFIG_GLOBAL": os.devnull,  # as where nobody has a name yet
     }
 
