@@ -43,7 +43,9 @@ done | sort | diff - <(sort "$out/identifiers")
 # wheel of 3.12, but for what compiles the C++ library, of which a wheel has nothing, and what opens
 # the pages in a browser.
 apart=(--ignore tests/cpp_package --ignore tests/docs/test_site.py)
-few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py tests/run
+# Of `gpuprof run`, what differs between Pythons: how a program is run and ends, and --scopes.
+few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py
+  tests/run/test_script.py tests/run/test_function_scopes.py
   tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
 # What is built twice is unpacked into folders with random names.
 twice=()
