@@ -1,6 +1,6 @@
 """Small projects that are tested with the pytest plugin, where the times are made up.
 
-As a plugin of the inner session (``-p tests.support.pytest_projects``) this module replaces
+As a plugin of the inner session (of ``PYTEST_PLUGINS``) this module replaces
 what measures: a test's times come from ``times.json`` in its folder, so that no verdict depends on
 the machine.
 
@@ -223,9 +223,11 @@ class Project:
 
     def run(self, *arguments: str) -> pytest.RunResult:
         """Test it in this process, with the made-up times."""
-        plugins = ("-p", "gpuprof._pytest.plugin", "-p", "tests.support.pytest_projects")
-        arguments = (*plugins, "-p", "no:cacheprovider", *arguments)
-        return self.pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
+        arguments = ("-p", "no:cacheprovider", *arguments)
+        with pytest.MonkeyPatch.context() as patch:
+            # For each -p pytest reads what all installed packages say of their plugins.
+            patch.setenv("PYTEST_PLUGINS", "gpuprof._pytest.plugin,tests.support.pytest_projects")
+            return self.pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
 
     def saved(self, name: str = "main") -> dict[str, list[Any]]:
         """Return the runs of a baseline by machine."""
