@@ -67,7 +67,10 @@ def check_energy(harness: Harness, uuid: str | None) -> None:
 
 @contextmanager
 def _counter(uuid: str | None) -> Iterator[Callable[[], float]]:
-    """Give what reads the energy of a whole GPU since its driver was loaded, in joules."""
+    """Give what reads the energy of a whole GPU since its driver was loaded, in joules.
+
+    A GpuprofError says why it cannot be read, also of a later reading.
+    """
     try:
         with nvml.session() as library:
             handle = nvml.handle_of(library, uuid or "")

@@ -61,8 +61,9 @@ class Harness:
         self, work: Work, options: Options, calls: int | None = None, ranks: Alone | None = None
     ) -> None:
         self.options = options
-        own_name = getattr(work.fn, "__qualname__", None) or type(work.fn).__name__
-        self.name = options.name or str(own_name)
+        self.name = options.name or str(
+            getattr(work.fn, "__qualname__", None) or type(work.fn).__name__
+        )
         self._calls = calls
         self.work = work
         self.ranks = work.ranks = ranks or join(options.ranks)
@@ -105,6 +106,7 @@ class Harness:
         return result
 
     def sample(self) -> float:
+        """Return the time of one call, in milliseconds, with the scopes paused."""
         return self.paused(self.sampler.sample)
 
     def choose_calls_again(self, median_ms: float) -> bool:

@@ -111,7 +111,10 @@ def _has_tail(work: Work, held: HeldStream, calls: int) -> bool:
 
 
 def reading_ns(work: Work, held: HeldStream, body: Callable[[], object], tries: int) -> float:
-    """Return the least reading less that of an empty interval; infinite if `body` waits."""
+    """Return the least reading less that of an empty interval; infinite if `body` waits.
+
+    The function is set up before each try, also where `body` is the replay of a graph.
+    """
     least = float("inf")
     with closing(Timer("cuda", held.handle)) as timer:
         for _ in range(tries):

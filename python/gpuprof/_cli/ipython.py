@@ -99,7 +99,7 @@ def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
     result = benchmark(function, **options)
     if returns:
         return result
-    if "IPython" in sys.modules:
+    if sys.modules.get("IPython"):
         importlib.import_module("IPython.display").display(result)
     else:
         write_text(sys.stdout, f"{result}\n")

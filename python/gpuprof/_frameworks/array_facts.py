@@ -178,7 +178,10 @@ def extent(facts: Facts) -> tuple[int, int]:
 
 
 def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the lowest and highest offset of an array's memory from its first element."""
+    """Return the lowest and highest offset of an array's memory from its first element.
+
+    In the unit of `strides` and `itemsize`.
+    """
     if 0 in shape:
         return 0, 0
     steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]

@@ -162,6 +162,7 @@ class CupyCapture:
             if stream in vars(_own_streams).values() and before != stream:
                 stream.wait_event(before.record())
                 undo.callback(lambda: before.wait_event(stream.record()))
+            # Host functions that the body gives to these go into the graph's list.
             for each in (self._given, before, stream):
                 is_captured = each is self._given or each == stream
                 if is_captured and hasattr(each, _HOST_FUNCTIONS):

@@ -55,16 +55,6 @@ class GpuBenchmark:
         What was measured; None before, and where benchmarks are switched off.
     decision : gpuprof.results.Decision or None
         What the comparison with the baseline says; None without one.
-    name : str
-        The test's name, with its parameters in brackets.
-    fullname : str
-        The test's identity in baselines: its file, its class and its name.
-    param : str or None
-        What stands for the parameters in the name; None without any.
-    params : dict or None
-        The test's parameters by name; None without any.
-    enabled, disabled : bool
-        Whether it measures; without, it calls the function once.
     """
 
     __module__ = "gpuprof"
@@ -83,12 +73,8 @@ class GpuBenchmark:
         self.decision: Decision | None = None
         self.failure = refused
         self.used = False
-        call = getattr(item, "callspec", None)
-        self.name, self.fullname = item.name, key
-        self.param = None if call is None else str(call.id)
-        self.params = None if call is None else dict(call.params)
-        self.enabled, self.disabled = not settings.disabled, settings.disabled
         self._item = item
+        self._key = key
         self._settings = settings
         given = {name: value for name, value in arguments.items() if value is not None}
         self._arguments = {**arguments, **settings.measuring, **given}
@@ -105,6 +91,38 @@ class GpuBenchmark:
     def __repr__(self) -> str:
         measured = "nothing measured yet" if self.result is None else f"{self.result.median_ms} ms"
         return f"<gpuprof.GpuBenchmark of {self.fullname!r}, {measured}>"
+
+    @property
+    def name(self) -> str:
+        """The test's name, with its parameters in brackets."""
+        return self._item.name
+
+    @property
+    def fullname(self) -> str:
+        """The test's identity in baselines: its file, its class and its name."""
+        return self._key
+
+    @property
+    def param(self) -> str | None:
+        """What stands for the parameters in the name; None without any."""
+        call = getattr(self._item, "callspec", None)
+        return None if call is None else str(call.id)
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        """The test's parameters by name; None without any."""
+        call = getattr(self._item, "callspec", None)
+        return None if call is None else dict(call.params)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it measures; without, it calls the function once."""
+        return not self._settings.disabled
+
+    @property
+    def disabled(self) -> bool:
+        """Whether it calls the function once and measures nothing."""
+        return self._settings.disabled
 
     @property
     def stats(self) -> dict[str, Any] | None:
@@ -258,7 +276,8 @@ class GpuBenchmark:
             if self.disabled:
                 return None
             call, mode = (fn, args, kwargs), self._arguments["mode"]
-            self.result = count_launches(call, graph, name=self.fullname, mode=mode)
+            options = {"name": self.fullname, "ranks": self._ranks}
+            self.result = count_launches(call, graph, mode=mode, **options)
         self.decision, self.failure, _ = self._judge_by().decide_launches(self.result)
         return self.result.launches
 

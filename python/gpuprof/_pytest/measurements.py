@@ -84,11 +84,12 @@ def checked_counts(
     return warmup_rounds, rounds, iterations
 
 
-def count_launches(call: Call, graph: CapturedGraph | None, *, name: str, mode: str) -> BenchResult:
+def count_launches(
+    call: Call, graph: CapturedGraph | None, *, mode: str, **options: Any
+) -> BenchResult:
     """Return a result with the launches of a function, or of a graph, and a single sample."""
     mode = mode if graph is None else "isolated"
-    options: dict[str, Any] = {"name": name, "mode": mode, "launches": graph is None}
-    with api.prepare(*call, **options) as measurer:
+    with api.prepare(*call, mode=mode, launches=graph is None, **options) as measurer:
         result = measurer.result([measurer.sample()])
     if graph is not None:
         launches = beside.completed(beside.of_graph(graph), graph.device)
