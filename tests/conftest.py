@@ -11,6 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"CUDA driver: {'real' if config.stash[_REAL_DRIVER] else config.stash[_FAKE_PATH]}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import another part of all tests first in each worker, so that none is compiled twice.
+
+    Workers collect in the same order, and where no test was run yet, rewriting the asserts of one
+    file after the other takes several times as long as all else. What cannot be imported is left to
+    the collection.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker or session.config.args != session.config.getini("testpaths"):
+        return
+    names = [
+        ".".join(path.relative_to(session.config.rootpath).with_suffix("").parts)
+        for path in sorted(Path(__file__).parent.rglob("test_*.py"))
+    ]
+    for name in names[int(worker[2:]) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]:
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 def pytest_collection_finish() -> None:
