@@ -14,9 +14,8 @@ from tests.support.processes import check_python, run_python
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("nvtx")
-    return {name: build(folder, name) for name in ("extension", "refuses", "no_entry")}
+def tools(tool_folder: Path) -> dict[str, Path]:
+    return {name: build(tool_folder, name) for name in ("extension", "refuses", "no_entry")}
 
 
 # What a tool receives

@@ -81,10 +81,10 @@ def test_the_layout_is_registered_once_for_a_domain_and_a_type(tool: Path) -> No
 
 
 def test_a_tool_that_knows_no_layouts_sees_the_range_without_the_array(
-    tmp_path: Path,
+    tool_folder: Path,
 ) -> None:
     out = check_under_tool(
-        build(tmp_path, "plain"),
+        build(tool_folder, "plain"),
         """
         with gpuprof.annotate("x", payload=[1, 2]):
             pass
