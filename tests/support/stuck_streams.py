@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof
-from tests.support.processes import ROOT, run_command
+from tests.support.processes import run_python
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 NON_BLOCKING = 1
@@ -401,8 +401,9 @@ def check_stuck(
     use: str, wait: str, driver: Path | None, *, busy: bool = False, **variables: str
 ) -> None:
     """Run the program in a process of its own; it must end."""
-    command = [sys.executable, "-m", __name__, use, wait, *["busy"] * busy]
-    done = run_command(*command, cwd=ROOT, driver=driver, timeout=LIMIT_S, **variables)
+    arguments = ", ".join(map(repr, [use, wait, *["busy"] * busy]))
+    code = f"from {__name__} import main\nmain({arguments})"
+    done = run_python(code, driver=driver, timeout=LIMIT_S, **variables)
     assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
 
 
