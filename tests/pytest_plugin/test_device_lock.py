@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,27 +229,17 @@ def test_waiting_for_another_process_is_said_while_it_waits(tmp_path: Path) -> N
     (tmp_path / "conftest.py").write_text(quick, encoding="utf-8")
     test = "def test_a(gpu_benchmark):\n    gpu_benchmark.pedantic(sum, ([1],))\n"
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
-    holds = """
-        import os, sys
-        from gpuprof._pytest import device_lock
-        with device_lock.measuring(sys.exit, sys.exit):
-            print("held", flush=True)
-            sys.stdin.read()
-    """
-    env = environment(None, TMPDIR=str(tmp_path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", textwrap.dedent(holds)]
-    plugin = ("-p", "gpuprof._pytest.plugin")
-    pytest_command = [sys.executable, "-m", "pytest", "-q", *plugin, "test_it.py"]
-    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        with subprocess.Popen(
-            pytest_command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=pipe, text=True
-        ) as waiting:
-            assert waiting.stderr is not None
-            said = next((line for line in waiting.stderr if line.strip()), "nothing")
-            holder.stdin.close()
+    first = holder("cpu")
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-p", "gpuprof._pytest.plugin", "test_it.py"],
+        cwd=tmp_path,
+        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as waiting:
+        assert waiting.stderr is not None
+        said = next((line for line in waiting.stderr if line.strip()), "nothing")
+        first.communicate("")
     assert said.startswith("gpu_benchmark: waiting until another process has measured")
     assert waiting.returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,8 +12,6 @@ import pytest
 
 from tests.support.processes import run_command
 from tests.support.pytest_projects import Project
-
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "gpuprof._pytest.plugin", "test_it.py"]
 
 WRONG_MARKERS = {
     "treshold=0.1": "has the unknown argument 'treshold'; it takes these arguments",
@@ -31,6 +30,13 @@ WRONG_MARKERS = {
     "warmup='hot'": "has a wrong argument: warmup: expected one of 'on', 'off', 'auto', got 'hot'",
     "max_time=1, max_time_s=2": "has 'max_time_s' under two names",
 }
+
+
+def run_alone(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Test a file in a process of its own, with the plugin and no other."""
+    (folder / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "--tb=short", "-p", "gpuprof._pytest.plugin"]
+    return run_command(*command, cwd=folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 @pytest.mark.parametrize("arguments", WRONG_MARKERS)
@@ -53,9 +59,7 @@ def test_a_wrong_marker_fails_its_test_and_names_what_is_accepted(
             gpu_benchmark(sum, [1])
         """
     )
-    done = project.run()
-    done.assert_outcomes(failed=2, passed=1)
-    text = done.stdout.str()
+    text = project.check(failed=2, passed=1).str()
     assert f"test_a: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
     assert f"test_unused: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
     assert "by name: threshold, memory_threshold, min_rounds, max_time_s, rel_precision, " in text
@@ -80,15 +84,15 @@ def test_a_test_may_set_its_group(project: Project) -> None:
                 gpu_benchmark.group = 1
         """
     )
-    done = project.run("--gpu-benchmark-json=out.json")
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(["group set"])
+    project.check("--gpu-benchmark-json=out.json", passed=2).fnmatch_lines(["group set"])
     groups = {each["name"]: each["group"] for each in project.written()["benchmarks"]}
     assert groups == {"test_a": "set", "test_b": None}
 
 
 def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_path: Path) -> None:
-    text = """
+    done = run_alone(
+        tmp_path,
+        """
         calls = []
 
         def fail(at):
@@ -102,17 +106,12 @@ def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_pat
         def test_measured(gpu_benchmark):
             calls.clear()
             gpu_benchmark(fail, 3)
-    """
-    (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
-    done = run_command(*PYTEST, "--tb=short", cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        """,
+    )
     assert done.returncode == 1
     shown = [line for line in done.stdout.splitlines() if re.match(r"\S+\.py:\d+: in ", line)]
-    assert [line.rpartition(" ")[2] for line in shown] == [
-        "test_first",
-        "fail",
-        "test_measured",
-        "fail",
-    ]
+    names = [line.rpartition(" ")[2] for line in shown]
+    assert names == ["test_first", "fail", "test_measured", "fail"]
 
 
 @pytest.mark.parametrize("option", ["save", "compare", "storage", "json", "fail-on"])
@@ -124,26 +123,28 @@ def test_a_value_that_is_empty_is_a_usage_error(
     project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
     key = f"gpu_benchmark_{option.replace('-', '_')}"
     if how == "option":
-        said, done = f"--gpu-benchmark-{option}", project.run(f"--gpu-benchmark-{option}={value}")
+        name, said = (
+            f"--gpu-benchmark-{option}",
+            project.refuse(f"--gpu-benchmark-{option}={value}"),
+        )
     else:
-        said, done = f"the ini key {key}", project.run("-o", f"{key}={value}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"*{said} is empty, as from an unset variable; give it a value *"])
-    assert project.calls() == []
+        name, said = f"the ini key {key}", project.refuse("-o", f"{key}={value}")
+    said.fnmatch_lines([f"*{name} is empty, as from an unset variable; give it a value *"])
 
 
 def test_a_storage_folder_that_cannot_be_one_is_a_usage_error(project: Project) -> None:
     project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
     (project.path / ".gpuprof").mkdir()
     (project.path / ".gpuprof" / "baselines").write_text("in the way", encoding="utf-8")
-    done = project.run("--gpu-benchmark-save=main")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-save: the folder *main cannot be written*"])
+    said = project.refuse("--gpu-benchmark-save=main")
+    said.fnmatch_lines(["*--gpu-benchmark-save: the folder *main cannot be written*"])
 
 
 @pytest.mark.parametrize(("scopes", "counted"), [(False, 0), (True, 2 + 7)])
 def test_scopes_of_rounds_count_if_asked_for(tmp_path: Path, scopes: bool, counted: int) -> None:
-    text = f"""
+    done = run_alone(
+        tmp_path,
+        f"""
         import gpuprof
         import pytest
 
@@ -155,7 +156,6 @@ def test_scopes_of_rounds_count_if_asked_for(tmp_path: Path, scopes: bool, count
 
             gpu_benchmark.pedantic(function, setup=lambda: None, rounds=7, warmup_rounds=2)
             assert sum(row.time.count for row in gpuprof.stats().values()) == {counted}
-    """
-    (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
-    done = run_command(*PYTEST, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        """,
+    )
     assert done.returncode == 0, done.stdout

@@ -206,30 +206,25 @@ def test_a_file_in_the_place_of_its_folder_is_told_before_anything_is_measured(
 ) -> None:
     project.pytester.makepyfile(TESTS)
     (project.path / "file").write_text("", encoding="utf-8")
-    done = project.run("--gpu-benchmark-json=file/out.json")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-json: the folder * cannot be written"])
+    said = project.refuse("--gpu-benchmark-json=file/out.json")
+    said.fnmatch_lines(["*--gpu-benchmark-json: the folder * cannot be written"])
 
 
 def test_a_file_that_is_no_regular_one_is_left_as_it_is(project: Project) -> None:
     project.pytester.makepyfile(TESTS)
     os.mkfifo(project.path / "pipe")
-    done = project.run("--gpu-benchmark-json=pipe")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-json is *pipe', no regular file; expected a file"])
+    said = project.refuse("--gpu-benchmark-json=pipe")
+    said.fnmatch_lines(["*--gpu-benchmark-json is *pipe', no regular file; expected a file"])
     assert (project.path / "pipe").is_fifo()
-    assert project.calls() == []
 
 
 def test_a_file_of_somebody_else_is_left_as_it_is(project: Project) -> None:
     project.pytester.makepyfile(TESTS)
     (project.path / "conf.json").write_text("{}", encoding="utf-8")
-    for name, said in (("conf.json", "is there and is not results"), ("out.py", "ends in .json")):
-        done = project.run(f"--gpu-benchmark-json={name}")
-        assert done.ret == pytest.ExitCode.USAGE_ERROR
-        done.stderr.fnmatch_lines([f"*--gpu-benchmark-json: *{said}*"])
+    for name, why in (("conf.json", "is there and is not results"), ("out.py", "ends in .json")):
+        said = project.refuse(f"--gpu-benchmark-json={name}")
+        said.fnmatch_lines([f"*--gpu-benchmark-json: *{why}*"])
     assert (project.path / "conf.json").read_text(encoding="utf-8") == "{}"
-    assert project.calls() == []
 
 
 def test_a_link_is_written_through(project: Project) -> None:
@@ -288,9 +283,8 @@ def test_both_fixtures_work_in_one_session(project: Project) -> None:
     )
     files = ("--gpu-benchmark-json=ours.json", "--benchmark-json=theirs.json")
     switches = ("--benchmark-sort=mean", "--gpu-benchmark-sort=mean", "--gpu-benchmark-columns=min")
-    done = project.run(*BESIDE, *files, *switches)
-    done.assert_outcomes(passed=3)
-    done.stdout.fnmatch_lines(
+    shown = project.check(*BESIDE, *files, *switches, passed=3)
+    shown.fnmatch_lines(
         ["*gpu_benchmark: 2 benchmarks on the CPU clock*", "* benchmark: 2 tests *"]
     )
     names = [

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project
+from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project, marked
 
 STEP = {"sgemm": 2, "add_k": 12}
 MORE = {**STEP, "add_k": 14}
@@ -29,10 +29,9 @@ def stored(project: Project) -> Project:
 
 def test_the_test_that_launches_more_fails_by_name_and_in_words(stored: Project) -> None:
     stored.launches(test_a=STEP, test_b=MORE)
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=1, failed=1)
+    shown = stored.check(COMPARE, passed=1, failed=1)
     assert len(stored.calls()) == 2, "there is no chance in it, so it is not measured again"
-    done.stdout.fnmatch_lines(
+    shown.fnmatch_lines(
         [
             "*_ test_b _*",
             GREW,
@@ -47,18 +46,16 @@ def test_the_test_that_launches_more_fails_by_name_and_in_words(stored: Project)
 
 
 def test_the_same_launches_pass(stored: Project) -> None:
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=2)
-    assert "LAUNCHES" not in done.stdout.str()
-    assert "note:" not in done.stdout.str()
+    shown = stored.check(COMPARE, passed=2)
+    assert "LAUNCHES" not in shown.str()
+    assert "note:" not in shown.str()
 
 
 def test_fewer_launches_pass_and_are_said(stored: Project) -> None:
     stored.launches(test_a=STEP, test_b={"fused_k": 1, "sgemm": 2})
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=2)
+    shown = stored.check(COMPARE, passed=2)
     less = "launches less: +1 fused_k, -12 add_k, 14 -> 3 kernels"
-    done.stdout.fnmatch_lines([f"note: test_it.py::test_b: {less}", "*: 2 SAME"])
+    shown.fnmatch_lines([f"note: test_it.py::test_b: {less}", "*: 2 SAME"])
 
 
 def test_another_version_of_a_library_is_not_compared(project: Project) -> None:
@@ -67,13 +64,11 @@ def test_another_version_of_a_library_is_not_compared(project: Project) -> None:
     project.launches(versions={"torch": "2.10.0"}, test_a=STEP, test_b=STEP)
     project.save_runs()
     project.launches(versions={"torch": "2.11.0"}, test_a=STEP, test_b=MORE)
-    done = project.run(COMPARE)
-    done.assert_outcomes(passed=2)
+    shown = project.check(COMPARE, passed=2)
     why = "launches were not compared: the baseline has torch 2.10.0, now it is 2.11.0"
-    done.stdout.fnmatch_lines([f"note: {why}"])
-    done = project.run(COMPARE, "--gpu-benchmark-fail-on=incomparable")
-    done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines([f"INCOMPARABLE: test_a: {why}"])
+    shown.fnmatch_lines([f"note: {why}"])
+    shown = project.check(COMPARE, "--gpu-benchmark-fail-on=incomparable", failed=2)
+    shown.fnmatch_lines([f"INCOMPARABLE: test_a: {why}"])
 
 
 def test_a_baseline_without_counts_is_no_failure_and_a_note(project: Project) -> None:
@@ -89,9 +84,10 @@ def test_a_baseline_without_counts_is_no_failure_and_a_note(project: Project) ->
         path.write_text("\n".join(map(json.dumps, runs)))
     project.launches(test_a=STEP, test_b=STEP)
     project.memory(test_a=100, test_b=1536)
-    done = project.run(COMPARE, "--gpu-benchmark-fail-on=launches,memory,nodata,incomparable")
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(
+    shown = project.check(
+        COMPARE, "--gpu-benchmark-fail-on=launches,memory,nodata,incomparable", passed=2
+    )
+    shown.fnmatch_lines(
         [
             "note: peak memory was not compared: no *",
             "note: launches were not compared: no baseline run has them; save new*",
@@ -103,12 +99,11 @@ def test_a_baseline_without_counts_is_no_failure_and_a_note(project: Project) ->
 def test_a_second_measurement_that_launches_other_work_is_a_note(stored: Project) -> None:
     stored.times(1.0, fields=stored.plan()["fields"], test_b=1.5)
     stored.launches(test_a=STEP, test_b=[MORE, STEP])
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(
+    shown = stored.check(COMPARE, passed=1, failed=1)
+    shown.fnmatch_lines(
         ["SLOW: 1.50 times*", "note: test_it.py::test_b: *: calls differ in what they launch: *"]
     )
-    assert "LAUNCHES" not in done.stdout.str()
+    assert "LAUNCHES" not in shown.str()
 
 
 def test_the_measurer_is_asked_for_launches_where_there_is_a_baseline(stored: Project) -> None:
@@ -119,8 +114,7 @@ def test_the_measurer_is_asked_for_launches_where_there_is_a_baseline(stored: Pr
 
 
 def test_the_marker_turns_counting_off(stored: Project) -> None:
-    marked = TWO_TESTS.replace("def", "@pytest.mark.gpu_benchmark(launches=False)\ndef")
-    stored.pytester.makepyfile(test_it=f"import pytest\n{marked}")
+    stored.pytester.makepyfile(test_it=marked("test_", "launches=False"))
     stored.run(COMPARE)
     assert [call["launches"] for call in stored.calls()] == [False, False]
 
@@ -140,14 +134,11 @@ def checked(project: Project) -> Project:
 def test_launches_alone_are_checked_against_a_single_run(checked: Project) -> None:
     checked.times(9.0, fields=checked.plan()["fields"])  # which nobody looks at
     checked.launches(test_b=STEP)
-    done = checked.run(COMPARE)
-    done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["*: 1 SAME"])
+    checked.check(COMPARE, passed=1).fnmatch_lines(["*: 1 SAME"])
     checked.launches(test_b=MORE)
-    done = checked.run(COMPARE)
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*_ test_b _*", GREW, "*: 1 LAUNCHES"])
-    assert "median" not in done.stdout.str().partition("last saved")[0], "no table of times"
+    shown = checked.check(COMPARE, failed=1)
+    shown.fnmatch_lines(["*_ test_b _*", GREW, "*: 1 LAUNCHES"])
+    assert "median" not in shown.str().partition("last saved")[0], "no table of times"
 
 
 def test_fewer_and_incomparable_launches_are_said(checked: Project) -> None:
@@ -155,24 +146,20 @@ def test_fewer_and_incomparable_launches_are_said(checked: Project) -> None:
     checked.run(COMPARE).assert_outcomes(failed=1)
     checked.pytester.makepyfile(test_it=CHECKS.replace("14", "1"))
     checked.launches(test_b={"fused_k": 1})
-    done = checked.run(COMPARE)
-    done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["note: launches less: +1 fused_k, -12 add_k, -2 sgemm, *"])
+    shown = checked.check(COMPARE, passed=1)
+    shown.fnmatch_lines(["note: launches less: +1 fused_k, -12 add_k, -2 sgemm, *"])
 
 
 def test_a_new_check_passes(checked: Project) -> None:
     checked.pytester.makepyfile(test_new=CHECKS.replace("test_b", "test_new"))
     checked.launches(test_b=STEP, test_new=STEP)
-    done = checked.run(COMPARE)
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(["*: 1 SAME, 1 NODATA"])
+    checked.check(COMPARE, passed=2).fnmatch_lines(["*: 1 SAME, 1 NODATA"])
 
 
 def test_a_check_that_cannot_count_is_an_error(project: Project) -> None:
     project.pytester.makepyfile(test_it=CHECKS)
-    done = project.run()
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*InvalidStateError: check_launches: it gives no GPU any work*"])
+    shown = project.check(failed=1)
+    shown.fnmatch_lines(["*InvalidStateError: check_launches: it gives no GPU any work*"])
 
 
 def test_a_check_is_the_one_use_of_the_fixture(checked: Project) -> None:
@@ -183,9 +170,7 @@ def test_a_check_is_the_one_use_of_the_fixture(checked: Project) -> None:
             gpu_benchmark(sum, [1])
         """
     )
-    done = checked.run()
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*gpu_benchmark was used twice in one test*"])
+    checked.check(failed=1).fnmatch_lines(["*gpu_benchmark was used twice in one test*"])
 
 
 def test_a_check_refuses_a_function_that_returns_a_coroutine(checked: Project) -> None:
@@ -198,9 +183,8 @@ def test_a_check_refuses_a_function_that_returns_a_coroutine(checked: Project) -
             gpu_benchmark.check_launches(lambda: step())
         """
     )
-    done = checked.run("--gpu-benchmark-disable")
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*TypeError: the function returned a coroutine*"])
+    shown = checked.check("--gpu-benchmark-disable", failed=1)
+    shown.fnmatch_lines(["*TypeError: the function returned a coroutine*"])
 
 
 def test_a_disabled_check_calls_once(checked: Project) -> None:
@@ -237,9 +221,8 @@ def test_an_assertion_on_two_signatures_or_counts_says_the_difference(project: P
             assert sign("12", a=1) == "1234"
         """
     )
-    done = project.run()
-    done.assert_outcomes(failed=3)
-    done.stdout.fnmatch_lines(
+    shown = project.check(failed=3)
+    shown.fnmatch_lines(
         [
             "E*assert 3 kernels == 1 kernel",
             "E*the first, by the second: +2 b, 1 -> 3 kernels",

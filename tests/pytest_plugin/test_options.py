@@ -64,9 +64,8 @@ def test_enable_undoes_disable_and_not_the_environment(
 def test_only_and_disable_contradict_each_other(project: Project) -> None:
     project.pytester.makepyfile(ONE_TEST)
     both = ("--gpu-benchmark-only", "--gpu-benchmark-disable")
-    done = project.run(*both)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-only and --gpu-benchmark-disable contradict*"])
+    said = project.refuse(*both)
+    said.fnmatch_lines(["*--gpu-benchmark-only and --gpu-benchmark-disable contradict*"])
     project.run(*both, "--gpu-benchmark-enable").assert_outcomes(passed=1)
 
 
@@ -96,8 +95,7 @@ def test_options_say_how_long_to_measure_and_the_marker_wins(project: Project) -
         """
     )
     switches = ("min-rounds=7", "max-time=0.5", "warmup=off", "precision=0.02", "disable-gc")
-    done = project.run(*(f"--gpu-benchmark-{switch}" for switch in switches))
-    done.assert_outcomes(passed=3)
+    project.check(*(f"--gpu-benchmark-{switch}" for switch in switches), passed=3)
     plain, marked, _ = project.calls()
     plain.pop("name")
     assert plain == {
@@ -147,15 +145,10 @@ WRONG = {
 @pytest.mark.parametrize("how", ["option", "ini key"])
 def test_a_wrong_value_is_a_usage_error(project: Project, option: str, how: str) -> None:
     project.pytester.makepyfile(ONE_TEST)
-    if how == "option":
-        done = project.run(f"--gpu-benchmark-{option}")
-    else:
-        name, _, value = option.partition("=")
-        done = project.run("-o", f"gpu_benchmark_{name.replace('-', '_')}={value}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    name = option.partition("=")[0]
-    assert f"--gpu-benchmark-{name}: {WRONG[option]}" in done.stderr.str()
-    assert project.calls() == []
+    name, _, value = option.partition("=")
+    ini = ("-o", f"gpu_benchmark_{name.replace('-', '_')}={value}")
+    said = project.refuse(*([f"--gpu-benchmark-{option}"] if how == "option" else ini))
+    assert f"--gpu-benchmark-{name}: {WRONG[option]}" in said.str()
 
 
 def test_compare_without_a_name_takes_what_was_saved_last(project: Project) -> None:
@@ -168,9 +161,7 @@ def test_compare_without_a_name_takes_what_was_saved_last(project: Project) -> N
     project.times(2.0)
     project.save_runs(name="late")
     for given in ("--gpu-benchmark-compare", "--gpu-benchmark-compare=@latest"):
-        done = project.run(given)
-        done.assert_outcomes(passed=1)
-        done.stdout.fnmatch_lines(["compared with the baseline 'late': 1 SAME"])
+        project.check(given, passed=1).fnmatch_lines(["compared with the baseline 'late': 1 SAME"])
     project.run("--gpu-benchmark-compare=early").assert_outcomes(failed=1)
 
 
@@ -179,9 +170,8 @@ def test_a_damaged_baseline_stops_a_comparison_with_the_latest(project: Project)
     project.save_runs()
     (file,) = (project.path / ".gpuprof").glob("baselines/main/*.jsonl")
     file.write_text("{", encoding="utf-8")
-    done = project.run("--gpu-benchmark-compare")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-compare: *cannot be used*"])
+    said = project.refuse("--gpu-benchmark-compare")
+    said.fnmatch_lines(["*--gpu-benchmark-compare: *cannot be used*"])
 
 
 def _set_created(project: Project, name: str, created: str) -> None:
@@ -245,15 +235,16 @@ def test_workers_take_the_same_options(project: Project, monkeypatch: pytest.Mon
     workers = ("-p", "xdist.plugin", "-p", "xdist.looponfail", "-n2")
     project.pytester.makepyfile(TESTS)
     project.save_runs()
-    done = project.run(
+    shown = project.check(
         *workers,
         "--gpu-benchmark-only",
         "--gpu-benchmark-compare",
         "--gpu-benchmark-columns=mean,baseline,verdict",
         "--gpu-benchmark-min-rounds=31",
+        passed=1,
+        skipped=2,
     )
-    done.assert_outcomes(passed=1, skipped=2)
-    done.stdout.fnmatch_lines(["benchmark * mean  baseline  verdict", "test_a * 1.00 ms * SAME"])
+    shown.fnmatch_lines(["benchmark * mean  baseline  verdict", "test_a * 1.00 ms * SAME"])
     (call,) = project.calls()
     assert call["min_samples"] == 31
 

@@ -62,9 +62,8 @@ def test_a_second_use_in_one_test_is_an_error_that_says_what_to_do(project: Proj
             gpu_benchmark.pedantic(sum, ([1],))
         """
     )
-    done = project.run()
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*InvalidStateError: gpu_benchmark was used twice*parametrise*"])
+    shown = project.check(failed=1)
+    shown.fnmatch_lines(["*InvalidStateError: gpu_benchmark was used twice*parametrise*"])
 
 
 @pytest.mark.parametrize(
@@ -186,17 +185,15 @@ def test_switched_off_it_calls_the_function_once(
     if how == "environment":
         monkeypatch.setenv("GPUPROF_DISABLE", "1")
     switch = ["--gpu-benchmark-disable"] if how == "option" else []
-    done = project.run(*switch, "--gpu-benchmark-save=main", "--gpu-benchmark-compare=none")
-    done.assert_outcomes(passed=2)
+    project.check(*switch, "--gpu-benchmark-save=main", "--gpu-benchmark-compare=none", passed=2)
     assert project.calls() == []
     assert not (project.path / ".gpuprof").exists()
 
 
 def test_a_fixture_that_is_not_used_is_warned_of(project: Project) -> None:
     project.pytester.makepyfile("def test_a(gpu_benchmark): pass")
-    done = project.run("-W", "default")
-    done.assert_outcomes(passed=1, warnings=1)
-    done.stdout.fnmatch_lines(["*test_a has the fixture gpu_benchmark but measured nothing*"])
+    shown = project.check("-W", "default", passed=1, warnings=1)
+    shown.fnmatch_lines(["*test_a has the fixture gpu_benchmark but measured nothing*"])
 
 
 def test_a_unittest_class_can_use_it_through_a_fixture_of_its_own(project: Project) -> None:
@@ -220,9 +217,8 @@ def test_a_unittest_class_can_use_it_through_a_fixture_of_its_own(project: Proje
                 self.fail("the body's own")
         """
     )
-    done = project.run()
-    done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(
+    shown = project.check(failed=2)
+    shown.fnmatch_lines(
         ["FAILED *test_slow - Failed: TOO SLOW*", "FAILED *test_wrong - *the body's own"]
     )
 
@@ -246,10 +242,8 @@ def test_a_limit_fails_without_a_baseline_after_measuring_again(project: Project
             gpu_benchmark(sum, [1])
         """
     )
-    done = project.run()
-    done.assert_outcomes(failed=1, passed=2)
-    text = done.stdout.str()
-    done.stdout.fnmatch_lines(
+    shown = project.check(failed=1, passed=2)
+    shown.fnmatch_lines(
         [
             "TOO SLOW: 1.50 ms, and max_ms allows 1.00 ms",
             "*median *95 % interval *min *samples",
@@ -258,8 +252,8 @@ def test_a_limit_fails_without_a_baseline_after_measuring_again(project: Project
             "*measured     cpu mode, host time; no GPU time was measured, on Test CPU",
         ]
     )
-    assert "Traceback" not in text
-    assert "gpuprof/_pytest/" not in text
+    shown.no_fnmatch_line("*Traceback*")
+    shown.no_fnmatch_line("*gpuprof/_pytest/*")
     names = [call["name"].rpartition("::")[2] for call in project.calls()]
     assert names == ["test_over", "test_over", "test_once", "test_once", "test_under"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from gpuprof._results import baselines, verdict
 from gpuprof.errors import BaselineError
-from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project
+from tests.support.pytest_projects import COMPARE, TWO_TESTS, Project, marked
 
 SAVE = "--gpu-benchmark-save=main"
 
@@ -34,9 +33,8 @@ def test_saving_appends_a_run_under_the_gpus_name(stored: Project) -> None:
 
 
 def test_unchanged_tests_pass_and_are_counted(stored: Project) -> None:
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(
+    shown = stored.check(COMPARE, passed=2)
+    shown.fnmatch_lines(
         [
             "*gpu_benchmark: 2 benchmarks: Test GPU*",
             "*baseline *ratio *verdict",
@@ -49,17 +47,14 @@ def test_unchanged_tests_pass_and_are_counted(stored: Project) -> None:
 
 def test_without_comparing_nothing_is_judged(stored: Project) -> None:
     stored.on_gpu(9.0)
-    done = stored.run(SAVE)
-    done.assert_outcomes(passed=2)
-    assert "verdict" not in done.stdout.str()
+    shown = stored.check(SAVE, passed=2)
+    assert "verdict" not in shown.str()
 
 
 def test_the_test_that_got_slower_fails_and_says_by_how_much_and_why(stored: Project) -> None:
     stored.times(1.0, fields=stored.plan()["fields"], test_b=[1.5, 1.4])
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=1, failed=1)
-    text = done.stdout.str()
-    done.stdout.fnmatch_lines(
+    shown = stored.check(COMPARE, passed=1, failed=1)
+    shown.fnmatch_lines(
         [
             "*_ test_b _*",
             "SLOW: 1.40 times the time of baseline 'main': 1.40 ms, was 1.00 ms",
@@ -78,15 +73,13 @@ def test_the_test_that_got_slower_fails_and_says_by_how_much_and_why(stored: Pro
             "FAILED test_it.py::test_b - Failed: SLOW: 1.40 times*",
         ]
     )
-    assert "Traceback" not in text
-    assert not re.search(r"_pytest_\w+\.py", text)
+    shown.no_fnmatch_line("*Traceback*")
+    shown.no_re_match_line(r".*_pytest_\w+\.py")
 
 
 def test_what_is_slow_only_once_does_not_fail(stored: Project) -> None:
     stored.times(1.0, fields=stored.plan()["fields"], test_b=[1.5, 1.0])
-    done = stored.run(COMPARE, SAVE)
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(["*: 1 SAME, 1 AMBIGUOUS"])
+    stored.check(COMPARE, SAVE, passed=2).fnmatch_lines(["*: 1 SAME, 1 AMBIGUOUS"])
     names = [call["name"].rpartition("::")[2] for call in stored.calls()]
     assert names == ["test_a", "test_b", "test_b"]
     last = stored.saved()["Test-GPU"][-1].results["test_it.py::test_b"]
@@ -94,22 +87,11 @@ def test_what_is_slow_only_once_does_not_fail(stored: Project) -> None:
 
 
 def test_a_failing_body_comes_first_and_its_time_is_not_saved(stored: Project) -> None:
-    stored.pytester.makepyfile(
-        test_it="""
-        def test_a(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-
-        def test_b(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-            assert "the body" == "right"
-        """
-    )
+    stored.pytester.makepyfile(test_it=f'{TWO_TESTS}    assert "the body" == "right"\n')
     stored.times(1.0, fields=stored.plan()["fields"], test_b=2.0)
-    done = stored.run(COMPARE, SAVE, "--gpu-benchmark-json=out.json")
-    done.assert_outcomes(passed=1, failed=1)
-    assert "AssertionError" in done.stdout.str()
-    assert "SLOW: " not in done.stdout.str()
-    done.stdout.fnmatch_lines(["not saved, because the test did not pass: 1"])
+    shown = stored.check(COMPARE, SAVE, "--gpu-benchmark-json=out.json", passed=1, failed=1)
+    shown.fnmatch_lines(["*AssertionError*", "not saved, because the test did not pass: 1"])
+    shown.no_fnmatch_line("*SLOW: *")
     assert set(stored.saved()["Test-GPU"][-1].results) == {"test_it.py::test_a"}
     outcomes = [each["gpuprof"]["outcome"] for each in stored.written()["benchmarks"]]
     assert outcomes == ["passed", "failed"]
@@ -129,8 +111,7 @@ def test_a_failing_teardown_keeps_the_time_out_too(project: Project) -> None:
             gpu_benchmark(sum, [1])
         """
     )
-    done = project.run(SAVE)
-    done.assert_outcomes(passed=1, errors=1)
+    project.check(SAVE, passed=1, errors=1)
     assert not (project.path / ".gpuprof").exists()
 
 
@@ -152,9 +133,8 @@ def test_slow_tests_are_not_saved(stored: Project) -> None:
 
 def test_never_lets_slow_tests_pass_and_says_so(stored: Project) -> None:
     stored.on_gpu(2.0)
-    done = stored.run(COMPARE, SAVE, "--gpu-benchmark-fail-on=never")
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(["*: 2 SLOW"])
+    shown = stored.check(COMPARE, SAVE, "--gpu-benchmark-fail-on=never", passed=2)
+    shown.fnmatch_lines(["*: 2 SLOW"])
     assert len(stored.calls()) == 2
     assert len(stored.saved()["Test-GPU"]) == 6
 
@@ -162,31 +142,24 @@ def test_never_lets_slow_tests_pass_and_says_so(stored: Project) -> None:
 def test_a_change_within_the_noise_is_ambiguous_and_fails_where_asked(stored: Project) -> None:
     stored.on_gpu(1.04)
     stored.run(COMPARE).assert_outcomes(passed=2)
-    done = stored.run(COMPARE, "--gpu-benchmark-fail-on=slow,AMBIGUOUS")
-    done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(["AMBIGUOUS: 1.04 times the time of baseline 'main'*"])
+    shown = stored.check(COMPARE, "--gpu-benchmark-fail-on=slow,AMBIGUOUS", failed=2)
+    shown.fnmatch_lines(["AMBIGUOUS: 1.04 times the time of baseline 'main'*"])
 
 
 def test_a_new_test_passes_and_is_counted(stored: Project) -> None:
     stored.pytester.makepyfile(
         test_it=f"{TWO_TESTS}\ndef test_new(gpu_benchmark):\n    gpu_benchmark(sum, [1])\n"
     )
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=3)
-    done.stdout.fnmatch_lines(["test_new *NODATA", "*: 2 SAME, 1 NODATA"])
-    done = stored.run(COMPARE, "--gpu-benchmark-fail-on=nodata")
-    done.assert_outcomes(passed=2, failed=1)
-    done.stdout.fnmatch_lines(["NODATA: a new benchmark: the baseline 'main' does not have it yet"])
+    stored.check(COMPARE, passed=3).fnmatch_lines(["test_new *NODATA", "*: 2 SAME, 1 NODATA"])
+    shown = stored.check(COMPARE, "--gpu-benchmark-fail-on=nodata", passed=2, failed=1)
+    shown.fnmatch_lines(["NODATA: a new benchmark: the baseline 'main' does not have it yet"])
 
 
 def test_what_was_measured_otherwise_is_incomparable(stored: Project) -> None:
     stored.on_gpu(3.0, gpu="Other GPU")
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(["*: 2 INCOMPARABLE"])
-    done = stored.run(COMPARE, "--gpu-benchmark-fail-on=incomparable")
-    done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines(["INCOMPARABLE: *another GPU: Test GPU, not Other GPU"])
+    stored.check(COMPARE, passed=2).fnmatch_lines(["*: 2 INCOMPARABLE"])
+    shown = stored.check(COMPARE, "--gpu-benchmark-fail-on=incomparable", failed=2)
+    shown.fnmatch_lines(["INCOMPARABLE: *another GPU: Test GPU, not Other GPU"])
 
 
 def test_a_changed_driver_is_noted_in_the_failure(stored: Project) -> None:
@@ -196,22 +169,9 @@ def test_a_changed_driver_is_noted_in_the_failure(stored: Project) -> None:
 
 
 def test_the_markers_threshold_counts(stored: Project) -> None:
-    stored.pytester.makepyfile(
-        test_it="""
-        import pytest
-
-        @pytest.mark.gpu_benchmark(threshold=0.5)
-        def test_a(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-
-        def test_b(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-        """
-    )
+    stored.pytester.makepyfile(test_it=marked("test_a", "threshold=0.5"))
     stored.on_gpu(1.3)
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(["FAILED test_it.py::test_b*"])
+    stored.check(COMPARE, passed=1, failed=1).fnmatch_lines(["FAILED test_it.py::test_b*"])
 
 
 def test_every_collected_benchmark_counts_as_a_comparison(
@@ -235,12 +195,10 @@ def test_a_baseline_that_is_not_there_is_a_usage_error_that_lists_those_that_are
     stored: Project,
 ) -> None:
     stored.save_runs(1, "other")
-    done = stored.run("--gpu-benchmark-compare=mian")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(
+    said = stored.refuse("--gpu-benchmark-compare=mian")
+    said.fnmatch_lines(
         ["*--gpu-benchmark-compare: no baseline is called 'mian' in *: there are main, other"]
     )
-    assert stored.calls() == []
 
 
 @pytest.mark.parametrize("option", ["save", "compare"])
@@ -249,9 +207,8 @@ def test_a_damaged_baseline_is_a_usage_error_and_stays_as_it_is(
 ) -> None:
     (file,) = (stored.path / ".gpuprof").rglob("*.jsonl")
     file.write_text("{", encoding="utf-8")
-    done = stored.run(f"--gpu-benchmark-{option}=main")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"*--gpu-benchmark-{option}: *Test-GPU.jsonl, line 1 cannot*"])
+    said = stored.refuse(f"--gpu-benchmark-{option}=main")
+    said.fnmatch_lines([f"*--gpu-benchmark-{option}: *Test-GPU.jsonl, line 1 cannot*"])
     assert file.read_text(encoding="utf-8") == "{"
 
 
@@ -268,10 +225,7 @@ def test_a_damaged_baseline_is_a_usage_error_and_stays_as_it_is(
 def test_options_that_cannot_be_followed_are_usage_errors(
     stored: Project, option: str, said: str
 ) -> None:
-    done = stored.run(COMPARE, option)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([said])
-    assert stored.calls() == []
+    stored.refuse(COMPARE, option).fnmatch_lines([said])
 
 
 @pytest.mark.parametrize("option", ["save=other", "json=new/out.json"])
@@ -280,10 +234,8 @@ def test_a_folder_that_cannot_be_written_is_a_usage_error_before_anything_is_mea
 ) -> None:
     stored.calls()
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write in any folder
-    done = stored.run(f"--gpu-benchmark-{option}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"*--gpu-benchmark-{option[:4]}: the folder * cannot be written"])
-    assert stored.calls() == []
+    said = stored.refuse(f"--gpu-benchmark-{option}")
+    said.fnmatch_lines([f"*--gpu-benchmark-{option[:4]}: the folder * cannot be written"])
 
 
 def test_ini_keys_do_what_the_options_do(stored: Project, tmp_path_factory: object) -> None:
@@ -300,19 +252,16 @@ def test_ini_keys_do_what_the_options_do(stored: Project, tmp_path_factory: obje
     )
     (stored.path / "deep").mkdir()
     stored.pytester.makepyfile(**{"deep/test_it": TWO_TESTS})
-    done = stored.run("test_it.py")
-    done.assert_outcomes(failed=2)
+    stored.check("test_it.py", failed=2)
     assert len(stored.written("sub/out.json")["benchmarks"]) == 2
-    done = stored.run("test_it.py", "--gpu-benchmark-fail-on=never")
-    done.assert_outcomes(passed=2)
+    stored.check("test_it.py", "--gpu-benchmark-fail-on=never", passed=2)
     assert list(stored.saved("other")) == ["Test-GPU"]
 
 
 def test_why_there_is_no_verdict_stands_in_the_terminal(stored: Project) -> None:
     stored.on_gpu(1.04)
-    done = stored.run(COMPARE)
-    done.assert_outcomes(passed=2)
-    done.stdout.fnmatch_lines(
+    shown = stored.check(COMPARE, passed=2)
+    shown.fnmatch_lines(
         [
             "AMBIGUOUS *::test_a, *::test_b: takes 4.0 % more time: within the noise floor of "
             "5.0 % (the threshold with 5 baseline runs); 3.0 % more to 5.0 % more time is possible*"
@@ -422,18 +371,7 @@ def test_a_baseline_that_cannot_be_written_fails_the_session(
 
 
 def test_groups_have_tables_of_their_own(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.gpu_benchmark(group="sums")
-        def test_a(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-
-        def test_b(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-        """
-    )
+    project.pytester.makepyfile(marked("test_a", "group='sums'"))
     done = project.run("-v")
     done.stdout.fnmatch_lines(
         [

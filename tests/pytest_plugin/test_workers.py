@@ -42,9 +42,8 @@ def test_workers_measure_and_the_controller_saves_compares_and_writes(workers: P
     keys = {"test_a[1]", "test_a[2]", "test_a[3]", "test_b"}
     assert set(runs[0].results) == {f"test_it.py::{key}" for key in keys}
     workers.times(1.0, fields=workers.plan()["fields"], **{"test_a[2]": 2.0})
-    done = workers.run(COMPARE, "--gpu-benchmark-json=out.json")
-    done.assert_outcomes(passed=3, failed=1)
-    done.stdout.fnmatch_lines(
+    shown = workers.check(COMPARE, "--gpu-benchmark-json=out.json", passed=3, failed=1)
+    shown.fnmatch_lines(
         [
             "SLOW: 2.00 times the time of baseline 'main': 2.00 ms, was 1.00 ms",
             "*gpu_benchmark: 4 benchmarks: Test GPU*",
@@ -86,14 +85,9 @@ def test_a_wrong_marker_fails_its_test_here_too(workers: Project) -> None:
             gpu_benchmark(sum, [1])
         """
     )
-    done = workers.run()
-    done.assert_outcomes(failed=1)
-    assert "has the unknown argument 'limit'" in done.stdout.str()
+    assert "has the unknown argument 'limit'" in workers.check(failed=1).str()
 
 
 def test_a_missing_baseline_is_a_usage_error_before_workers_start(workers: Project) -> None:
     workers.pytester.makepyfile(test_it=TESTS)
-    done = workers.run(COMPARE)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert "no baseline is called 'main'" in done.stderr.str()
-    assert workers.calls() == []
+    assert "no baseline is called 'main'" in workers.refuse(COMPARE).str()

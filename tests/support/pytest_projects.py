@@ -40,6 +40,12 @@ def test_b(gpu_benchmark):
 """
 
 
+def marked(test: str, arguments: str) -> str:
+    """Return `TWO_TESTS` with a marker on those whose name begins so."""
+    marker = f"@pytest.mark.gpu_benchmark({arguments})"
+    return f"import pytest\n{TWO_TESTS}".replace(f"def {test}", f"{marker}\ndef {test}")
+
+
 def made_up(median_ms: float, count: int = 45, **fields: Any) -> BenchResult:
     """Return a result with that median and a spread of 1 %."""
     order = [*range(0, count, 2), *range(1, count, 2)]
@@ -228,6 +234,19 @@ class Project:
             # For each -p pytest reads what all installed packages say of their plugins.
             patch.setenv("PYTEST_PLUGINS", "gpuprof._pytest.plugin,tests.support.pytest_projects")
             return self.pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
+
+    def check(self, *arguments: str, **outcomes: int) -> pytest.LineMatcher:
+        """Test it; it must have these outcomes. Return what it prints."""
+        done = self.run(*arguments)
+        done.assert_outcomes(**outcomes)
+        return done.stdout
+
+    def refuse(self, *arguments: str) -> pytest.LineMatcher:
+        """Have arguments refused before anything is measured. Return what is said of them."""
+        done = self.run(*arguments)
+        assert done.ret == pytest.ExitCode.USAGE_ERROR
+        assert self.calls() == []
+        return done.stderr
 
     def saved(self, name: str = "main") -> dict[str, list[Any]]:
         """Return the runs of a baseline by machine."""
