@@ -23,7 +23,7 @@ from tests.support import gpu_records
 from tests.support.gpu_records import Recording
 from tests.support.processes import check_python
 
-needs_lines = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     sys.version_info < (3, 12), reason="callers need another Python version"
 )
 
@@ -46,7 +46,7 @@ def callers(k: gpuprof.Kernels) -> dict[str, str]:
     return {record.name: record.caller for record in k.records}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the helpers of the tests for a library, as installed packages are."""
     libraries = re.compile(r"^<frozen |/lib/python|/(gpu_records|cupti|threading)\.py$")
@@ -66,8 +66,6 @@ def leaf(gpu: Recording) -> int:
     return 1
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_each_launch_has_its_line(gpu: Recording) -> None:
     with gpuprof.kernels(callers=True) as k:
         in_parts(gpu)
@@ -77,8 +75,6 @@ def test_each_launch_has_its_line(gpu: Recording) -> None:
     assert {found[f"loop {number}"] for number in range(3)} == {place(in_parts, "in parts, loop")}
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_after_a_call_the_line_is_the_callers_again(gpu: Recording) -> None:
     def outer() -> None:
         pause()
@@ -93,8 +89,6 @@ def test_after_a_call_the_line_is_the_callers_again(gpu: Recording) -> None:
     assert found["after"] == place(outer, "# the outer line")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_after_an_exception_the_line_is_that_of_the_handler(gpu: Recording) -> None:
     def fail() -> None:
         pause()
@@ -120,8 +114,6 @@ def test_after_an_exception_the_line_is_that_of_the_handler(gpu: Recording) -> N
     assert found["later"] == place(outer, "# after it")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_a_generator_counts_while_it_runs(gpu: Recording) -> None:
     def batches() -> Iterator[int]:
         for number in range(2):
@@ -143,8 +135,6 @@ def test_a_generator_counts_while_it_runs(gpu: Recording) -> None:
         assert found[f"step {number}"] == place(outer, "# in the loop")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_each_thread_has_its_own_lines(gpu: Recording) -> None:
     def other() -> None:
         pause()
@@ -173,8 +163,6 @@ def a_body(gpu: Recording) -> gpuprof.Kernels:
     return k
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_the_body_of_the_block_has_its_lines(gpu: Recording) -> None:
     found = callers(a_body(gpu))
     assert found["body"] == place(a_body, "# in the body")
@@ -182,8 +170,6 @@ def test_the_body_of_the_block_has_its_lines(gpu: Recording) -> None:
     assert found["after"] == place(a_body, "# in the body, after a call")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_callers_of_what_opened_the_block_have_their_lines(gpu: Recording) -> None:
     block = gpuprof.kernels(callers=True)
 
@@ -198,8 +184,6 @@ def test_callers_of_what_opened_the_block_have_their_lines(gpu: Recording) -> No
     assert callers(block)["after"] == place(outer, "# that opens it")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_a_loop_of_another_thread_that_runs_already_has_its_lines(gpu: Recording) -> None:
     runs, go = threading.Event(), threading.Event()
 
@@ -221,8 +205,6 @@ def test_a_loop_of_another_thread_that_runs_already_has_its_lines(gpu: Recording
     assert found["loop 0"] == found["loop 1"] == place(worker, "# in the worker")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_a_generator_that_waits_already_has_its_lines(gpu: Recording) -> None:
     def batches() -> Iterator[None]:
         yield
@@ -237,8 +219,6 @@ def test_a_generator_that_waits_already_has_its_lines(gpu: Recording) -> None:
     assert callers(k)["batch"] == place(batches, "# in the generator")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_threads_that_python_did_not_start_have_the_line_that_waits(gpu: Recording) -> None:
     def outer() -> None:
         pause()
@@ -252,8 +232,6 @@ def test_threads_that_python_did_not_start_have_the_line_that_waits(gpu: Recordi
     assert callers(k)["backward"] == place(outer, "# which waits for it")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_work_of_no_line_is_counted_as_such(gpu: Recording) -> None:
     gpu.work("before", gpu.call(begin=1), 2, 1000)
     gpu.work("unknown", 12345, time.monotonic_ns(), 1000)
@@ -267,8 +245,6 @@ def test_work_of_no_line_is_counted_as_such(gpu: Recording) -> None:
     assert by_caller[place(in_parts, "in parts, loop")] == 3
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_the_table_by_caller_may_be_of_one_scope(gpu: Recording) -> None:
     def outer() -> None:
         with gpuprof.timer("step"):
@@ -285,8 +261,6 @@ def test_the_table_by_caller_may_be_of_one_scope(gpu: Recording) -> None:
         k.by_caller("other")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_room_for_lines_is_bounded(gpu: Recording) -> None:
     with gpuprof.kernels(max_records=2, callers=True) as k:
         for number in range(100):
@@ -297,8 +271,6 @@ def test_room_for_lines_is_bounded(gpu: Recording) -> None:
     assert callers(k)["first"] == place(in_parts, "# in parts, first")
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_a_second_collection_sees_the_same_lines(gpu: Recording) -> None:
     for _ in range(2):
         gpu.activities.clear()
@@ -312,7 +284,6 @@ def test_a_second_collection_sees_the_same_lines(gpu: Recording) -> None:
         assert all(monitoring.get_tool(tool) != "gpuprof callers" for tool in range(6))
 
 
-@needs_lines
 def test_packages_of_any_folder_for_them_are_libraries(tmp_path: Path, fake_path: Path) -> None:
     folder = tmp_path / "dist-packages"  # Debian's name
     folder.mkdir()
@@ -332,8 +303,6 @@ print(k.records[0].caller)
     assert check_python(code, driver=fake_path).split()[1:] == ["in", "train"]
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_a_profiler_works_within_and_misses_nothing_afterwards(gpu: Recording) -> None:
     def profiled() -> set[str]:
         profile = cProfile.Profile()
@@ -349,8 +318,6 @@ def test_a_profiler_works_within_and_misses_nothing_afterwards(gpu: Recording) -
     assert "dedent" in profiled()
 
 
-@needs_lines
-@pytest.mark.usefixtures("own_lines")
 def test_the_next_owner_of_the_tool_misses_nothing(gpu: Recording) -> None:
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
     starts = []
@@ -376,7 +343,6 @@ def run_fresh(file: str, count: int = 1) -> None:
         exec(code.replace(co_firstlineno=number + 1))
 
 
-@needs_lines
 def test_a_function_may_start_while_the_block_ends(
     gpu: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,7 +363,6 @@ def test_a_function_may_start_while_the_block_ends(
     assert "later.py" not in asked
 
 
-@needs_lines
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_follows_nothing(gpu: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
@@ -412,7 +377,6 @@ def test_a_forked_child_follows_nothing(gpu: Recording, monkeypatch: pytest.Monk
     assert "parent.py" in asked
 
 
-@needs_lines
 def test_functions_that_are_followed_are_bounded(
     gpu: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,22 +387,3 @@ def test_functions_that_are_followed_are_bounded(
         run_fresh("more.py")
     assert 9_000 < asked.count("many.py") <= 10_000
     assert "more.py" not in asked
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs another Python version")
-def test_an_older_python_is_told(gpu: Recording) -> None:
-    with pytest.raises(ValueError, match=r"callers: expected False on a Python before 3\.12"):
-        gpuprof.kernels(callers=True)
-
-
-def test_callers_are_a_flag(gpu: Recording) -> None:
-    with pytest.raises(TypeError, match="callers"):
-        gpuprof.kernels(callers="yes")  # type: ignore[arg-type]
-
-
-def test_callers_that_were_not_kept_are_none(gpu: Recording) -> None:
-    with gpuprof.kernels() as k:
-        gpu.run("gemm")
-    assert k.records[0].caller == ""
-    with pytest.raises(gpuprof.InvalidStateError, match="callers=True"):
-        k.by_caller()

@@ -6,9 +6,12 @@ import csv
 import io
 import json
 import random
+import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -21,6 +24,28 @@ COPY_NAME = "Memcpy HtoD (Pageable -> Device)"
 
 def row(k: gpuprof.Kernels, path: str) -> gpuprof.results.KernelRow:
     return next(each for each in k.rows if each.path == path)
+
+
+def stays_in(
+    scope: AbstractContextManager[object], work: Callable[[], object]
+) -> Callable[[], None]:
+    """Have a thread do `work` in a scope, where it stays until what is returned is called."""
+    ready, done = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with scope:
+            work()
+            ready.set()
+            done.wait(10)
+
+    def end() -> None:
+        done.set()
+        thread.join()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait(10)
+    return end
 
 
 def test_kernels_are_under_the_scopes_that_launched_them(gpu: Recording) -> None:
@@ -152,21 +177,10 @@ def test_a_scope_that_opens_or_closes_inside_counts(gpu: Recording) -> None:
 
 
 def test_a_scope_open_on_another_thread_counts_there_only(gpu: Recording) -> None:
-    ready, done = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with gpuprof.timer("other"):
-            gpu.run("theirs")
-            ready.set()
-            done.wait(10)
-
     with gpuprof.kernels() as k:
-        thread = threading.Thread(target=work)
-        thread.start()
-        ready.wait(10)
+        end = stays_in(gpuprof.timer("other"), lambda: gpu.run("theirs"))
         gpu.run("ours")
-    done.set()
-    thread.join()
+    end()
 
     assert {each.name: each.scope for each in k.records} == {"theirs": ("other",), "ours": ()}
 
@@ -184,44 +198,24 @@ def test_a_thread_that_python_did_not_start_works_for_the_one_with_a_scope(gpu: 
 
 
 def test_beside_two_threads_with_scopes_it_works_for_none(gpu: Recording) -> None:
-    ready, done = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with gpuprof.timer("other"):
-            ready.set()
-            done.wait(10)
-
     with gpuprof.kernels() as k:
-        thread = threading.Thread(target=work)
-        thread.start()
-        ready.wait(10)
+        end = stays_in(gpuprof.timer("other"), lambda: None)
         with gpuprof.timer("backward"):
             gpu.work("grad", gpu.call(thread=999_999), time.monotonic_ns(), 1_000)
             time.sleep(0.001)
-        done.set()
-        thread.join()
+        end()
 
     assert [each.scope for each in k.records] == [()]
 
 
 def test_a_python_thread_without_scopes_has_none(gpu: Recording) -> None:
-    ready, done = threading.Event(), threading.Event()
-
-    def work() -> None:
-        gpu.run("theirs")
-        ready.set()
-        done.wait(10)
-
     with gpuprof.kernels() as k, gpuprof.timer("step"):
-        thread = threading.Thread(target=work)
-        thread.start()
-        ready.wait(10)
+        end = stays_in(nullcontext(), lambda: gpu.run("theirs"))
         # The thread is there at the block's end, as a loader's is.
         gpu.run("ours")
         time.sleep(0.001)
         k.__exit__(None, None, None)
-        done.set()
-        thread.join()
+        end()
 
     assert {each.name: each.scope for each in k.records} == {"theirs": (), "ours": ("step",)}
 
@@ -370,9 +364,8 @@ def test_there_is_one_block_at_a_time(gpu: Recording) -> None:
 
 def test_an_error_at_the_start_leaves_nothing_behind(gpu: Recording) -> None:
     gpu.on_start = gpuprof.CudaUnavailableError("CUPTI is held by another tool")
-    with pytest.raises(gpuprof.CudaUnavailableError, match="held"):
-        with gpuprof.kernels():
-            pass
+    with pytest.raises(gpuprof.CudaUnavailableError, match="held"), gpuprof.kernels():
+        pass
     gpu.on_start = None
     with gpuprof.kernels() as k:
         gpu.run("gemm")
@@ -396,9 +389,8 @@ def test_the_bodys_exception_wins(gpu: Recording, monkeypatch: pytest.MonkeyPatc
         with gpuprof.kernels() as k:
             raise error
     assert k.notes == ["the collection failed: CUPTI is gone"]
-    with pytest.raises(gpuprof.GpuprofError, match="CUPTI is gone"):
-        with gpuprof.kernels():
-            pass
+    with pytest.raises(gpuprof.GpuprofError, match="CUPTI is gone"), gpuprof.kernels():
+        pass
     monkeypatch.undo()
 
 
@@ -420,17 +412,15 @@ def test_records_that_another_tool_took_are_said(gpu: Recording) -> None:
 
 
 def test_without_a_driver_it_says_so() -> None:
-    done = run_python(
-        """
-import gpuprof
-try:
-    with gpuprof.kernels():
-        pass
-except gpuprof.CudaUnavailableError as error:
-    print("unavailable:", error)
-""",
-        GPUPROF_CUDA_DRIVER="",
-    )
+    code = """
+        import gpuprof
+        try:
+            with gpuprof.kernels():
+                pass
+        except gpuprof.CudaUnavailableError as error:
+            print("unavailable:", error)
+    """
+    done = run_python(code, GPUPROF_CUDA_DRIVER="")
     assert done.stdout.startswith("unavailable:"), done.stderr
 
 
@@ -443,15 +433,13 @@ def test_without_cupti_the_error_is_that_of_the_loader(gpu: Recording) -> None:
 
 
 def test_disabled_it_collects_nothing() -> None:
-    done = run_python(
-        """
-import gpuprof
-with gpuprof.kernels() as k:
-    pass
-print(k, k.rows, list(k.records), k.to_dict()["records"])
-""",
-        GPUPROF_DISABLE="1",
-    )
+    code = """
+        import gpuprof
+        with gpuprof.kernels() as k:
+            pass
+        print(k, k.rows, list(k.records), k.to_dict()["records"])
+    """
+    done = run_python(code, GPUPROF_DISABLE="1")
     assert "GPUPROF_DISABLE is set [] [] 0" in done.stdout.replace("\n", " "), done.stderr
 
 
@@ -461,3 +449,22 @@ def test_a_dropped_result_frees_its_records(gpu: Recording) -> None:
     alive = weakref.ref(k)
     del k
     assert alive() is None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs another Python version")
+def test_an_older_python_is_told(gpu: Recording) -> None:
+    with pytest.raises(ValueError, match=r"callers: expected False on a Python before 3\.12"):
+        gpuprof.kernels(callers=True)
+
+
+def test_callers_are_a_flag(gpu: Recording) -> None:
+    with pytest.raises(TypeError, match="callers"):
+        gpuprof.kernels(callers="yes")  # type: ignore[arg-type]
+
+
+def test_callers_that_were_not_kept_are_none(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        gpu.run("gemm")
+    assert k.records[0].caller == ""
+    with pytest.raises(gpuprof.InvalidStateError, match="callers=True"):
+        k.by_caller()

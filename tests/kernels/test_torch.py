@@ -52,9 +52,8 @@ def test_a_profiler_that_runs_is_named_and_goes_on(gpu: Recording, torch: Any) -
 def test_a_profiler_in_its_warmup_is_not_disturbed(gpu: Recording, torch: Any) -> None:
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1)
     with profiler(torch, schedule=schedule) as prof:
-        with pytest.raises(gpuprof.InvalidStateError, match="is running"):
-            with gpuprof.kernels():
-                pass
+        with pytest.raises(gpuprof.InvalidStateError, match="is running"), gpuprof.kernels():
+            pass
         prof.step()
         torch.ones(3)
     assert "aten::ones" in names(prof)
@@ -164,9 +163,8 @@ def test_a_profiler_that_is_prepared_is_not_disturbed(gpu: Recording, torch: Any
     with profiler(torch, schedule=schedule, acc_events=True) as again:
         for _ in range(2):
             again.step()  # in the second warm-up there is the result of the first cycle
-        with pytest.raises(gpuprof.InvalidStateError, match="is running"):
-            with gpuprof.kernels():
-                pass
+        with pytest.raises(gpuprof.InvalidStateError, match="is running"), gpuprof.kernels():
+            pass
     del again
     gc.collect()
     by_hand = torch.profiler._KinetoProfile()
