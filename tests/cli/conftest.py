@@ -22,3 +22,17 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
     """Call a command; return its exit code, what it prints, and its errors."""
     return partial(answer, capsys)
+
+
+def printed(answer: tuple[int, str, str]) -> str:
+    """Return what a command prints that ends well and without errors."""
+    code, out, err = answer
+    assert (code, err) == (0, "")
+    return out
+
+
+def refusal(answer: tuple[int, str, str], *, code: int = 2) -> str:
+    """Return the errors of a command that prints nothing and ends with that code."""
+    found, out, err = answer
+    assert (found, out) == (code, "")
+    return err

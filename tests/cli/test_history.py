@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, printed, refusal
 from tests.support.benchmark_results import bench, saved
 
 
@@ -34,8 +34,7 @@ def _saved() -> None:
 
 @pytest.mark.usefixtures("_saved")
 def test_it_prints_a_plot_for_each_benchmark_and_the_run_where_it_changed(call: Call) -> None:
-    code, out, err = call()
-    assert (code, err) == (0, "")
+    out = printed(call())
     load, step = out.split("\n\n")
     assert load.splitlines()[0] == "test_load (baseline 'main', NVIDIA-H200)"
     assert load.splitlines()[-1] == "no change found in 12 runs"
@@ -47,8 +46,7 @@ def test_it_prints_a_plot_for_each_benchmark_and_the_run_where_it_changed(call: 
 def test_a_name_selects(call: Call) -> None:
     assert call("test_step")[1] == call("*step")[1]
     assert "test_load" not in call("test_step")[1]
-    code, out, err = call("nope")
-    assert (code, out) == (1, "")
+    err = refusal(call("nope"), code=1)
     assert err == "gpuprof: no saved benchmark is called 'nope'; there are test_load, test_step\n"
 
 
@@ -70,8 +68,7 @@ def test_the_threshold_hides_small_changes(call: Call) -> None:
 
 
 def test_without_saved_runs_it_says_how_to_save_one(call: Call) -> None:
-    code, out, err = call("--storage", "elsewhere")
-    assert (code, out) == (1, "")
+    err = refusal(call("--storage", "elsewhere"), code=1)
     assert "nothing is saved in elsewhere: pytest --gpu-benchmark-save=NAME" in err
 
 
@@ -88,6 +85,4 @@ def test_without_saved_runs_it_says_how_to_save_one(call: Call) -> None:
     ],
 )
 def test_wrong_usage(call: Call, arguments: list[str], code: int, said: str) -> None:
-    found, out, err = call(*arguments)
-    assert (found, out) == (code, "")
-    assert said in err
+    assert said in refusal(call(*arguments), code=code)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof import BenchResult
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, printed, refusal
 from tests.support.benchmark_results import saved
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 
@@ -41,8 +41,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_baselines_are_listed_the_last_saved_at_the_end(store: Path, call: Call) -> None:
-    code, out, err = call("list")
-    assert (code, err) == (0, "")
+    out = printed(call("list"))
     lines = out.splitlines()
     assert lines[0].split() == ["baseline", "machine", "runs", "benchmarks", "saved", "commit"]
     assert [line.split()[:4] for line in lines[2:]] == [
@@ -102,8 +101,7 @@ def test_a_file_is_listed_as_compare_reads_it(call: Call) -> None:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
 def test_nothing_saved_is_no_error(call: Call, form: str) -> None:
-    code, out, err = call("list", "--format", form)
-    assert (code, err) == (0, "")
+    out = printed(call("list", "--format", form))
     if form == "csv":
         assert out == ""
     elif form == "json":
@@ -113,15 +111,13 @@ def test_nothing_saved_is_no_error(call: Call, form: str) -> None:
 
 
 def test_an_unknown_name_and_a_damaged_file_are_wrong_usage(store: Path, call: Call) -> None:
-    code, out, err = call("list", "mian")
-    assert (code, out) == (2, "")
+    err = refusal(call("list", "mian"))
     assert "'mian' is neither a file nor a baseline" in err
     assert "'main'" in err
     (file,) = store.glob("baselines/odd/*.jsonl")
     file.write_text("{", encoding="utf-8")
     for arguments in (["list"], ["list", "odd"]):
-        code, out, err = call(*arguments)
-        assert (code, out) == (2, "")
+        err = refusal(call(*arguments))
         assert "cannot be used" in err
     assert call("list", "main")[0] == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, printed, refusal
 from tests.support.benchmark_results import saved, stored
 from tests.support.pytest_projects import made_up
 
@@ -28,8 +28,7 @@ def file() -> Path:
 
 def test_the_run_of_a_file_is_added_to_a_baseline(call: Call, file: Path) -> None:
     saved("main", "2026-10-01T08:00:00+00:00", made_up(1.0))
-    code, out, err = call("save", "main", str(file))
-    assert (code, err) == (0, "")
+    out = printed(call("save", "main", str(file)))
     (runs,) = stored("main").values()
     assert [run.created for run in runs] == ["2026-10-01T08:00:00+00:00", DATE]
     assert [run.commit for run in runs] == [None, "abc"]
@@ -75,7 +74,6 @@ def test_what_cannot_be_saved_is_refused(
     call: Call, file: Path, name: str, what: str, text: str
 ) -> None:
     Path("odd.json").write_text("{}", encoding="utf-8")
-    code, out, err = call("save", name, str(file) if what == "FILE" else what)
-    assert (code, out) == (2, "")
+    err = refusal(call("save", name, str(file) if what == "FILE" else what))
     assert text in err
     assert not Path(".gpuprof").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, printed, refusal
 from tests.support.benchmark_results import bench, saved
 
 FORMATS = ("text", "json", "csv", "markdown")
@@ -20,8 +20,7 @@ FORMATS = ("text", "json", "csv", "markdown")
 
 @pytest.mark.parametrize("given", ["", "trace", "compare", "ab", "run", "report", "trace diff"])
 def test_without_the_arguments_that_it_needs_it_shows_its_help(call: Call, given: str) -> None:
-    code, out, err = call(*given.split())
-    assert (code, out) == (2, "")
+    err = refusal(call(*given.split()))
     assert err.startswith(f"usage: gpuprof {given}".rstrip())
     assert "exit codes: " in err
     assert "error:" not in err
@@ -50,8 +49,7 @@ def test_without_the_arguments_that_it_needs_it_shows_its_help(call: Call, given
 def test_wrong_usage_shows_the_commands_own_usage_and_what_may_be_meant(
     call: Call, arguments: str, usage: str, error: str
 ) -> None:
-    code, out, err = call(*arguments.split())
-    assert (code, out) == (2, "")
+    err = refusal(call(*arguments.split()))
     assert err.startswith(f"usage: {usage} [-h]")
     assert error in err
 
@@ -69,8 +67,7 @@ def _saved() -> None:
 def test_each_command_that_prints_a_result_has_each_format(
     call: Call, given: str, form: str
 ) -> None:
-    code, out, err = call(*given.split(), "--format", form)
-    assert (code, err) == (0, "")
+    out = printed(call(*given.split(), "--format", form))
     assert out.endswith("\n")
     assert not out.endswith("\n\n")
     if form == "json":
@@ -90,8 +87,7 @@ def test_each_command_that_prints_a_result_has_each_format(
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completions_are_a_script_of_the_shell(call: Call, tmp_path: Path, shell: str) -> None:
     pytest.importorskip("shtab", reason="shtab is not installed")
-    code, out, err = call("--print-completion", shell)
-    assert (code, err) == (0, "")
+    out = printed(call("--print-completion", shell))
     for word in ("compare", "--fail-on", "markdown", "summary", "--storage"):
         assert word in out
     if path := shutil.which(shell):
@@ -123,8 +119,7 @@ def test_completions_without_shtab_say_what_to_install(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    code, out, err = call("--print-completion", "bash")
-    assert (code, out) == (1, "")
+    err = refusal(call("--print-completion", "bash"), code=1)
     assert err == (
         "gpuprof: gpuprof --print-completion needs shtab, which is not installed: pip install "
         "shtab\n"
