@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import pickle
 import sys
 import weakref
 from types import SimpleNamespace
@@ -11,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuprof import BenchResult, SweepResult, sweep
+from gpuprof import BenchResult, sweep
 from gpuprof.results import SweepPoint
+from tests.support.benchmark_results import bench
 
 
 class Body:
@@ -47,17 +47,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         flops: int | None = None,
     ) -> BenchResult:
         calls.append({"name": name, "mode": mode, "nbytes": nbytes, "flops": flops})
-        return BenchResult(
-            name=name or "",
-            mode="graph",
-            requested_mode="auto",
-            clock="cuda",
-            l2="hot",
-            samples_ms=(fn.ms,) * 8,
-            params=params,
-            nbytes=nbytes,
-            warnings=("the clocks are not locked",),
-        )
+        warnings = ("the clocks are not locked",)
+        return bench(name or "", [fn.ms] * 8, params=params, nbytes=nbytes, warnings=warnings)
 
     monkeypatch.setitem(sys.modules, "gpuprof._benchmark.api", SimpleNamespace(benchmark=benchmark))
     return calls
@@ -198,13 +189,6 @@ def test_an_axis_may_be_called_as_a_column_is() -> None:
 
     found = sweep(make, {"median": [3], "error": [None]})
     assert found.table().splitlines()[2].split()[:3] == ["3", "None", "3.00"]
-
-
-def test_it_comes_back_from_a_pickle() -> None:
-    before = sweep(by_size, {"n": [1, 1000]})
-    after = pickle.loads(pickle.dumps(before))
-    assert type(after) is SweepResult
-    assert (after.to_dict(), str(after)) == (before.to_dict(), str(before))
 
 
 @pytest.mark.parametrize("option", ["mod", "params", "min_sample"])

@@ -15,7 +15,7 @@ import pytest
 
 from gpuprof import BenchResult, Stats
 from tests.cli.conftest import Call, refusal
-from tests.support.benchmark_results import saved
+from tests.support.benchmark_results import bench, saved
 from tests.support.processes import environment
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
@@ -31,18 +31,9 @@ def result(
     spread: float = 0.005,
     count: int = 40,
     machine: dict[str, Any] = H200,
-    clock: str = "cuda",
 ) -> BenchResult:
-    return BenchResult(
-        name=name,
-        mode="graph" if clock == "cuda" else "cpu",
-        requested_mode="auto",
-        clock=clock,
-        l2="hot" if clock == "cuda" else "n/a",
-        samples_ms=tuple(ms * (1 + spread * noise) for noise in NOISE[:count]),
-        machine=machine,
-        created="2026-11-20T00:00:00+00:00",
-    )
+    samples = [ms * (1 + spread * noise) for noise in NOISE[:count]]
+    return bench(name, samples, machine=machine, created="2026-11-20T00:00:00+00:00")
 
 
 def save(name: str, *results: BenchResult, day: int = 1) -> None:

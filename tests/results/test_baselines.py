@@ -23,7 +23,8 @@ from gpuprof._results.baselines import Baselines, check_name
 from gpuprof._results.git_store import opened
 from gpuprof._results.result_files import Run, load_kind
 from gpuprof.errors import BaselineError
-from tests.support.processes import ROOT, environment
+from tests.support.benchmark_results import bench
+from tests.support.processes import ROOT, environment, run_python
 from tests.support.threads import in_threads
 
 H200 = {"gpu": "NVIDIA H200", "cpu": "Some CPU", "driver": "580.1"}
@@ -35,11 +36,8 @@ def load_file(path: Path | str) -> Run:
 
 
 def result(name: str = "x", median: float = 1.0, **facts: Any) -> BenchResult:
-    fields: dict[str, Any] = {"mode": "graph", "clock": "cuda", "l2": "hot", "machine": H200}
-    samples = tuple(median + place / 1000 for place in range(30))
-    return BenchResult(
-        name=name, requested_mode="auto", **(fields | {"samples_ms": samples} | facts)
-    )
+    samples = [median + place / 1000 for place in range(30)]
+    return bench(name, samples, **({"machine": H200} | facts))
 
 
 def run(number: int = 0, machine: dict[str, Any] = H200) -> Run:
@@ -357,8 +355,6 @@ def test_what_a_killed_writer_left_behind_is_never_read_and_removed(store: Basel
         store.append("main", run(2))
     """
     path = store.append("main", run(1))
-    from tests.support.processes import run_python
-
     assert run_python(code).returncode == -signal.SIGKILL
     left = [each.name for each in path.parent.iterdir() if each.name.endswith(".tmp")]
     assert len(left) == 1

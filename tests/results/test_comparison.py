@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from gpuprof import CompareResult, Verdict
@@ -109,8 +107,3 @@ def test_no_form_has_control_characters_or_markup_of_names() -> None:
     for text in (str(hostile), hostile.to_markdown(), hostile._repr_html_()):
         assert not {"\x1b", "\u202e"} & set(text)
     assert "<b>" not in hostile.to_markdown() + hostile._repr_html_()
-
-
-def test_it_comes_back_from_a_pickle() -> None:
-    again = pickle.loads(pickle.dumps(COMPARED))
-    assert (again.to_dict(), str(again)) == (COMPARED.to_dict(), str(COMPARED))

@@ -10,6 +10,7 @@ import copy
 import io
 import json
 import os
+import pickle
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -190,20 +191,23 @@ def test_a_format_stays_as_it_is(name: str, form: str) -> None:
     assert text == path.read_bytes().decode()
 
 
-@pytest.mark.parametrize("name", ["stats", "result", "comparison", "sweep", "history", *TABLES])
+IN_ALL_FORMS = ["stats", "result", "comparison", "sweep", "history", *TABLES]
+
+
+@pytest.mark.parametrize("name", IN_ALL_FORMS)
 def test_a_result_has_all_forms(name: str) -> None:
     assert json.loads(FOUND[name].to_json()) == json.loads(FORMS["json"](FOUND[name]))
     assert all((FORMATS / f"{name}.{form}").exists() for form in FORMS)
 
 
-@pytest.mark.parametrize("name", ["stats", "result", "comparison", "sweep", "history", *TABLES])
+@pytest.mark.parametrize("name", IN_ALL_FORMS)
 def test_a_data_frame_has_the_columns_of_the_csv(name: str) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     head = FOUND[name].to_csv().partition("\r\n")[0]
     assert ",".join(FOUND[name].to_frame().columns) == head
 
 
-@pytest.mark.parametrize("name", ["stats", "result", "comparison", "sweep", "history", *TABLES])
+@pytest.mark.parametrize("name", IN_ALL_FORMS)
 def test_a_data_frame_needs_pandas_and_csv_may_go_to_a_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +225,14 @@ def test_what_is_read_back_is_written_alike(name: str) -> None:
     found = FOUND[name]
     if hasattr(found, "from_dict"):
         assert type(found).from_dict(found.to_dict()).to_dict() == found.to_dict()
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_it_comes_back_from_a_pickle(name: str) -> None:
+    found = FOUND[name]
+    again = pickle.loads(pickle.dumps(found))
+    assert type(again) is type(found)
+    assert (again.to_dict(), str(again)) == (found.to_dict(), str(found))
 
 
 @pytest.mark.parametrize("name", ["stats", "comparison", "sweep", "graphed"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 from dataclasses import fields
 from enum import Enum
 from itertools import pairwise
@@ -17,20 +16,14 @@ from hypothesis import strategies as st
 from gpuprof import BenchResult
 from gpuprof._results.result import bins_of
 from gpuprof.results import Launches
+from tests.support.benchmark_results import bench
 
 HOSTILE = "a\x1b[31m\n\u202e|`<b>&\"'$x$\0\ud800"
 
 
 def result(*samples: float, **changes: Any) -> BenchResult:
-    values = {
-        "name": "add",
-        "mode": "graph",
-        "requested_mode": "auto",
-        "clock": "cuda",
-        "l2": "hot",
-        "samples_ms": samples or (0.021, 0.02, 0.022, 0.021, 0.023, 0.021, 0.020),
-    }
-    return BenchResult(**{**values, **changes})
+    samples = samples or (0.021, 0.02, 0.022, 0.021, 0.023, 0.021, 0.020)
+    return bench(changes.pop("name", "add"), samples, **changes)
 
 
 FULL = result(
@@ -104,13 +97,6 @@ def test_shares_are_of_the_peaks_that_are_known() -> None:
 
 
 # Plain data
-
-
-@pytest.mark.parametrize("found", [result(), FULL])
-def test_a_result_comes_back_from_a_pickle(found: BenchResult) -> None:
-    again = pickle.loads(pickle.dumps(found))
-    assert type(again) is BenchResult
-    assert (again.to_dict(), str(again)) == (found.to_dict(), str(found))
 
 
 def test_a_host_time_that_was_not_taken_is_none_in_plain_data() -> None:
