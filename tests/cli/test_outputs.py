@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
-import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 import gpuprof
+from tests.support.benchmark_results import answer
 from tests.support.programs import measured, script
 
 Call = Callable[..., tuple[int, str]]
@@ -43,14 +42,9 @@ def call(
     with gpuprof.trace("t.json"):
         gpuprof.mark("here")
 
-    (command,) = entry_points(group="console_scripts", name="gpuprof")
-
     def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["gpuprof", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            sys.exit(command.load()())
-        said = "".join(capsys.readouterr())
-        return int(ended.value.code or 0), " ".join(said.split())
+        code, out, err = answer(capsys, *arguments)
+        return code, " ".join((out + err).split())
 
     return run
 
