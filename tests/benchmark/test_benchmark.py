@@ -31,14 +31,12 @@ def nap() -> None:
 
 
 def test_a_function_that_uses_no_gpu_is_timed_on_the_cpus_clock() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import time, gpuprof
         result = gpuprof.benchmark(lambda: time.sleep(0.002), warmup_s=0, max_time_s=0.5)
         print(result.mode, result.clock, result.l2, result.gate, result.machine["gpu"])
         print(2.0 <= result.median_ms < 200.0, result.count >= 30, result.calls_per_sample)
-        """
-    )
+    """)
     assert out.split() == ["cpu", "cpu", "n/a", "n/a", "None", "True", "True", "1"]
 
 
@@ -233,8 +231,8 @@ def test_a_function_whose_call_runs_nothing_is_refused(fn: Any, kind: str) -> No
 
 
 def test_a_slow_function_is_called_a_few_times_only() -> None:
-    out = check_python(  # where CUDA is in use, it is looked at first, with more calls
-        """
+    # Where CUDA is in use, it is looked at first, with more calls.
+    out = check_python("""
         import time, gpuprof
         calls = []
         def slow():
@@ -242,8 +240,7 @@ def test_a_slow_function_is_called_a_few_times_only() -> None:
             time.sleep(0.06)
         result = gpuprof.benchmark(slow, warmup_s=0.01, max_time_s=0.05)
         print(len(calls) <= 6, any("warm-up" in text for text in result.warnings))
-        """
-    )
+    """)
     assert out.split() == ["True", "False"]
 
 

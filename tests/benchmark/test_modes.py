@@ -401,9 +401,7 @@ def test_what_a_set_up_does_on_other_streams_is_not_the_functions(
 def test_work_on_another_stream_is_found_also_where_scopes_are_switched_off(
     fake_path: Path,
 ) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+    code = """
         other = fake.stream_create()
         def strays():
             fake.kernel(stream, "step_k", 1_000)
@@ -414,10 +412,8 @@ def test_work_on_another_stream_is_found_also_where_scopes_are_switched_off(
             lambda: fake.kernel(stream, "step_k", 5_000), stream=stream, warmup_s=0, max_time_s=0.2
         )
         print(result.mode)
-        """,
-        GPUPROF_DISABLE="1",
-    )
-    assert out.split() == ["synchronized", "graph"]
+    """
+    assert check_cuda(fake_path, code, GPUPROF_DISABLE="1").split() == ["synchronized", "graph"]
 
 
 def test_an_interrupt_right_after_the_gate_closed_opens_it(fake: FakeCuda, stream: int) -> None:
@@ -456,9 +452,7 @@ def test_clones_whose_graphs_would_be_too_large_are_queued_in_turn(
 
 
 def test_the_default_stream_given_as_such_is_measured_like_none(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+    code = """
         from tests.support import stand_in_torch
         world = stand_in_torch.install_on(fake)
         world.torch.cuda.memory_stats = dict
@@ -470,9 +464,8 @@ def test_the_default_stream_given_as_such_is_measured_like_none(fake_path: Path)
                 call, stream=given, warmup_s=0, min_time_s=0, min_samples=8, rel_precision=1
             )
             print(result.mode, round(result.median_ms * 1e3, 1), result.warnings)
-        """,
-    )
-    assert out.splitlines() == ["graph 5.1 ()"] * 3
+    """
+    assert check_cuda(fake_path, code).splitlines() == ["graph 5.1 ()"] * 3
 
 
 @pytest.mark.parametrize("scopes", [False, True])

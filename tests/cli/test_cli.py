@@ -94,8 +94,7 @@ def test_the_demo_on_a_driver_times_the_gpu(fake_path: Path) -> None:
 def test_the_demo_with_torch_times_a_training_step(fake_path: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     shutil.copy(fake_path, tmp_path / "libcuda.so.1")  # a driver named as such is not torch's
-    text = check_python(
-        """
+    code = """
         warnings.simplefilter("ignore")
         import torch
         # The CPU's build of torch does the work here; what counts is which scopes are around it.
@@ -103,9 +102,8 @@ def test_the_demo_with_torch_times_a_training_step(fake_path: Path, tmp_path: Pa
         torch.cuda.is_available = lambda: True
         from tests.support.benchmark_results import command
         command("demo", "--steps", "1")
-        """,
-        LD_LIBRARY_PATH=str(tmp_path),
-    )
+    """
+    text = check_python(code, LD_LIBRARY_PATH=str(tmp_path))
     assert "work by torch" in text
     assert list(figures(text))[4:8] == ["step", "forward", "backward", "optimizer"]
 

@@ -125,8 +125,7 @@ def test_a_scope_of_the_drivers_failure_says_so(fake_path: Path, tmp_path: Path)
 
 
 def test_nothing_is_imported_or_kept_outside_of_ipython() -> None:
-    check_python(
-        """
+    check_python("""
         import types
         sys.modules["IPython"] = types.ModuleType("IPython")  # imported, but no shell is there
         sys.modules["IPython"].get_ipython = lambda: None
@@ -135,8 +134,7 @@ def test_nothing_is_imported_or_kept_outside_of_ipython() -> None:
             pass
         assert "gpuprof._display.notebook" not in sys.modules
         assert sys.modules["gpuprof._core"]._take_unheld() == ([], 0)
-        """
-    )
+    """)
 
 
 def test_a_kernel_shows_it_under_the_cell(tmp_path: Path) -> None:

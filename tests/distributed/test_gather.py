@@ -68,15 +68,13 @@ def gathered(
 
 
 def test_one_process_without_torch_is_a_world_of_one() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import gpuprof.distributed
         with gpuprof.timer("step", backend="cpu"):
             pass
         found = gpuprof.distributed.gather_stats()
         print(found.ranks, found["step"][0].count, "torch" in sys.modules)
-        """
-    )
+    """)
     assert out.split() == ["(0,)", "1", "False"]
 
 
@@ -140,15 +138,13 @@ def test_kernels_that_are_none_or_still_open_are_refused_before_anything_is_sent
 
 
 def test_importing_it_imports_no_torch_and_costs_import_gpuprof_nothing() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import gpuprof
         gpuprof.timer
         print(any("_distributed" in name for name in sys.modules))
         gpuprof.distributed.time_collectives
         print("torch" in sys.modules)
-        """
-    )
+    """)
     assert out.split() == ["False", "False"]
 
 

@@ -66,8 +66,7 @@ def test_a_profiler_of_a_torch_that_is_imported_inside_ends_the_collection(
     (folder.parent / "__init__.py").write_text("from torch.autograd import profiler\n")
     (folder / "__init__.py").write_text("")
     (folder / "profiler.py").write_text("def _prepare_profiler(): pass\n")
-    done = run_python(
-        f"""
+    done = run_python(f"""
         import os, sys
         sys.path.insert(0, {str(tmp_path)!r})
         sys.modules["torch"] = None  # where it is installed, nothing imports it before
@@ -97,6 +96,5 @@ def test_a_profiler_of_a_torch_that_is_imported_inside_ends_the_collection(
             recording.run("later")
             torch.autograd.profiler._prepare_profiler()
         assert recording.stops == 2, recording.stops
-        """
-    )
+    """)
     assert done.returncode == 0, done.stderr

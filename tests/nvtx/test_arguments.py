@@ -72,16 +72,13 @@ def test_range_end_takes_an_int(number: Any) -> None:
 
 
 def test_names_of_domains_and_categories_are_cut_and_have_no_nul(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         with gpuprof.annotate("x", domain="d\\0e", category="c\\0" + "\\u03c0" * 5000):
             pass
         (category,) = [e for e in tool.events("category") if e.domain != "gpuprof"]
         print(ascii(category.domain), ascii(category.text[:3]), len(category.text.encode()) <= 4096)
-        """,
-    )
-    assert out.split() == [r"'d\ufffde'", r"'c\ufffd\u03c0'", "True"]
+    """
+    assert check_under_tool(tool, code).split() == [r"'d\ufffde'", r"'c\ufffd\u03c0'", "True"]
 
 
 def test_a_colour_that_python_cannot_write_out_is_refused_like_any_other() -> None:
@@ -123,22 +120,17 @@ class Scalar:
 
 
 def test_a_scalar_is_a_payload(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         from tests.nvtx.test_arguments import Scalar
         with gpuprof.annotate("x", payload=Scalar(2.5)):
             print(tool.events("push")[0].payload)
-        """,
-    )
-    assert out.strip() == "2.5"
+    """
+    assert check_under_tool(tool, code).strip() == "2.5"
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\0"])
 def test_an_invalid_label_warns_once_and_shows_nothing(tool: Path, name: str) -> None:
-    out = check_under_tool(
-        tool,
-        f"""
+    code = f"""
         import warnings
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -149,8 +141,8 @@ def test_an_invalid_label_warns_once_and_shows_nothing(tool: Path, name: str) ->
                 assert gpuprof.range_start({name!r}) == 0
         print(len(caught), caught[0].message)
         print(tool.calls())
-        """,
-    )
+    """
+    out = check_under_tool(tool, code)
     first, second = out.splitlines()
     assert first.startswith("1 gpuprof: the name of an annotation is empty or has a NUL")
     assert second == "[]"

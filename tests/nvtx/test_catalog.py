@@ -108,9 +108,7 @@ def test_specs_and_catalogs_pickle() -> None:
 
 
 def test_names_are_given_to_the_tool_at_declaration_or_when_nvtx_comes_on(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         from gpuprof.nvtx import RangeCatalog, RangeSpec
         early = RangeCatalog("early", [RangeSpec("early.x", "x")], domain="mine")
         assert tool.events() == []
@@ -122,9 +120,8 @@ def test_names_are_given_to_the_tool_at_declaration_or_when_nvtx_comes_on(tool: 
             pass
         print(*tool.calls(), sep=", ")
         print({(e.domain, e.text) for e in tool.events("register")} == known)
-        """,
-        nvtx="0",
-    )
+    """
+    out = check_under_tool(tool, code, nvtx="0")
     assert out.splitlines() == ["push early.x, push late.y, pop, pop", "True"]
 
 
@@ -136,12 +133,9 @@ def test_gpuprofs_own_ranges_are_a_catalog() -> None:
 
 
 def test_what_gpuprof_pushes_itself_is_in_its_catalog(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         gpuprof.stats()
         pushed = [e.text for e in tool.events("push")]
         print(len(pushed), set(pushed) <= set(gpuprof.nvtx.CATALOG))
-        """,
-    )
-    assert out.split() == ["2", "True"]
+    """
+    assert check_under_tool(tool, code).split() == ["2", "True"]

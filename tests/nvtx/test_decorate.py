@@ -18,9 +18,7 @@ from tests.nvtx_injection.processes import calls_under_tool, check_under_tool
 
 
 def test_async_with_is_a_started_range_of_its_task(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         import asyncio
         shared = gpuprof.annotate("shared")
         async def work(turns):
@@ -37,8 +35,8 @@ def test_async_with_is_a_started_range_of_its_task(tool: Path) -> None:
         asyncio.run(main())
         print(*[(e.kind, e.id) for e in tool.events()
                 if e.kind not in ("register", "domain", "category")], sep=";")
-        """,
-    )
+    """
+    out = check_under_tool(tool, code)
     expected = [
         ("start", 1),
         ("start", 2),

@@ -62,17 +62,14 @@ HOSTILE = {
 
 
 def test_hostile_names_reach_the_tool_as_utf8(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        f"""
+    code = f"""
         import json
         for name in {list(HOSTILE.values())!r}:
             with gpuprof.annotate(name) as annotation:
                 assert annotation.is_active
         print(json.dumps([e.text for e in tool.events("push")]))
-        """,
-    )
-    assert json.loads(out) == [
+    """
+    assert json.loads(check_under_tool(tool, code)) == [
         HOSTILE["quotes"],
         HOSTILE["control"],
         HOSTILE["emoji"],
@@ -83,9 +80,7 @@ def test_hostile_names_reach_the_tool_as_utf8(tool: Path) -> None:
 
 
 def test_a_name_of_ten_megabytes_is_cut_between_characters(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         name = "\N{EURO SIGN}" * (10 << 20)
         with gpuprof.annotate(name), gpuprof.timer(name, backend="cpu"):
             pass
@@ -93,21 +88,17 @@ def test_a_name_of_ten_megabytes_is_cut_between_characters(tool: Path) -> None:
             assert len(event.text.encode()) <= 4096
             assert event.text.lstrip("\N{EURO SIGN}") == "\N{HORIZONTAL ELLIPSIS}"
             print(event.registered)
-        """,
-    )
-    assert out.split() == ["True", "True"]
+    """
+    assert check_under_tool(tool, code).split() == ["True", "True"]
 
 
 def test_payloads_that_are_no_plain_numbers_arrive(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         for payload in (float("nan"), float("inf"), 2**63, -2**63, 2**70, -10**400, True):
             with gpuprof.annotate("x", payload=payload):
                 pass
         print([e.payload for e in tool.events("push")])
-        """,
-    )
-    assert out.strip() == (
+    """
+    assert check_under_tool(tool, code).strip() == (
         "[nan, inf, 9223372036854775808, -9223372036854775808, 1.1805916207174113e+21, -inf, 1]"
     )

@@ -65,39 +65,29 @@ def test_a_tool_reads_the_numbers_of_an_array(tool: Path) -> None:
 
 
 def test_the_layout_is_registered_once_for_a_domain_and_a_type(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         for domain in (None, "model", ""):
             for payload in ([1], [2, 3], [0.5], b"a"):
                 gpuprof.mark("x", payload=payload, domain=domain)
         schemas = tool.events("schema")
         print(len(schemas), {e.domain for e in schemas} == {"gpuprof", "model", None})
         print({(e.category, e.color) for e in schemas})
-        """,
-    )
+    """
     # Nine: three types in three domains. Of a dynamic size, with two entries.
-    assert out.splitlines() == ["9 True", "{(2, None)}"]
+    assert check_under_tool(tool, code).splitlines() == ["9 True", "{(2, None)}"]
 
 
-def test_a_tool_that_knows_no_layouts_sees_the_range_without_the_array(
-    tool_folder: Path,
-) -> None:
-    out = check_under_tool(
-        build(tool_folder, "plain"),
-        """
+def test_a_tool_that_knows_no_layouts_sees_the_range_without_the_array(tool_folder: Path) -> None:
+    code = """
         with gpuprof.annotate("x", payload=[1, 2]):
             pass
         print(tool.calls(), tool.events("push")[0].payload)
-        """,
-    )
-    assert out.strip() == "['push x', 'pop'] None"
+    """
+    assert check_under_tool(build(tool_folder, "plain"), code).strip() == "['push x', 'pop'] None"
 
 
 def test_the_numbers_are_those_of_when_the_annotation_was_made(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         values = [1, 2]
         annotation = gpuprof.annotate("x", payload=values)
         values[0] = 9
@@ -106,9 +96,8 @@ def test_the_numbers_are_those_of_when_the_annotation_was_made(tool: Path) -> No
                 pass
         gpuprof.range_end(gpuprof.range_start("y", payload=values))
         print([e.payload for e in tool.events("push", "start")])
-        """,
-    )
-    assert out.strip() == "[[1, 2], [1, 2], [9, 2]]"
+    """
+    assert check_under_tool(tool, code).strip() == "[[1, 2], [1, 2], [9, 2]]"
 
 
 def test_traces_show_short_arrays_whole_and_long_ones_by_their_size(tmp_path: Path) -> None:

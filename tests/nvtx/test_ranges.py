@@ -102,11 +102,8 @@ b.__exit__(None, None, None)
     )
 
 
-def test_a_range_left_on_another_thread_is_popped_by_its_own_with_one_warning(
-    tool: Path,
-) -> None:
-    done = run_python(
-        f"""
+def test_a_range_left_on_another_thread_is_popped_by_its_own_with_one_warning(tool: Path) -> None:
+    done = run_python(f"""
         import os
         os.environ["NVTX_INJECTION64_PATH"] = {str(tool)!r}
         import threading
@@ -127,8 +124,7 @@ def test_a_range_left_on_another_thread_is_popped_by_its_own_with_one_warning(
             pass
         print(*tool.calls(), sep=", ")
         print(len({{e.tid for e in tool.events("push", "pop")}}))
-        """
-    )
+    """)
     assert done.returncode == 0, done.stderr
     expected = "push a, push b, pop, pop, push a, push b, pop, pop, push c, pop"
     assert done.stdout.splitlines() == [expected, "1"]
@@ -212,9 +208,7 @@ gpuprof.annotate("a").__exit__(None, None, None)
 
 
 def test_many_threads_and_depths_stay_balanced_on_each_thread(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         import collections, threading
         shared = [gpuprof.annotate(str(i), domain=f"d{i % 3}") for i in range(5)]
         def work(seed):
@@ -230,9 +224,8 @@ def test_many_threads_and_depths_stay_balanced_on_each_thread(tool: Path) -> Non
             depth[event.tid, event.domain] += 1 if event.kind == "push" else -1
             assert depth[event.tid, event.domain] >= 0
         print(len(tool.events("push")), set(depth.values()))
-        """,
-    )
-    assert out.strip() == f"{8 * 200 * 4} {{0}}"
+    """
+    assert check_under_tool(tool, code).strip() == f"{8 * 200 * 4} {{0}}"
 
 
 def test_the_bodys_exception_comes_out_unchanged_and_the_range_is_closed(tool: Path) -> None:
@@ -251,9 +244,7 @@ except KeyError as error:
 
 
 def test_ranges_end_in_any_order_and_only_once(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         import warnings
         one, two = gpuprof.range_start("one"), gpuprof.range_start("two")
         gpuprof.range_end(one)
@@ -264,17 +255,15 @@ def test_ranges_end_in_any_order_and_only_once(tool: Path) -> None:
                 gpuprof.range_end(number)
         print(*[(e.kind, e.id) for e in tool.events("start", "end")])
         print(len(caught), caught[0].message)
-        """,
-    )
+    """
+    out = check_under_tool(tool, code)
     first, second = out.splitlines()
     assert first == "('start', 1) ('start', 2) ('end', 1) ('end', 2)"
     assert second.startswith("1 gpuprof: range_end was given a number of which no range is open")
 
 
 def test_started_ranges_are_bounded(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         import warnings
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -282,9 +271,8 @@ def test_started_ranges_are_bounded(tool: Path) -> None:
         print(len(set(numbers) - {0}), numbers[-1], len(caught))
         gpuprof.range_end(numbers[0])
         print(gpuprof.range_start("x") != 0)
-        """,
-    )
-    assert out.split() == ["65536", "0", "1", "True"]
+    """
+    assert check_under_tool(tool, code).split() == ["65536", "0", "1", "True"]
 
 
 LATE_RANGE = """

@@ -107,26 +107,22 @@ def test_a_push_with_a_wrong_argument_has_pushed_nothing() -> None:
 
 
 def test_the_domain_without_a_name_is_nvtxs_own(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         with gpuprof.annotate("a", domain="", category="c") as a:
             assert a.is_active
         gpuprof.mark("b", domain="")
         kinds = ("push", "pop", "mark", "category")
         print([(e.kind, e.domain) for e in tool.events(*kinds) if e.domain != "gpuprof"])
         print("" in [e.text for e in tool.events("domain")])
-        """,
-    )
+    """
+    out = check_under_tool(tool, code)
     shown, made = out.splitlines()
     assert shown == str([("category", None), ("push", None), ("pop", None), ("mark", None)])
     assert made == "False"
 
 
 def test_a_thread_gets_a_name_in_tools(tool: Path) -> None:
-    out = check_under_tool(
-        tool,
-        """
+    code = """
         import threading
         from gpuprof import nvtx
         nvtx.name_thread("main loop")
@@ -135,9 +131,8 @@ def test_a_thread_gets_a_name_in_tools(tool: Path) -> None:
         nvtx.name_thread("unseen")
         ids = [threading.get_native_id(), 77]
         print([(e.text, e.id == id) for e, id in zip(tool.events("thread"), ids, strict=True)])
-        """,
-    )
-    assert out.strip() == "[('main loop', True), ('other', True)]"
+    """
+    assert check_under_tool(tool, code).strip() == "[('main loop', True), ('other', True)]"
 
 
 @pytest.mark.parametrize(

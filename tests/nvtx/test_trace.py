@@ -192,8 +192,7 @@ def with_torch(code: str) -> str:
 
 
 def test_while_torchs_profiler_records_ranges_are_in_it_too() -> None:
-    out = with_torch(
-        """
+    out = with_torch("""
         a = gpuprof.annotate("a")
         for enabled in (False, True, False):
             module._is_profiler_enabled = enabled
@@ -201,20 +200,17 @@ def test_while_torchs_profiler_records_ranges_are_in_it_too() -> None:
                 with a:
                     module._is_profiler_enabled = False
         print(", ".join(log))
-        """
-    )
+    """)
     assert out == "enter a, enter b, enter a, exit a, exit b, exit a"
 
 
 def test_torchs_profiler_gets_names_that_it_can_write() -> None:
-    out = with_torch(
-        r"""
+    out = with_torch(r"""
         with gpuprof.annotate("lone \udc80 surrogate"), gpuprof.annotate("x" * 5000):
             pass
         log[0].encode()
         print(ascii(log[0]), len(log[1]) - len("enter "))
-        """
-    )
+    """)
     assert out == r"'enter lone \ufffd surrogate' 4094"
 
 
@@ -222,8 +218,7 @@ def test_a_torch_that_comes_later_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "profiler.py").write_text(
         "from __main__ import record_function\n_is_profiler_enabled = True\n"
     )
-    out = with_torch(
-        f"""
+    out = with_torch(f"""
         del sys.modules["torch.autograd.profiler"]
         for name in ("torch", "torch.autograd"):
             sys.modules[name] = types.ModuleType(name)
@@ -235,14 +230,12 @@ def test_a_torch_that_comes_later_is_noticed(tmp_path: Path) -> None:
         with a, b:
             pass
         print(", ".join(log))
-        """
-    )
+    """)
     assert out == "enter a, enter b, exit b, exit a"
 
 
 def test_a_torch_that_another_thread_is_importing_is_noticed() -> None:
-    out = with_torch(
-        """
+    out = with_torch("""
         del module._is_profiler_enabled  # its import has not come that far
         a = gpuprof.annotate("a")
         with a:
@@ -251,14 +244,12 @@ def test_a_torch_that_another_thread_is_importing_is_noticed() -> None:
         with a:
             pass
         print(", ".join(log))
-        """
-    )
+    """)
     assert out == "enter a, exit a"
 
 
 def test_failures_of_torchs_profiler_stay_out_of_the_body() -> None:
-    out = with_torch(
-        """
+    out = with_torch("""
         a = gpuprof.annotate("a")
         module.fail = ValueError("no")
         with a:
@@ -267,14 +258,12 @@ def test_failures_of_torchs_profiler_stay_out_of_the_body() -> None:
         with a:
             pass
         print(", ".join(log))
-        """
-    )
+    """)
     assert out == "enter a, enter a, exit a"
 
 
 def test_an_interrupt_in_torchs_profiler_comes_out() -> None:
-    out = with_torch(
-        """
+    out = with_torch("""
         a = gpuprof.annotate("a")
         module.fail = KeyboardInterrupt()
         try:
@@ -291,14 +280,12 @@ def test_an_interrupt_in_torchs_profiler_comes_out() -> None:
         module.fail_exit = None
         with a:
             pass
-        """
-    )
+    """)
     assert out.split() == ["interrupted", "interrupted"]
 
 
 def test_an_annotation_whose_exit_was_interrupted_is_closed_all_the_same() -> None:
-    out = with_torch(
-        """
+    out = with_torch("""
         a = gpuprof.annotate("a")
         module.fail_exit = KeyboardInterrupt()
         a.__enter__()
@@ -310,14 +297,12 @@ def test_an_annotation_whose_exit_was_interrupted_is_closed_all_the_same() -> No
             module.fail_exit = None
         a.__exit__(None, None, None)
         print(", ".join(log))
-        """
-    )
+    """)
     assert out == "interrupted enter a, enter b, exit a, exit b"
 
 
 def test_an_interrupt_of_a_range_left_elsewhere_keeps_no_other_open() -> None:
-    out = with_torch(
-        """
+    out = with_torch("""
         import threading, warnings
         warnings.simplefilter("ignore")
         a, b = gpuprof.annotate("a"), gpuprof.annotate("b")
@@ -337,6 +322,5 @@ def test_an_interrupt_of_a_range_left_elsewhere_keeps_no_other_open() -> None:
         except KeyboardInterrupt:
             print("interrupted", end=" ")
         print(", ".join(log))
-        """
-    )
+    """)
     assert out == "interrupted enter a, enter b, exit a, exit b"

@@ -214,14 +214,11 @@ def test_without_cuda_the_place_is_the_cpu() -> None:
 
 
 def test_with_cuda_the_place_is_the_gpu(fake_path: Path) -> None:
-    said = check_cuda(
-        fake_path,
-        """
+    code = """
         from gpuprof._pytest import device_lock
         print(device_lock.place() == _core.devices()[0]["uuid"] != "")
-        """,
-    )
-    assert said == "True\n"
+    """
+    assert check_cuda(fake_path, code) == "True\n"
 
 
 def test_waiting_for_another_process_is_said_while_it_waits(tmp_path: Path) -> None:

@@ -43,8 +43,7 @@ def run_alone(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
 def test_a_wrong_marker_fails_its_test_and_names_what_is_accepted(
     project: Project, arguments: str
 ) -> None:
-    project.pytester.makepyfile(
-        f"""
+    project.pytester.makepyfile(f"""
         import pytest
 
         @pytest.mark.gpu_benchmark({arguments})
@@ -57,8 +56,7 @@ def test_a_wrong_marker_fails_its_test_and_names_what_is_accepted(
 
         def test_b(gpu_benchmark):
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     text = project.check(failed=2, passed=1).str()
     assert f"test_a: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
     assert f"test_unused: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
@@ -67,8 +65,7 @@ def test_a_wrong_marker_fails_its_test_and_names_what_is_accepted(
 
 
 def test_a_test_may_set_its_group(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         @pytest.mark.gpu_benchmark(group="marked")
@@ -82,17 +79,14 @@ def test_a_test_may_set_its_group(project: Project) -> None:
             gpu_benchmark(sum, [1])
             with pytest.raises(TypeError, match="^group: expected a str, got 1"):
                 gpu_benchmark.group = 1
-        """
-    )
+    """)
     project.check("--gpu-benchmark-json=out.json", passed=2).fnmatch_lines(["group set"])
     groups = {each["name"]: each["group"] for each in project.written()["benchmarks"]}
     assert groups == {"test_a": "set", "test_b": None}
 
 
 def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_path: Path) -> None:
-    done = run_alone(
-        tmp_path,
-        """
+    code = """
         calls = []
 
         def fail(at):
@@ -106,8 +100,8 @@ def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_pat
         def test_measured(gpu_benchmark):
             calls.clear()
             gpu_benchmark(fail, 3)
-        """,
-    )
+    """
+    done = run_alone(tmp_path, code)
     assert done.returncode == 1
     shown = [line for line in done.stdout.splitlines() if re.match(r"\S+\.py:\d+: in ", line)]
     names = [line.rpartition(" ")[2] for line in shown]
@@ -142,9 +136,7 @@ def test_a_storage_folder_that_cannot_be_one_is_a_usage_error(project: Project) 
 
 @pytest.mark.parametrize(("scopes", "counted"), [(False, 0), (True, 2 + 7)])
 def test_scopes_of_rounds_count_if_asked_for(tmp_path: Path, scopes: bool, counted: int) -> None:
-    done = run_alone(
-        tmp_path,
-        f"""
+    code = f"""
         import gpuprof
         import pytest
 
@@ -156,6 +148,6 @@ def test_scopes_of_rounds_count_if_asked_for(tmp_path: Path, scopes: bool, count
 
             gpu_benchmark.pedantic(function, setup=lambda: None, rounds=7, warmup_rounds=2)
             assert sum(row.time.count for row in gpuprof.stats().values()) == {counted}
-        """,
-    )
+    """
+    done = run_alone(tmp_path, code)
     assert done.returncode == 0, done.stdout

@@ -237,13 +237,11 @@ def test_a_link_is_written_through(project: Project) -> None:
 
 
 def test_what_no_json_can_hold_fails_the_session_and_the_rest_goes_on(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_a(gpu_benchmark):
             gpu_benchmark(sum, [1])
             gpu_benchmark.extra_info["digits"] = 10**5000
-        """
-    )
+    """)
     done = project.run("--gpu-benchmark-json=out.json", "--gpu-benchmark-save=main")
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(
@@ -253,8 +251,7 @@ def test_what_no_json_can_hold_fails_the_session_and_the_rest_goes_on(project: P
 
 
 def test_extra_info_takes_nothing_but_a_mapping(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         def test_a(gpu_benchmark):
@@ -262,15 +259,13 @@ def test_extra_info_takes_nothing_but_a_mapping(project: Project) -> None:
             gpu_benchmark.extra_info = {"size": 1}
             with pytest.raises(TypeError, match="extra_info: expected a dict, got"):
                 gpu_benchmark.extra_info = [1]
-        """
-    )
+    """)
     project.run("--gpu-benchmark-json=out.json").assert_outcomes(passed=1)
     assert project.written()["benchmarks"][0]["extra_info"] == {"size": 1}
 
 
 def test_both_fixtures_work_in_one_session(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_ours(gpu_benchmark):
             assert gpu_benchmark(sum, [1]) == 1
 
@@ -279,8 +274,7 @@ def test_both_fixtures_work_in_one_session(project: Project) -> None:
 
         def test_both(gpu_benchmark, benchmark):
             assert gpu_benchmark(sum, [1]) == benchmark(sum, [1])
-        """
-    )
+    """)
     files = ("--gpu-benchmark-json=ours.json", "--benchmark-json=theirs.json")
     switches = ("--benchmark-sort=mean", "--gpu-benchmark-sort=mean", "--gpu-benchmark-columns=min")
     shown = project.check(*BESIDE, *files, *switches, passed=3)
@@ -298,16 +292,14 @@ def test_both_fixtures_work_in_one_session(project: Project) -> None:
 
 
 def test_it_is_strict_json(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import math
         import pytest
 
         @pytest.mark.parametrize("value", [math.nan, object(), "\\ud800"])
         def test_a(gpu_benchmark, value):
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     project.run("--gpu-benchmark-json=out.json", "--gpu-benchmark-save=main").assert_outcomes(
         passed=3
     )
@@ -317,8 +309,7 @@ def test_it_is_strict_json(project: Project) -> None:
 
 
 def test_an_object_that_has_no_text_does_not_lose_the_rest(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         class Silent:
@@ -330,8 +321,7 @@ def test_an_object_that_has_no_text_does_not_lose_the_rest(project: Project) -> 
         def test_a(gpu_benchmark, value):
             gpu_benchmark.extra_info[1] = value
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     project.run("--gpu-benchmark-json=out.json").assert_outcomes(passed=1)
     (found,) = project.written()["benchmarks"]
     assert "Silent object at" in found["params"]["value"]

@@ -204,8 +204,7 @@ def test_a_disabled_check_calls_once(checked: Project) -> None:
 
 
 def test_an_assertion_on_two_signatures_or_counts_says_the_difference(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import gpuprof
 
         def sign(digits, **kernels):
@@ -219,8 +218,7 @@ def test_an_assertion_on_two_signatures_or_counts_says_the_difference(project: P
 
         def test_text():
             assert sign("12", a=1) == "1234"
-        """
-    )
+    """)
     shown = project.check(failed=3)
     shown.fnmatch_lines(
         [

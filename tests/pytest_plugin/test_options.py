@@ -70,8 +70,7 @@ def test_only_and_disable_contradict_each_other(project: Project) -> None:
 
 
 def test_options_say_how_long_to_measure_and_the_marker_wins(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import gc
         import pytest
 
@@ -92,8 +91,7 @@ def test_options_say_how_long_to_measure_and_the_marker_wins(project: Project) -
             gpu_benchmark(lambda: seen.append(gc.isenabled()))
             assert seen == [True, False]  # the first call is not measured
             assert gc.isenabled()
-        """
-    )
+    """)
     switches = ("min-rounds=7", "max-time=0.5", "warmup=off", "precision=0.02", "disable-gc")
     project.check(*(f"--gpu-benchmark-{switch}" for switch in switches), passed=3)
     plain, marked, _ = project.calls()

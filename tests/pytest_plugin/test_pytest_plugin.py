@@ -26,22 +26,19 @@ def test_a(gpu_benchmark):
 
 
 def test_the_fixture_returns_the_functions_value_and_has_the_result(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_a(gpu_benchmark):
             assert gpu_benchmark.result is None
             assert gpu_benchmark(sorted, [2, 1], reverse=True) == [2, 1]
             assert gpu_benchmark.result.median_ms == 1.0
             assert gpu_benchmark.result.name.endswith("::test_a")
             assert gpu_benchmark.decision is None
-        """
-    )
+    """)
     project.run().assert_outcomes(passed=1)
 
 
 def test_the_value_is_that_of_the_first_call(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_a(gpu_benchmark):
             calls = []
             def count():
@@ -49,19 +46,16 @@ def test_the_value_is_that_of_the_first_call(project: Project) -> None:
                 return len(calls)
             assert gpu_benchmark(count) == 1
             assert len(calls) > 1
-        """
-    )
+    """)
     project.run().assert_outcomes(passed=1)
 
 
 def test_a_second_use_in_one_test_is_an_error_that_says_what_to_do(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_a(gpu_benchmark):
             gpu_benchmark(sum, [1])
             gpu_benchmark.pedantic(sum, ([1],))
-        """
-    )
+    """)
     shown = project.check(failed=1)
     shown.fnmatch_lines(["*InvalidStateError: gpu_benchmark was used twice*parametrise*"])
 
@@ -75,15 +69,13 @@ def test_a_second_use_in_one_test_is_an_error_that_says_what_to_do(project: Proj
     ],
 )
 def test_what_cannot_be_measured_is_a_type_error(project: Project, given: str, said: str) -> None:
-    project.pytester.makepyfile(
-        f"""
+    project.pytester.makepyfile(f"""
         async def coroutine():
             pass
 
         def test_a(gpu_benchmark):
             gpu_benchmark({given})
-        """
-    )
+    """)
     project.run().stdout.fnmatch_lines([said])
 
 
@@ -97,8 +89,7 @@ def test_a_few_samples_are_shown_without_a_precision(project: Project) -> None:
 
 
 def test_every_test_with_the_fixture_has_the_marker(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         @pytest.fixture
@@ -114,18 +105,14 @@ def test_every_test_with_the_fixture_has_the_marker(project: Project) -> None:
 
         def test_c():
             pass
-        """
-    )
+    """)
     arguments = ("--strict-markers", "-W", "error", "-m")
     project.run(*arguments, "gpu_benchmark").assert_outcomes(passed=3, deselected=1)
     project.run(*arguments, "not gpu_benchmark").assert_outcomes(passed=1, deselected=3)
 
 
-def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
-    project: Project,
-) -> None:
-    project.pytester.makepyfile(
-        """
+def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(project: Project) -> None:
+    project.pytester.makepyfile("""
         import pytest
 
         @pytest.mark.gpu_benchmark(mode="batched", min_samples=33, nbytes=8)
@@ -143,8 +130,7 @@ def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
             )
             def test_c(self, gpu_benchmark, size):
                 gpu_benchmark(sum, [size])
-        """
-    )
+    """)
     project.run().assert_outcomes(passed=3)
     first, second, third = project.calls()
     assert {**first, "name": ""} == {
@@ -163,8 +149,7 @@ def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
 def test_switched_off_it_calls_the_function_once(
     project: Project, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         @pytest.mark.gpu_benchmark(max_ms=0.5)
@@ -178,8 +163,7 @@ def test_switched_off_it_calls_the_function_once(
             calls = []
             gpu_benchmark.pedantic(calls.append, setup=lambda: ((2,), {}), warmup_rounds=3)
             assert calls == [2]
-        """
-    )
+    """)
     if how == "ini":
         project.pytester.makeini("[pytest]\ngpu_benchmark_disable = true\n")
     if how == "environment":
@@ -225,8 +209,7 @@ def test_a_unittest_class_can_use_it_through_a_fixture_of_its_own(project: Proje
 
 def test_a_limit_fails_without_a_baseline_after_measuring_again(project: Project) -> None:
     project.times(test_over=[2.0, 1.5], test_once=[2.0, 0.9])
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         pytestmark = pytest.mark.gpu_benchmark(max_ms=1.0)
@@ -240,8 +223,7 @@ def test_a_limit_fails_without_a_baseline_after_measuring_again(project: Project
 
         def test_under(gpu_benchmark):
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     shown = project.check(failed=1, passed=2)
     shown.fnmatch_lines(
         [
@@ -260,16 +242,14 @@ def test_a_limit_fails_without_a_baseline_after_measuring_again(project: Project
 
 def test_an_xfail_mark_covers_the_time_too(project: Project) -> None:
     project.times(2.0)
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         @pytest.mark.xfail
         @pytest.mark.gpu_benchmark(max_ms=1.0)
         def test_a(gpu_benchmark):
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     project.run().assert_outcomes(xfailed=1)
 
 

@@ -8,8 +8,7 @@ from tests.support.pytest_projects import COMPARE, Project
 
 
 def test_each_set_up_has_one_teardown_with_the_same_arguments(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_a(gpu_benchmark):
             did = []
 
@@ -33,14 +32,12 @@ def test_each_set_up_has_one_teardown_with_the_same_arguments(project: Project) 
             for place, each in enumerate(rounds):
                 number = 3 * place + 1
                 assert each == ["setup", ("call", number), ("teardown", number)]
-        """
-    )
+    """)
     project.run().assert_outcomes(passed=1)
 
 
 def test_a_teardown_without_a_set_up_gets_the_arguments_given(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         def test_a(gpu_benchmark):
@@ -69,8 +66,7 @@ def test_a_teardown_without_a_set_up_gets_the_arguments_given(project: Project) 
         def test_its_own_error(gpu_benchmark):
             with pytest.raises(KeyError):
                 gpu_benchmark.pedantic(sum, ([1],), teardown=lambda values: {}["missing"])
-        """
-    )
+    """)
     project.run().assert_outcomes(passed=4)
     project.run("--gpu-benchmark-disable", "-k", "test_raises or its_own").assert_outcomes(
         passed=2, deselected=2
@@ -78,8 +74,7 @@ def test_a_teardown_without_a_set_up_gets_the_arguments_given(project: Project) 
 
 
 def test_arguments_come_from_one_place(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         def test_a(gpu_benchmark):
@@ -96,14 +91,12 @@ def test_arguments_come_from_one_place(project: Project) -> None:
         def test_wrong_alone(gpu_benchmark):
             with pytest.raises(TypeError, match="^setup: expected it .*, got int"):
                 gpu_benchmark.pedantic(sum, setup=lambda: 5)
-        """
-    )
+    """)
     project.run().assert_outcomes(passed=4)
 
 
 def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         # Above one iteration a last call gives the value.
@@ -157,8 +150,7 @@ def test_the_function_is_called_as_often_as_asked_for(project: Project) -> None:
             with pytest.raises(ValueError, match="^iterations is 2, and setup is a step of a"):
                 gpu_benchmark.pedantic(None, setup=print, iterations=2)
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     options = ("--gpu-benchmark-save=main", COMPARE)
     project.run(options[0]).assert_outcomes(passed=19)
     project.check(*options, passed=19).fnmatch_lines(["test_a[[]counts0-1[]] * NODATA"])
@@ -168,8 +160,7 @@ def test_a_single_call_is_a_whole_measurement_on_a_real_clock(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile(
-        """
+    pytester.makepyfile("""
         import time
 
         def test_a(gpu_benchmark):
@@ -182,8 +173,7 @@ def test_a_single_call_is_a_whole_measurement_on_a_real_clock(
             assert called == [1]
             assert gpu_benchmark.result.samples_ms[0] >= 20
             assert gpu_benchmark.result.count == 1
-        """
-    )
+    """)
     plugin = ("-p", "gpuprof._pytest.plugin")
     pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=1)
 
@@ -220,22 +210,19 @@ def test_the_fixture_has_the_attributes_of_pytest_benchmarks(project: Project) -
 
 
 def test_switched_off_it_has_no_figures(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         def test_a(gpu_benchmark):
             torn = []
             gpu_benchmark.pedantic(sum, ([1],), teardown=torn.append, rounds=9)
             assert (gpu_benchmark.stats, gpu_benchmark.enabled) == (None, False)
             assert torn == [[1]]
-        """
-    )
+    """)
     project.run("--gpu-benchmark-disable").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("option", ["--gpu-benchmark-disable-gc", "--gpu-benchmark-min-rounds=3"])
 def test_the_collector_is_as_before_also_after_an_error(project: Project, option: str) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import gc
         import pytest
 
@@ -256,6 +243,5 @@ def test_the_collector_is_as_before_also_after_an_error(project: Project, option
                 assert not gc.isenabled()
             finally:
                 gc.enable()
-        """
-    )
+    """)
     project.run(option).assert_outcomes(passed=2)

@@ -98,8 +98,7 @@ def test_a_failing_body_comes_first_and_its_time_is_not_saved(stored: Project) -
 
 
 def test_a_failing_teardown_keeps_the_time_out_too(project: Project) -> None:
-    project.pytester.makepyfile(
-        """
+    project.pytester.makepyfile("""
         import pytest
 
         @pytest.fixture
@@ -109,8 +108,7 @@ def test_a_failing_teardown_keeps_the_time_out_too(project: Project) -> None:
 
         def test_a(gpu_benchmark, breaks):
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     project.check(SAVE, passed=1, errors=1)
     assert not (project.path / ".gpuprof").exists()
 
@@ -240,16 +238,14 @@ def test_a_folder_that_cannot_be_written_is_a_usage_error_before_anything_is_mea
 
 def test_ini_keys_do_what_the_options_do(stored: Project, tmp_path_factory: object) -> None:
     stored.on_gpu(1.04)
-    stored.pytester.makeini(
-        """
+    stored.pytester.makeini("""
         [pytest]
         gpu_benchmark_compare = main
         gpu_benchmark_save = other
         gpu_benchmark_storage = .gpuprof
         gpu_benchmark_json = sub/out.json
         gpu_benchmark_fail_on = ambiguous
-        """
-    )
+    """)
     (stored.path / "deep").mkdir()
     stored.pytester.makepyfile(**{"deep/test_it": TWO_TESTS})
     stored.check("test_it.py", failed=2)
@@ -326,8 +322,7 @@ def test_the_cpu_clock_has_the_same_baseline_where_the_process_uses_a_gpu(
 def test_a_run_that_was_cut_short_is_not_saved(
     project: Project, how: str, status: pytest.ExitCode
 ) -> None:
-    project.pytester.makepyfile(
-        f"""
+    project.pytester.makepyfile(f"""
         import pytest
 
         def test_a(gpu_benchmark):
@@ -335,8 +330,7 @@ def test_a_run_that_was_cut_short_is_not_saved(
 
         def test_b():
             {how}
-        """
-    )
+    """)
     done = project.run(SAVE, "--gpu-benchmark-json=out.json")
     assert done.ret == status
     done.stdout.fnmatch_lines(["nothing was saved: the run was cut short"])

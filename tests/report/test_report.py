@@ -194,16 +194,14 @@ def test_a_sweep_is_the_results_of_its_points(tmp_path: Path) -> None:
 
 def test_with_nothing_given_it_shows_this_process(tmp_path: Path) -> None:
     path = tmp_path / "r.html"
-    check_python(
-        f"""
+    check_python(f"""
         import gpuprof
         gpuprof.write_report({str(path)!r})
         assert "around some code adds one" in open({str(path)!r}).read()
         with gpuprof.timer("mine", backend="cpu"):
             pass
         gpuprof.write_report({str(path)!r}, title="A title")
-        """
-    )
+    """)
     page = Page(path)
     assert page.tables[0][1][0] == "mine"
     assert page.text.count("A title") == 2
