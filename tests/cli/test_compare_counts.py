@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import gpuprof
 from gpuprof.results import Launches
 from tests.cli.conftest import Call
-from tests.support.benchmark_results import bench, saved
+from tests.support.benchmark_results import bench, csv_lines, saved
 
 Compare = Callable[..., tuple[int, str]]
 H200 = {"gpu": "NVIDIA H200", "sms": 132, "cpu": "Test CPU", "python": "3"}
@@ -159,6 +158,6 @@ def test_the_json_has_the_decisions(compare: Compare) -> None:
 
 def test_the_csv_has_the_counts(compare: Compare) -> None:
     _, out = compare(counts(2), counts(3), "--format=csv")
-    (line,) = csv.DictReader(out.splitlines())
+    (line,) = csv_lines(out)
     assert (line["launches_base_total"], line["launches_new_total"]) == ("2", "3")
     assert [line[f"{kind}verdict"] for kind in ("", "launches_")] == ["same", "launches"]

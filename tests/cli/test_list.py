@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from gpuprof import BenchResult
 from tests.cli.conftest import Call, printed, refusal
-from tests.support.benchmark_results import saved
+from tests.support.benchmark_results import csv_lines, saved
 from tests.support.pytest_projects import GPU_MACHINE, made_up
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -34,10 +32,6 @@ def append(
     store: Path, name: str, day: int, *results: BenchResult, commit: str | None = None
 ) -> None:
     saved(name, f"2026-11-{day:02d}T00:00:00+00:00", *results, commit=commit, folder=store)
-
-
-def rows(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_the_baselines_are_listed_the_last_saved_at_the_end(store: Path, call: Call) -> None:
@@ -70,16 +64,16 @@ def test_a_baseline_has_a_line_for_each_benchmark_of_each_run(store: Path, call:
 def test_csv_has_the_figures_in_seconds_and_a_column_for_each_parameter(
     store: Path, call: Call
 ) -> None:
-    (odd,) = rows(call("list", "odd", "--format", "csv")[1])
+    (odd,) = csv_lines(call("list", "odd", "--format", "csv")[1])
     assert odd["benchmark"] == '=1+1 \\x1b[31m,"\\x0a'
     assert (odd["params_n"], odd["extra_info_dtype"]) == ("3", "int8")
     assert float(odd["median"]) == made_up(3.0).median_ms / 1e3
     assert (odd["rounds"], odd["iterations"], odd["mode"]) == ("45", "1", "cpu")
     assert (odd["commit"], odd["machine"]) == ("", "cpu-Test-CPU")
-    main_rows = rows(call("list", "main", "--format", "csv")[1])
+    main_rows = csv_lines(call("list", "main", "--format", "csv")[1])
     assert [row["run"] for row in main_rows] == ["1", "1", "2", "1", "2"]
     assert main_rows[1]["commit"] == COMMIT
-    baselines = rows(call("list", "--format", "csv")[1])
+    baselines = csv_lines(call("list", "--format", "csv")[1])
     assert [row["runs"] for row in baselines] == ["2", "1", "1"]
 
 
@@ -95,7 +89,7 @@ def test_json_has_the_same(store: Path, call: Call) -> None:
 
 def test_a_file_is_listed_as_compare_reads_it(call: Call) -> None:
     Path("one.json").write_text(made_up(1.0).to_json(), encoding="utf-8")
-    (row,) = rows(call("list", "one.json", "--format", "csv")[1])
+    (row,) = csv_lines(call("list", "one.json", "--format", "csv")[1])
     assert row["benchmark"] == "made up"
 
 
@@ -131,7 +125,7 @@ def test_compare_writes_csv(store: Path, call: Call) -> None:
     append(store, "new", 5, made_up(2.0, name="a"), made_up(2.0, name="c\x1b,"))
     code, out, err = call("compare", "main", "new", "--format", "csv")
     assert (code, err) == (1, "")
-    found = {row["name"]: row for row in rows(out)}
+    found = {row["name"]: row for row in csv_lines(out)}
     assert list(found) == ["a", "b", "c\\x1b,"]
     assert found["a"]["verdict"] == "slow"
     assert float(found["a"]["base_ms"]) == made_up(1.0).median_ms

@@ -23,6 +23,13 @@ def page_of(*arguments: str, output: str = "report.html") -> str:
     return Path(output).read_text(encoding="utf-8")
 
 
+def keep(project: Project, file: str, *arguments: str) -> int:
+    """Write to a file what a command prints as JSON, and return how it ends."""
+    done = project.pytester.run(sys.executable, "-m", "gpuprof", *arguments, "--format", "json")
+    Path(file).write_text("\n".join(done.outlines))
+    return int(done.ret)
+
+
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert command("report", *arguments) == 2
     out, error = capsys.readouterr()
@@ -50,11 +57,7 @@ def test_histories_are_shown_as_the_command_prints_them(project: Project) -> Non
     project.on_gpu(1.0)
     project.pytester.makepyfile(test_it=TWO_TESTS)
     project.save_runs()
-    done = project.pytester.run(
-        sys.executable, "-m", "gpuprof", "history", "test_it*", "--format", "json"
-    )
-    assert done.ret == 0
-    Path("runs.json").write_text("\n".join(done.outlines))
+    assert keep(project, "runs.json", "history", "test_it*") == 0
     Path("others.json").write_text(HISTORY.to_json())
     text = page_of("runs.json", "others.json")
     for expected in ("History: runs<", "History: others<", "test_it.py::test_b</h3>", "<circle"):
@@ -89,20 +92,14 @@ def test_a_comparison_of_saved_runs_or_of_commands_is_shown(project: Project) ->
     project.save_runs()
     project.times(1.0, fields=project.plan()["fields"], test_b=[1.6, 1.5])
     project.run("--gpu-benchmark-json=new.json")
-    gpuprof_command = [sys.executable, "-m", "gpuprof"]
-    as_json = ("--format", "json")
-    done = project.pytester.run(*gpuprof_command, "compare", "main", "new.json", *as_json)
-    Path("saved.json").write_text("\n".join(done.outlines))
+    keep(project, "saved.json", "compare", "main", "new.json")
     text = page_of("saved.json")
     assert text.count(">SLOW<") == text.count(">SAME<") == 1
     for expected in (">Comparison</h2>", "baseline &#x27;main&#x27;", "SLOW test_it.py::test_b:"):
         assert expected in text
 
     nothing = f"{sys.executable} -c pass"
-    done = project.pytester.run(
-        *(*gpuprof_command, "ab", nothing, nothing, "--runs", "2", *as_json)
-    )
-    Path("commands.json").write_text("\n".join(done.outlines))
+    keep(project, "commands.json", "ab", nothing, nothing, "--runs", "2")
     text = page_of("commands.json", "saved.json")
     assert text.count(">Comparison</h2>") == 2
     assert "-c pass (2 runs)" in text

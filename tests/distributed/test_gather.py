@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import pickle
@@ -17,6 +15,7 @@ import pytest
 import gpuprof
 from gpuprof import distributed
 from gpuprof.errors import InvalidStateError
+from tests.support.benchmark_results import csv_lines
 from tests.support.gpu_records import Recording
 from tests.support.processes import check_python
 from tests.support.rank_store import MemoryStore, Ranks, gpu_row, row
@@ -389,6 +388,6 @@ def test_it_is_plain_data(ranks: Ranks) -> None:
     assert again.stats(1)["step"].host.mean_ms == 12.0
     assert "<table>" in found._repr_html_()
     assert "| step |" in found.to_markdown()
-    line = next(csv.DictReader(io.StringIO(found.to_csv())))
+    line = csv_lines(found.to_csv())[0]
     assert (line["path"], line["slowest_rank"], line["waiting_ms"]) == ("step", "3", "1.0")
     assert json.loads(line["names"]) == ["step"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import random
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 
 import gpuprof
+from tests.support.benchmark_results import csv_lines
 from tests.support.gpu_records import COPY, MEMSET, Recording
 from tests.support.processes import run_python
 
@@ -322,7 +322,7 @@ def test_the_plain_data_is_json(gpu: Recording) -> None:
     assert plain["clock_error_ns"] == 120
     assert k.by_kernel().to_dict()["kernels"] == plain["kernels"]
     assert json.loads(k.to_json()) == plain
-    line = next(csv.DictReader(io.StringIO(k.to_csv())))
+    line = csv_lines(k.to_csv())[0]
     assert (line["path"], line["kernels"]) == ("step", "1")
     assert float(line["gpu_ms"]) == k.rows[0].gpu_ms
     assert "| step |" in k.to_markdown()

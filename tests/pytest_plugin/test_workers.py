@@ -76,15 +76,13 @@ def test_a_group_of_workers_does_not_change_a_tests_name(workers: Project) -> No
 
 
 def test_a_wrong_marker_fails_its_test_here_too(workers: Project) -> None:
-    workers.pytester.makepyfile(
-        test_it="""
+    workers.pytester.makepyfile("""
         import pytest
 
         @pytest.mark.gpu_benchmark(limit=1)
         def test_a(gpu_benchmark):
             gpu_benchmark(sum, [1])
-        """
-    )
+    """)
     assert "has the unknown argument 'limit'" in workers.check(failed=1).str()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 
@@ -11,7 +9,7 @@ import pytest
 
 from gpuprof import BenchResult, CompareResult, Verdict
 from gpuprof.results import Launches
-from tests.support.benchmark_results import bench, wavering
+from tests.support.benchmark_results import bench, csv_lines, wavering
 
 HOSTILE = 'x,"y"\r\n=z'
 RESULT = bench(
@@ -27,18 +25,9 @@ RESULT = bench(
 COMPARED = CompareResult.of([bench("a", wavering(1.0)), bench("b", wavering(2.0))], seed=7)
 
 
-def lines_of(text: str | None) -> list[dict[str, str]]:
-    assert text is not None
-    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-
-
 def test_counts_are_columns_also_where_nothing_was_counted() -> None:
-    counted = bench(
-        "a",
-        wavering(1.0),
-        launches=Launches({"sgemm": 2, "add": 1}, copies=4),
-    )
-    found = lines_of(CompareResult.of([counted, bench("b", wavering(1.0))]).to_csv())
+    counted = bench("a", wavering(1.0), launches=Launches({"sgemm": 2, "add": 1}, copies=4))
+    found = csv_lines(CompareResult.of([counted, bench("b", wavering(1.0))]).to_csv())
     names = ("kernels", "copies", "memsets")
     assert [[line[name] for name in names] for line in found] == [
         ["3", "4", "0"],
@@ -47,11 +36,11 @@ def test_counts_are_columns_also_where_nothing_was_counted() -> None:
 
 
 def test_all_samples_are_lines_on_request() -> None:
-    lines = lines_of(RESULT.to_csv(samples=True))
+    lines = csv_lines(RESULT.to_csv(samples=True))
     assert [float(line["ms"]) for line in lines] == [1.0, 2.0, 1 / 3]
     assert [line["sample"] for line in lines] == ["0", "1", "2"]
     assert [float(line["clock_mhz"]) for line in lines] == [1980.0, 1975.0, 1980.0]
-    both = lines_of(COMPARED.to_csv(samples=True))
+    both = csv_lines(COMPARED.to_csv(samples=True))
     assert [line["name"] for line in both] == ["a"] * 40 + ["b"] * 40
     assert both[0]["clock_mhz"] == ""
 
@@ -59,7 +48,7 @@ def test_all_samples_are_lines_on_request() -> None:
 def test_data_frames_have_the_columns_of_the_csv() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = COMPARED.to_frame()
-    assert list(frame.columns) == list(lines_of(COMPARED.to_csv())[0])
+    assert list(frame.columns) == list(csv_lines(COMPARED.to_csv())[0])
     assert frame["verdict"].tolist()[1] == "slow"
     assert frame["ratio_low"].isna().tolist() == [True, False]
     samples = RESULT.to_frame(samples=True)
@@ -83,7 +72,7 @@ def test_a_ratio_that_does_not_exist_stays_none() -> None:
     compared = CompareResult.of([bench("a", [0.0] * 8), bench("b", [1.0] * 8)])
     assert math.isnan(compared["b"].ratio)
     assert math.isnan(CompareResult.from_json(compared.to_json())["b"].ratio)
-    assert lines_of(compared.to_csv())[1]["ratio"] == ""
+    assert csv_lines(compared.to_csv())[1]["ratio"] == ""
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{}", "3"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,7 +10,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import BaselineError
-from tests.support.benchmark_results import bench, saved
+from tests.support.benchmark_results import bench, csv_lines, saved
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
 H100: dict[str, Any] = {"gpu": "NVIDIA H100", "sms": 132, "driver": "580.1"}
@@ -50,12 +48,6 @@ def store(tmp_path: Path) -> Path:
 def only(found: gpuprof.History) -> gpuprof.results.HistorySeries:
     (series,) = found.series
     return series
-
-
-def lines_of(found: gpuprof.History) -> list[dict[str, str]]:
-    text = found.to_csv()
-    assert text is not None
-    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
 def test_a_series_has_each_run_with_its_commit_and_machine(store: Path) -> None:
@@ -219,7 +211,7 @@ def test_odd_names_are_safe_in_every_form(store: Path) -> None:
     name = 'test_<b>&\n,"x"\'[\x1b]'
     save(store, [1.0, 2.0], name=name)
     found = gpuprof.history(store, name)
-    assert [line["benchmark"] for line in lines_of(found)] == [name, name]
+    assert [line["benchmark"] for line in csv_lines(found.to_csv())] == [name, name]
     assert "<b>" not in found._repr_html_()
     assert "\x1b" not in str(found)
     ElementTree.fromstring(found.to_svg())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -51,6 +53,12 @@ def decided_beside_time(memory: str, launches: str, **changes: Any) -> Decision:
         ),
         **changes,
     )
+
+
+def csv_lines(text: str | None) -> list[dict[str, str]]:
+    """Return the lines of CSV, each by the columns."""
+    assert text is not None
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
 def stored(name: str, folder: Path = Path(".gpuprof")) -> dict[str, list[Run]]:
