@@ -173,6 +173,14 @@ def other(fake: FakeCuda) -> Iterator[int]:
 
 
 @pytest.fixture
+def in_cuda(fake_path: Path) -> Run:
+    """Run code in a process of its own, with a context and a stream of the fake driver."""
+    from tests.support.processes import check_cuda
+
+    return lambda body: check_cuda(fake_path, body)
+
+
+@pytest.fixture
 def torch_version() -> str:
     """The version of the torch of `in_torch`; a test may ask for others by parameters."""
     return "2.11.0"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT, check_cuda
+from tests.support.processes import ROOT
 from tests.support.programs import counts, plain, script
+from tests.support.torch_blocks import Run
 
 
 def need(module: str) -> None:
@@ -20,11 +21,9 @@ def need(module: str) -> None:
         pytest.skip(f"the neighbour {module} is not installed")
 
 
-def test_scopes_of_greenlets_on_one_thread_nest_each_in_its_own(fake_path: Path) -> None:
+def test_scopes_of_greenlets_on_one_thread_nest_each_in_its_own(in_cuda: Run) -> None:
     need("greenlet")
-    out = check_cuda(
-        fake_path,
-        """
+    out = in_cuda("""
         import random
         import greenlet
         main, draw, made, live = greenlet.getcurrent(), random.Random(1), {}, []
@@ -48,8 +47,7 @@ def test_scopes_of_greenlets_on_one_thread_nest_each_in_its_own(fake_path: Path)
             live.pop().throw()
         entered = {path: row.host.count + row.failed for path, row in gpuprof.stats().items()}
         print(entered == made, len(made))
-        """,
-    )
+        """)
     assert out.split() == ["True", "5"]
 
 

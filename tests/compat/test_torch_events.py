@@ -13,6 +13,7 @@ from gpuprof.compat import CUDAGraph, Event, graph
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_cuda, check_python
 from tests.support.threads import in_threads
+from tests.support.torch_blocks import Run
 
 MS = 1_000_000
 TICK_MS = 2e-3  # what the fake adds for a record, and its clock's tick
@@ -201,10 +202,8 @@ def test_events_of_both_clocks_have_no_time_between_them(fake_path: Path) -> Non
     assert "one event has the host's time and the other the GPU's" in out
 
 
-def test_a_forked_child_is_told_that_the_event_is_its_parents(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_a_forked_child_is_told_that_the_event_is_its_parents(in_cuda: Run) -> None:
+    out = in_cuda("""
         from gpuprof import errors
         from gpuprof.compat import Event
         event = Event(enable_timing=True)
@@ -224,15 +223,12 @@ def test_a_forked_child_is_told_that_the_event_is_its_parents(fake_path: Path) -
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         print(event.query())
-        """,
-    )
+        """)
     assert out.split() == ["refused"] * 5 + ["True"]
 
 
-def test_an_event_of_a_lost_context_is_an_error_and_can_be_recorded_anew(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_an_event_of_a_lost_context_is_an_error_and_can_be_recorded_anew(in_cuda: Run) -> None:
+    out = in_cuda("""
         from gpuprof import errors
         from gpuprof.compat import Event
         event = Event()
@@ -246,8 +242,7 @@ def test_an_event_of_a_lost_context_is_an_error_and_can_be_recorded_anew(fake_pa
         event.record(fake.stream_create())
         event.synchronize()
         print(event.query())
-        """,
-    )
+        """)
     assert out.split()[1] == "True"
 
 

@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import US, await_no_capture, on_another_thread
 from tests.support.held import relaxed_collections
-from tests.support.processes import check_cuda
 from tests.support.torch_blocks import Run
 
 MS = 1_000_000
@@ -183,10 +181,8 @@ def test_collections_are_as_before_in_a_child_that_was_forked_beside_a_capture(
     assert gc.callbacks == callbacks
 
 
-def test_a_forked_child_is_told_before_a_lock_that_nobody_gives_back(fake_path: Path) -> None:
-    check_cuda(
-        fake_path,
-        """
+def test_a_forked_child_is_told_before_a_lock_that_nobody_gives_back(in_cuda: Run) -> None:
+    in_cuda("""
 import os, threading
 from gpuprof import errors
 with gpuprof.capture(stream) as cap:
@@ -216,8 +212,7 @@ for thread in threads:
     thread.join()
 graph.launch()
 assert graph.num_replays == 1
-""",
-    )
+""")
 
 
 def test_a_graph_closed_while_torch_launches_it_keeps_what_the_launch_needs(

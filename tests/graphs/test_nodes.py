@@ -12,6 +12,7 @@ import gpuprof
 from tests.fake_driver.control import EXTERNAL, FakeCuda
 from tests.support.graph_nodes import nodes_in
 from tests.support.processes import check_cuda
+from tests.support.torch_blocks import Run
 
 KERNEL, EMPTY, HOST, BATCH_MEM_OP, CONDITIONAL = 0, 5, 3, 12, 13
 MANGLED = "_ZN4mine5add_kIfEEvPT_"  # void mine::add_k<float>(float*)
@@ -320,10 +321,8 @@ def test_edges_are_read_from_a_driver_whose_edges_have_no_data(fake_path: Path) 
     assert "cuGraphGetEdges" not in missing
 
 
-def test_a_dead_driver_is_an_error_and_no_unreadable_node(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_a_dead_driver_is_an_error_and_no_unreadable_node(in_cuda: Run) -> None:
+    out = in_cuda("""
         from tests.support.graph_nodes import edges_in, nodes_in
         fake.begin_capture(stream)
         fake.kernel(stream, "add_k")
@@ -334,6 +333,5 @@ def test_a_dead_driver_is_an_error_and_no_unreadable_node(fake_path: Path) -> No
                 nodes_in(graph)
             except gpuprof.errors.CudaError as error:
                 print(error.code, error.call)
-        """,
-    )
+        """)
     assert out.splitlines() == ["700 cuGraphKernelNodeGetParams"] * 2

@@ -7,7 +7,6 @@ import gc
 import pickle
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ import pytest
 from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
-from tests.support.processes import check_cuda
 from tests.support.scalars import MS, SLOTS, WRITES, number
+from tests.support.torch_blocks import Run
 
 
 @pytest.fixture
@@ -146,10 +145,8 @@ def test_a_scalar_of_a_context_that_is_gone_is_not_touched(fake: FakeCuda, strea
     assert DeviceScalar(2, "float32", stream).get() == 2.0
 
 
-def test_a_forked_child_is_told_and_touches_nothing(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_a_forked_child_is_told_and_touches_nothing(in_cuda: Run) -> None:
+    out = in_cuda("""
         scalar = gpuprof.DeviceScalar(1, "float32", stream)
         child = os.fork()
         if child == 0:
@@ -164,15 +161,12 @@ def test_a_forked_child_is_told_and_touches_nothing(fake_path: Path) -> None:
             os._exit(0 if told == ["told"] * 3 else 1)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), scalar.get())
         print(fake.report()["calls_in_child"])
-        """,
-    )
+        """)
     assert out.split() == ["0", "1.0", "0"]
 
 
-def test_after_a_sticky_error_the_driver_is_left_alone(fake_path: Path) -> None:
-    check_cuda(
-        fake_path,
-        """
+def test_after_a_sticky_error_the_driver_is_left_alone(in_cuda: Run) -> None:
+    in_cuda("""
         scalar = gpuprof.DeviceScalar(1, "float32", stream)
         fake.trap(stream)
         try:
@@ -189,14 +183,11 @@ def test_after_a_sticky_error_the_driver_is_left_alone(fake_path: Path) -> None:
                 raise AssertionError("no error")
         scalar.close()
         assert fake.calls() == calls
-        """,
-    )
+        """)
 
 
-def test_scalars_alive_at_exit_harm_nothing(fake_path: Path) -> None:
-    check_cuda(
-        fake_path,
-        """
+def test_scalars_alive_at_exit_harm_nothing(in_cuda: Run) -> None:
+    in_cuda("""
         kept = [gpuprof.DeviceScalar(index, "float64", stream) for index in range(3)]
         capsule = kept[0].__dlpack__(stream=1)
         class Late:
@@ -204,14 +195,11 @@ def test_scalars_alive_at_exit_harm_nothing(fake_path: Path) -> None:
                 kept[0].close()
         late = Late()
         fake.deinit()
-        """,
-    )
+        """)
 
 
-def test_ctrl_c_ends_a_read_and_leaves_the_scalar_usable(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_ctrl_c_ends_a_read_and_leaves_the_scalar_usable(in_cuda: Run) -> None:
+    out = in_cuda("""
         import signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
         scalar = gpuprof.DeviceScalar(1, "int16", stream)
@@ -225,8 +213,7 @@ def test_ctrl_c_ends_a_read_and_leaves_the_scalar_usable(fake_path: Path) -> Non
         fake.configure("mode=auto")
         fake.complete(stream)
         print(scalar.get())
-        """,
-    )
+        """)
     assert out.split() == ["interrupted", "1"]
 
 

@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,8 @@ import gpuprof
 from tests.fake_cupti.control import FakeCupti
 from tests.fake_driver.control import ACTIVE, FakeCuda
 from tests.support.gpu_records import Recording
-from tests.support.processes import check_cuda, native_threads
+from tests.support.processes import native_threads
+from tests.support.torch_blocks import Run
 
 LONG = 10**12  # ns of the fake's clock, which goes on when it is told to
 
@@ -385,17 +385,14 @@ def test_the_garbage_collector_stays_as_the_program_has_it(
     assert seen == {True}
 
 
-def test_a_sticky_error_ends_the_calls_of_the_driver(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_a_sticky_error_ends_the_calls_of_the_driver(in_cuda: Run) -> None:
+    out = in_cuda("""
         with scope: fake.trap(stream)
         with gpuprof.idle() as found:
             while not fake.calls("cuEventQuery"): time.sleep(0.001)
             time.sleep(0.05)
         print(fake.calls("cuEventQuery"), found.idle_ms)
-        """,
-    )
+        """)
     assert out.split() == ["1", "0"]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import SETUP_CUDA, check_cuda, check_python, environment
+from tests.support.torch_blocks import Run
 
 BUSY_END = """
 with scope:
@@ -31,26 +32,21 @@ time.sleep(0.05)
         "threading.Thread(target=time.sleep, args=(0.2,)).start()",
     ],
 )
-def test_a_program_may_end_while_it_is_open(fake_path: Path, end: str) -> None:
-    check_cuda(fake_path, f"import sys\n{BUSY_END}\n{end}")
+def test_a_program_may_end_while_it_is_open(in_cuda: Run, end: str) -> None:
+    in_cuda(f"import sys\n{BUSY_END}\n{end}")
 
 
-def test_at_exit_the_result_is_there(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        f"""
+def test_at_exit_the_result_is_there(in_cuda: Run) -> None:
+    out = in_cuda(f"""
         import atexit
         atexit.register(lambda: print(found.rows[0].idle_ms > 0))
         {BUSY_END.replace(chr(10), chr(10) + " " * 8)}
-        """,
-    )
+        """)
     assert out.split() == ["True"]
 
 
-def test_a_fork_leaves_the_parent_looking_and_the_child_free(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        f"""
+def test_a_fork_leaves_the_parent_looking_and_the_child_free(in_cuda: Run) -> None:
+    out = in_cuda(f"""
         {BUSY_END.replace(chr(10), chr(10) + " " * 8)}
         for _ in range(20):
             child = os.fork()
@@ -65,22 +61,18 @@ def test_a_fork_leaves_the_parent_looking_and_the_child_free(fake_path: Path) ->
         time.sleep(0.1)  # a line that was not met before
         found.__exit__(None, None, None)
         print(len(found._looks.found()[0]) > before)
-        """,
-    )
+        """)
     assert out.split() == ["True"]
 
 
-def test_children_that_go_on_in_the_block_end_as_they_should(fake_path: Path) -> None:
-    check_cuda(
-        fake_path,
-        f"""
+def test_children_that_go_on_in_the_block_end_as_they_should(in_cuda: Run) -> None:
+    in_cuda(f"""
         {BUSY_END.replace(chr(10), chr(10) + " " * 8)}
         child = os.fork()
         time.sleep(0.05)
         if child:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        """,
-    )
+        """)
 
 
 def test_ctrl_c_ends_the_block_as_any_other(fake_path: Path) -> None:
@@ -112,10 +104,8 @@ print(found.rows[0].idle_ms > 0)
     assert process.returncode == 0
 
 
-def test_many_threads_may_launch_while_it_looks(fake_path: Path) -> None:
-    out = check_cuda(
-        fake_path,
-        """
+def test_many_threads_may_launch_while_it_looks(in_cuda: Run) -> None:
+    out = in_cuda("""
         def launch():
             fake.set_current(context)
             for _ in range(200):
@@ -128,23 +118,19 @@ def test_many_threads_may_launch_while_it_looks(fake_path: Path) -> None:
             for thread in threads: thread.start()
             for thread in threads: thread.join()
         print(gpuprof.stats()["step"].gpu.count, found.seconds > 0)
-        """,
-    )
+        """)
     assert out.split() == ["800", "True"]
 
 
-def test_a_context_that_is_reset_is_nothing_to_look_at(fake_path: Path) -> None:
-    check_cuda(
-        fake_path,
-        """
+def test_a_context_that_is_reset_is_nothing_to_look_at(in_cuda: Run) -> None:
+    in_cuda("""
         with scope:
             fake.work(stream, 10**12)
         with gpuprof.idle():
             time.sleep(0.03)
             fake.primary_reset()
             time.sleep(0.05)
-        """,
-    )
+        """)
 
 
 def test_without_a_driver_it_is_refused() -> None:

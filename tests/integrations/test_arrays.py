@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.support.processes import check_cuda
+from tests.support.torch_blocks import Run
 
 # Torch, CuPy and Numba over one driver, each with a stream of its own. Torch's functions are looked
 # up once a process, so each test has a process.
 SETUP = """
 from tests.support import stand_in_cupy, stand_in_torch
 from gpuprof import Timer
-
-class NumbaStream:
-    # As numba-cuda has it.
-    def __init__(self, handle):
-        self.handle = handle
-
-    def __int__(self):
-        return self.handle
-
-    def __cuda_stream__(self):
-        return (0, self.handle)
 
 class OldNumbaStream:
     # As Numba itself had it, without the protocol.
@@ -32,6 +19,11 @@ class OldNumbaStream:
 
     def __int__(self):
         return self.handle
+
+class NumbaStream(OldNumbaStream):
+    # As numba-cuda has it.
+    def __cuda_stream__(self):
+        return (0, self.handle)
 
 def on(stream=None):
     # The stream on which a scope begins and ends.
@@ -47,14 +39,13 @@ of_torch, of_cupy, of_numba = theirs
 """
 
 
-def check(driver: Path, body: str) -> None:
-    check_cuda(driver, SETUP + body)
+@pytest.fixture
+def check(in_cuda: Run) -> Run:
+    return lambda body: in_cuda(SETUP + body)
 
 
-def test_a_scope_is_on_the_current_stream_and_on_numbas_if_it_is_given(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_scope_is_on_the_current_stream_and_on_numbas_if_it_is_given(check: Run) -> None:
+    check("""
 numba = NumbaStream(of_numba)
 assert on() == 0
 assert on(numba) == of_numba
@@ -67,14 +58,11 @@ with stand_in_cupy.installed(fake, stream=of_cupy):
     assert on() == of_torch
     assert on(numba) == of_numba
     assert on(0) == 0  # a kernel of Numba's that was launched without a stream
-""",
-    )
+""")
 
 
-def test_the_streams_of_three_libraries_are_rows_of_one_table(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_the_streams_of_three_libraries_are_rows_of_one_table(check: Run) -> None:
+    check("""
 world = stand_in_torch.install_on(fake)
 world.current = world.torch.cuda.Stream(of_torch)
 with stand_in_cupy.installed(fake, stream=of_cupy) as cupy:
@@ -89,17 +77,12 @@ with stand_in_cupy.installed(fake, stream=of_cupy) as cupy:
 assert {row.path for row in gpuprof.stats().values()} == {
     "all", "all/torch", "all/cupy", "all/numba"
 }
-""",
-    )
+""")
 
 
 @pytest.mark.parametrize("call", ["gpuprof.timer('a', stream=old)", "gpuprof.capture(old)"])
-def test_an_older_numbas_stream_is_refused_and_its_number_is_taken(
-    fake_path: Path, call: str
-) -> None:
-    check(
-        fake_path,
-        f"""
+def test_an_older_numbas_stream_is_refused_and_its_number_is_taken(check: Run, call: str) -> None:
+    check(f"""
 old = OldNumbaStream(of_numba)
 try:
     with {call}:
@@ -111,14 +94,11 @@ with gpuprof.capture(int(old)) as cap:
     fake.kernel(of_numba, "jitted", 1_000)
 assert cap.graph.num_nodes == 1
 cap.graph.close()
-""",
-    )
+""")
 
 
-def test_a_stream_without_a_scope_on_it_is_told_by_verify_stream(fake_path: Path) -> None:
-    check(
-        fake_path,
-        """
+def test_a_stream_without_a_scope_on_it_is_told_by_verify_stream(check: Run) -> None:
+    check("""
 try:
     with gpuprof.timer("add", stream=stream, verify_stream=True):
         fake.kernel(of_numba, "jitted", 5_000_000)
@@ -128,5 +108,4 @@ else:
     raise AssertionError
 with gpuprof.timer("add", stream=NumbaStream(of_numba), verify_stream=True):
     fake.kernel(of_numba, "jitted", 5_000_000)
-""",
-    )
+""")
