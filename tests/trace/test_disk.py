@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from tests.support.processes import run_python
-from tests.support.trace_events import OLD, SCOPES, complete_lines, files, measured, names
+from tests.support.trace_events import OLD, complete_lines, files, measured, names
+from tests.trace.programs import run_program
 
 
 def test_a_full_disk_is_one_warning_and_the_old_file_is_untouched(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     out.write_text(OLD)
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 import resource
 sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -28,8 +26,7 @@ with gpuprof.trace({str(out)!r}) as writer:
         writer.flush()
     print(writer.error)
 print("on")
-"""
-    )
+""")
     assert done.returncode == 0, done.stderr
     assert "File too large" in done.stdout
     assert done.stdout.endswith("on\n")
@@ -101,9 +98,7 @@ def test_a_compression_that_fails_leaves_the_part_and_the_old_file(
 
 @pytest.mark.parametrize("end", ["exit", "close"])
 def test_a_disk_that_is_full_at_the_end_is_told_for_each_trace(tmp_path: Path, end: str) -> None:
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 import resource
 sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 for name in ("first", "second"):
@@ -113,8 +108,7 @@ for name in ("first", "second"):
     if {end == "close"}:
         trace.close()
         assert "File too large" in trace.error
-""",
-    )
+""")
     assert done.returncode == 0, done.stderr
     for name in ("first", "second"):
         told = [line for line in done.stderr.splitlines() if f"{name}.json.part" in line]
@@ -129,9 +123,7 @@ for name in ("first", "second"):
 @pytest.mark.parametrize("suffix", ["json", "json.gz"])
 def test_a_trace_closes_where_no_descriptor_is_free(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"run.{suffix}"
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 import resource
 sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 trace = gpuprof.trace({str(out)!r}).start()
@@ -146,8 +138,7 @@ except OSError:
     pass
 trace.close()
 print(trace.error)
-"""
-    )
+""")
     assert done.returncode == 0, done.stderr
     if suffix == "json":
         assert (done.stdout, done.stderr) == ("None\n", "")
@@ -162,9 +153,7 @@ def test_a_trace_whose_descriptor_the_program_closed_is_said_to_be_incomplete(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "run.json"
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 trace = gpuprof.trace({str(out)!r}).start()
 work("a")
 trace.flush()
@@ -174,8 +163,7 @@ trace.close()
 print(trace.error)
 with gpuprof.trace({str(tmp_path / "next.json")!r}):
     work("c")
-"""
-    )
+""")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("the program closed its file descriptor")
     assert done.stderr.count("RuntimeWarning") == 1
@@ -186,9 +174,7 @@ with gpuprof.trace({str(tmp_path / "next.json")!r}):
 
 
 def test_a_descriptor_that_is_another_file_s_now_is_left_alone(tmp_path: Path) -> None:
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 trace = gpuprof.trace({str(tmp_path / "run.json")!r}).start()
 work("a")
 trace.flush()
@@ -199,8 +185,7 @@ work("b", 1000)
 trace.close()
 for number in range(3, 40):
     os.fstat(number)  # nor was it closed
-"""
-    )
+""")
     assert done.returncode == 0, done.stderr
     assert "The trace is incomplete" in done.stderr
     assert (tmp_path / "mine").read_bytes() == b""

@@ -8,28 +8,31 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import check_python, run_python
-from tests.support.trace_events import SCOPES, files, names
+from tests.support.torch_blocks import Run
+from tests.support.trace_events import files, names
+from tests.trace.programs import check_program, run_program
 
-START = (
-    SCOPES
-    + """
+START = """
 import signal, threading
 from tests.support.recorders import until
 def recorded(number=signal.SIGUSR1, name="last", **options):
     path = f"{folder}/{name}.json"
     return gpuprof.flight_recorder(path, keep_last="30s", dump_on=number, **options)
 """
-)
 
 
-def run(folder: Path, body: str) -> str:
-    return check_python(f"folder = {str(folder)!r}\n" + START + body)
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return lambda body: check_program(f"folder = {str(tmp_path)!r}\n{START}{body}")
 
 
-def test_a_signal_is_a_dump_and_an_earlier_handler_still_runs(tmp_path: Path) -> None:
-    out = run(
-        tmp_path,
-        """
+def check_ended_by(number: signal.Signals, folder: Path, body: str) -> None:
+    done = run_program(f"folder = {str(folder)!r}\n{START}{body}")
+    assert done.returncode == -number, done.stderr
+
+
+def test_a_signal_is_a_dump_and_an_earlier_handler_still_runs(run: Run, tmp_path: Path) -> None:
+    out = run("""
 signal.signal(signal.SIGUSR1, lambda number, frame: print("earlier", number, flush=True))
 with recorded() as recorder:
     work("a")
@@ -37,17 +40,14 @@ with recorded() as recorder:
     until(lambda: recorder.stats()["dumps"])
 os.kill(os.getpid(), signal.SIGUSR1)
 time.sleep(0.05)
-""",
-    )
+""")
     assert out == "earlier 10\nearlier 10\n"
     assert files(tmp_path) == {"last.1.json"}
     assert names(tmp_path / "last.1.json") == ["a"]
 
 
-def test_a_signal_comes_through_while_the_program_hangs_in_a_call(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
+def test_a_signal_comes_through_while_the_program_hangs_in_a_call(run: Run, tmp_path: Path) -> None:
+    run("""
 import ctypes
 hang = ctypes.PyDLL(None).usleep  # which keeps the interpreter lock
 with recorded() as recorder:
@@ -61,15 +61,12 @@ with recorded() as recorder:
     there = os.listdir(folder)
     os.waitpid(child, 0)
 assert there == ["last.1.json"], there
-""",
-    )
+""")
     assert names(tmp_path / "last.1.json") == ["a"]
 
 
-def test_signals_in_the_middle_of_a_dump_are_one_more(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
+def test_signals_in_the_middle_of_a_dump_are_one_more(run: Run, tmp_path: Path) -> None:
+    run("""
 with recorded(max_dumps=1000) as recorder:
     work("a", 20_000)
     for _ in range(200):
@@ -79,49 +76,38 @@ with recorded(max_dumps=1000) as recorder:
     last = recorder.stats()["dumps"]
     until(lambda: any('"b"' in open(f"{folder}/{each}").read()
                       for each in os.listdir(folder) if each.endswith(".json")))
-""",
-    )
+""")
     for name in files(tmp_path):
         assert names(tmp_path / name).count("a") == 20_000
 
 
 @pytest.mark.parametrize("rings", [1, 2])
 def test_a_signal_that_ends_the_program_does_so_after_the_dump(tmp_path: Path, rings: int) -> None:
-    done = run_python(
-        f"folder = {str(tmp_path)!r}\n"
-        + START
-        + f"""
+    body = f"""
 rings = [recorded(signal.SIGTERM, name=f"ring{{n}}").start() for n in range({rings})]
 work("a", 5000)
 os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(20)
 """
-    )
-    assert done.returncode == -signal.SIGTERM, done.stderr
+    check_ended_by(signal.SIGTERM, tmp_path, body)
     assert files(tmp_path) == {f"ring{n}.1.json" for n in range(rings)}
     assert len(names(tmp_path / "ring0.1.json")) == 5000
 
 
 def test_the_handler_is_gone_with_the_recorder(tmp_path: Path) -> None:
-    done = run_python(
-        f"folder = {str(tmp_path)!r}\n"
-        + START
-        + """
+    body = """
 with recorded():
     with recorded(name="inner"):
         pass
 os.kill(os.getpid(), signal.SIGUSR1)
 time.sleep(20)
 """
-    )
-    assert done.returncode == -signal.SIGUSR1
+    check_ended_by(signal.SIGUSR1, tmp_path, body)
     assert files(tmp_path) == set()
 
 
-def test_a_child_without_a_ring_of_its_own_can_be_ended(tmp_path: Path) -> None:
-    out = run(
-        tmp_path,
-        """
+def test_a_child_without_a_ring_of_its_own_can_be_ended(run: Run, tmp_path: Path) -> None:
+    out = run("""
 with recorded(signal.SIGTERM):
     if (child := os.fork()) == 0:
         time.sleep(20)
@@ -129,16 +115,15 @@ with recorded(signal.SIGTERM):
     time.sleep(0.05)
     os.kill(child, signal.SIGTERM)
     print(os.WTERMSIG(os.waitpid(child, 0)[1]))
-""",
-    )
+""")
     assert out == "15\n"
     assert files(tmp_path) == set()
 
 
-def test_a_handler_put_over_it_that_calls_it_is_not_called_for_ever(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
+def test_a_handler_put_over_it_that_calls_it_is_not_called_for_ever(
+    run: Run, tmp_path: Path
+) -> None:
+    run("""
 import faulthandler
 with recorded() as first:
     faulthandler.register(signal.SIGUSR1, file=open(os.devnull, "w"), chain=True)
@@ -146,15 +131,14 @@ with recorded() as first:
         os.kill(os.getpid(), signal.SIGUSR1)
         until(lambda: first.stats()["dumps"] and second.stats()["dumps"])
 os.kill(os.getpid(), signal.SIGUSR1)
-""",
-    )
+""")
     assert files(tmp_path) == {"last.1.json", "second.1.json"}
 
 
-def test_system_calls_are_not_disturbed_where_there_was_no_handler(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
+def test_system_calls_are_not_disturbed_where_there_was_no_handler(
+    run: Run, tmp_path: Path
+) -> None:
+    run("""
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 with recorded() as recorder:
@@ -170,8 +154,7 @@ with recorded() as recorder:
     assert libc.read(end, buffer, 1) == 1, ctypes.get_errno()
     thread.join()
     until(lambda: recorder.stats()["dumps"])
-""",
-    )
+""")
 
 
 # From outside, by GPUPROF_FLIGHT_RECORDER

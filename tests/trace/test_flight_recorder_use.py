@@ -11,10 +11,10 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError
-from tests.support.processes import check_python, run_python
 from tests.support.recorders import first, told
 from tests.support.threads import beside, in_threads
-from tests.support.trace_events import SCOPES, cpu_scope, events, files, measured, names
+from tests.support.trace_events import cpu_scope, events, files, measured, names
+from tests.trace.programs import check_program, run_program
 
 # Exceptions
 
@@ -65,9 +65,7 @@ def test_the_body_s_exception_wins_over_that_of_its_dump(
 
 
 def test_a_dump_that_fails_is_one_warning_and_leaves_no_file(path: Path) -> None:
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 import resource
 sys.dont_write_bytecode = True  # or the limit cuts what Python caches
 with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
@@ -77,8 +75,7 @@ with gpuprof.flight_recorder({str(path)!r}, keep_last="30s") as recorder:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     work("b")
     print(recorder.dump() is not None)
-"""
-    )
+""")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "None None []\nTrue\n"
     assert done.stderr.count("RuntimeWarning") == 1
@@ -115,9 +112,7 @@ def test_dumps_do_not_disturb_threads_that_record(path: Path) -> None:
 
 
 def test_a_forked_child_has_a_ring_and_files_of_its_own(path: Path) -> None:
-    out = check_python(
-        SCOPES
-        + f"""
+    out = check_program(f"""
 recorder = gpuprof.flight_recorder({str(path)!r}, keep_last="30s").start()
 work("parent's")
 child = os.fork()
@@ -130,8 +125,7 @@ os.waitpid(child, 0)
 recorder.dump()
 recorder.close()
 print(child)
-"""
-    )
+""")
     assert names(first(path)) == ["parent's"]
     assert names(path.with_name(f"run.1.{out.strip()}.json")) == ["child's"]
     assert len(files(path.parent)) == 2

@@ -14,6 +14,7 @@ import pytest
 import gpuprof
 from tests.support.processes import check_python, run_python
 from tests.support.trace_events import OLD, SCOPES, files, names
+from tests.trace.programs import check_program
 
 # What a path may be
 
@@ -93,7 +94,7 @@ def test_a_trace_goes_where_its_link_leads(tmp_path: Path, suffix: str) -> None:
     link = tmp_path / f"run.{suffix}"
     link.symlink_to("second")
     (tmp_path / "second").symlink_to(disk / f"real.{suffix}")
-    check_python(SCOPES + "work('a')", GPUPROF_TRACE_OUT=str(link))
+    check_program("work('a')", GPUPROF_TRACE_OUT=str(link))
     assert link.is_symlink()
     assert names(link) == names(disk / f"real.{suffix}") == ["a"]
     assert files(disk) == {f"real.{suffix}"}

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from tests.support.processes import ROOT, check_python, environment, run_command, run_python
+from tests.support.processes import ROOT, check_python, environment, run_command
 from tests.support.trace_events import SCOPES, complete_lines, files, names
+from tests.trace.programs import check_program, run_program
 
 # The whole run
 
@@ -26,15 +27,15 @@ def test_a_run_that_traces_nothing_writes_no_file(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_is_none_is_a_warning(tmp_path: Path) -> None:
-    done = run_python(SCOPES + "work('a'); print('on')", GPUPROF_TRACE_OUT=str(tmp_path / "%z"))
+    done = run_program("work('a'); print('on')", GPUPROF_TRACE_OUT=str(tmp_path / "%z"))
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr.count("GPUPROF_TRACE_OUT was ignored") == 1
 
 
 def test_patterns_are_filled_in(tmp_path: Path) -> None:
-    code = SCOPES + "work('a'); print(os.getpid())"
     pattern = str(tmp_path / "%q{WHO}-%r-%p-%%.json")
-    pid = check_python(code, GPUPROF_TRACE_OUT=pattern, WHO="a/b", RANK="3").strip()
+    code = "work('a'); print(os.getpid())"
+    pid = check_program(code, GPUPROF_TRACE_OUT=pattern, WHO="a/b", RANK="3").strip()
     assert files(tmp_path) == {f"a_b-3-{pid}-%.json"}
     trace = json.loads((tmp_path / f"a_b-3-{pid}-%.json").read_text())
     assert trace["distributedInfo"]["rank"] == 3
@@ -99,9 +100,7 @@ def test_what_a_killed_run_left_is_kept_beside_the_next_one(tmp_path: Path) -> N
 
 def test_os_exit_leaves_what_was_flushed(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    check_python(
-        SCOPES + f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)"
-    )
+    check_program(f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)")
     assert files(tmp_path) == {"run.json.part"}
     assert [e["name"] for e in complete_lines(tmp_path / "run.json.part") if e["ph"] == "X"] == [
         "a"
@@ -138,19 +137,8 @@ def test_a_later_trace_replaces_an_earlier_one_whole(tmp_path: Path) -> None:
 # Forks
 
 
-FORK = (
-    SCOPES
-    + """
-import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-"""
-)
-
-
 def test_a_forked_child_writes_a_file_of_its_own_if_it_traces_anything(tmp_path: Path) -> None:
-    out = check_python(
-        FORK
-        + f"""
+    out = check_program(f"""
 def in_child(body):
     pid = os.fork()
     if pid == 0:
@@ -171,8 +159,7 @@ writer.span("before", 0.1, cat="test")
 in_child(lambda: writer.span("child", 0.1, cat="test"))
 writer.span("parent", 0.1, cat="test")
 writer.close()
-"""
-    )
+""")
     first, _, third = out.split()
     assert {name: names(tmp_path / name) for name in files(tmp_path)} == {
         "run.json": ["before", "parent", "parent"],
@@ -216,9 +203,7 @@ def test_workers_of_multiprocessing_write_their_own(tmp_path: Path, method: str)
 
 def test_forking_while_threads_record_never_hangs(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    check_python(
-        FORK
-        + f"""
+    check_program(f"""
 import threading
 stop = threading.Event()
 def busy():
@@ -236,16 +221,14 @@ with gpuprof.trace({str(out)!r}):
         assert os.waitpid(pid, 0)[1] == 0
     stop.set()
     for thread in threads: thread.join()
-"""
-    )
+""")
     assert set(names(out)) == {"busy"}
 
 
 def test_the_whole_run_is_traced_beside_a_trace_of_a_part(tmp_path: Path) -> None:
     out, part = tmp_path / "run.json", tmp_path / "part.json"
-    check_python(
-        SCOPES
-        + f"""
+    check_program(
+        f"""
 with gpuprof.trace({str(part)!r}):
     work("inside")
 work("after")
@@ -259,9 +242,8 @@ work("after")
 def test_a_child_forked_before_the_first_event_leaves_the_path_to_its_parent(
     tmp_path: Path,
 ) -> None:
-    pid = check_python(
-        FORK
-        + """
+    pid = check_program(
+        """
 gpuprof.stats()
 pid = os.fork()
 work("child" if pid == 0 else "parent")

@@ -12,8 +12,8 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError, TraceError
-from tests.support.processes import check_python, run_python
-from tests.support.trace_events import SCOPES, events, files, measured, names
+from tests.support.trace_events import events, files, measured, names
+from tests.trace.programs import check_program, run_program
 
 
 def test_a_trace_records_from_its_start_to_its_close(path: Path) -> None:
@@ -100,14 +100,12 @@ def test_a_trace_that_is_never_begun_is_one_warning(
 
 
 def test_a_trace_that_is_kept_and_never_begun_is_one_warning_at_exit(path: Path) -> None:
-    done = run_python(SCOPES + f"t = gpuprof.trace({str(path)!r}); work('a')")
+    done = run_program(f"t = gpuprof.trace({str(path)!r}); work('a')")
     assert (done.returncode, done.stderr.count("was never begun")) == (0, 1)
 
 
 def test_all_traces_are_closed_at_exit_where_a_warning_of_one_is_an_error(tmp_path: Path) -> None:
-    done = run_python(
-        SCOPES
-        + f"""
+    done = run_program(f"""
 import shutil, warnings
 os.mkdir({str(tmp_path / "gone")!r})
 first = gpuprof.trace({str(tmp_path / "gone" / "run.json")!r}).start()
@@ -115,8 +113,7 @@ second = gpuprof.trace({str(tmp_path / "run.json")!r}).start()
 work("a")
 shutil.rmtree({str(tmp_path / "gone")!r})
 warnings.simplefilter("error")
-"""
-    )
+""")
     assert "cannot write the trace" in done.stderr
     assert names(tmp_path / "run.json") == ["a"]
 
@@ -135,10 +132,7 @@ libc.pthread_setattr_default_np(attributes)
 
 
 def test_a_trace_without_a_thread_is_a_trace_error(tmp_path: Path) -> None:
-    out = check_python(
-        SCOPES
-        + NO_THREAD
-        + f"""
+    out = check_program(f"""{NO_THREAD}
 trace = gpuprof.trace({str(tmp_path / "run.json")!r})
 for _ in range(2):
     try:
@@ -146,15 +140,14 @@ for _ in range(2):
     except gpuprof.errors.TraceError as error:
         print(error)
 work("on")
-"""
-    )
+""")
     assert out.count("no thread can start") == 2
     assert files(tmp_path) == set()
 
 
 def test_a_run_that_is_to_be_traced_without_a_thread_is_one_warning(tmp_path: Path) -> None:
-    done = run_python(
-        NO_THREAD + SCOPES + "work('a', 3); print('on')",
+    done = run_program(
+        NO_THREAD + "work('a', 3); print('on')",
         GPUPROF_TRACE_OUT=str(tmp_path / "run.json"),
     )
     assert (done.returncode, done.stdout) == (0, "on\n")
@@ -172,19 +165,15 @@ os.rmdir(folder)
 
 
 def test_a_relative_path_without_a_working_directory_is_a_trace_error() -> None:
-    out = check_python(
-        SCOPES
-        + GONE
-        + """
+    out = check_program(f"""{GONE}
 try:
     gpuprof.trace("run.json")
 except gpuprof.errors.TraceError as error:
     print(error)
 work("on")
-"""
-    )
+""")
     assert "'run.json' is relative, and the working directory is gone" in out
-    done = run_python(SCOPES + GONE + "work('a', 3); print('on')", GPUPROF_TRACE_OUT="run.json")
+    done = run_program(GONE + "work('a', 3); print('on')", GPUPROF_TRACE_OUT="run.json")
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr.count("RuntimeWarning") == 1
     assert "GPUPROF_TRACE_OUT was ignored" in done.stderr

@@ -12,8 +12,9 @@ import pytest
 import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
-from tests.support.processes import check_python, native_threads
-from tests.support.trace_events import SCOPES, events, files, measured, names
+from tests.support.processes import native_threads
+from tests.support.trace_events import events, files, measured, names
+from tests.trace.programs import check_program
 
 MS = 1_000_000
 
@@ -203,9 +204,7 @@ def test_a_window_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_has_windows_of_its_own(tmp_path: Path) -> None:
-    check_python(
-        SCOPES
-        + f"""
+    check_program(f"""
 windows = gpuprof.trace_windows({str(tmp_path / "run.json")!r}, schedule=(0, 1, 1, 2)).start()
 windows.step()
 work("both")
@@ -221,8 +220,7 @@ os.waitpid(child, 0)
 work("parent")
 windows.close()
 print(child, file=open({str(tmp_path / "pid")!r}, "w"))
-"""
-    )
+""")
     child = (tmp_path / "pid").read_text().strip()
     assert names(tmp_path / "run.1.json") == ["both", "parent"]
     assert names(tmp_path / f"run.1.{child}.json") == ["child"]
