@@ -57,6 +57,14 @@ def busy_and_idle(fake: FakeCuda, stream: int, steps: int) -> float:
     return planted
 
 
+@pytest.fixture
+def measured(fake: FakeCuda, stream: int) -> FakeCuda:
+    """The driver, on a stream of which a scope has begun and ended."""
+    with gpuprof.timer("step", stream=stream):
+        pass
+    return fake
+
+
 def test_planted_sleeps_are_found_at_their_line(fake: FakeCuda, stream: int) -> None:
     at_sleep = line_of(busy_and_idle, "it has nothing to do")
     ratios = []
@@ -122,9 +130,7 @@ def test_the_pair_of_a_timer_is_no_open_scope(fake: FakeCuda, stream: int) -> No
     timer.close()
 
 
-def test_library_code_is_below_the_programs_line(fake: FakeCuda, stream: int) -> None:
-    with gpuprof.timer("step", stream=stream):
-        pass
+def test_library_code_is_below_the_programs_line(measured: FakeCuda) -> None:
     with gpuprof.idle() as found:
         threading.Event().wait(0.2)
 
@@ -147,12 +153,10 @@ def test_library_code_is_below_the_programs_line(fake: FakeCuda, stream: int) ->
     ],
 )
 def test_generated_code_is_below_the_line_that_calls_it_unless_it_was_typed(
-    fake: FakeCuda, stream: int, file: str, is_typed: bool
+    measured: FakeCuda, file: str, is_typed: bool
 ) -> None:
     made: dict[str, Any] = {}
     exec(compile("def wait(event): event.wait(0.2)", file, "exec"), made)
-    with gpuprof.timer("step", stream=stream):
-        pass
     with gpuprof.idle() as found:
         made["wait"](threading.Event())
 
@@ -316,10 +320,8 @@ def test_after_records_were_lost_nothing_more_is_taken_from_them(
 
 
 def test_idle_time_before_the_first_record_is_kept_where_events_know_it(
-    fake: FakeCuda, stream: int, cupti: FakeCupti
+    measured: FakeCuda, cupti: FakeCupti
 ) -> None:
-    with gpuprof.timer("step", stream=stream):
-        pass
     with gpuprof.idle() as found, gpuprof.kernels():
         wait_for(lambda: found._looks._waiting)
         time.sleep(0.2)  # before the first record
@@ -332,11 +334,9 @@ def test_idle_time_before_the_first_record_is_kept_where_events_know_it(
 
 
 def test_past_the_limit_of_places_no_time_counts_twice(
-    fake: FakeCuda, stream: int, cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
+    measured: FakeCuda, cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpuprof._idle.looks.MAX_WAITING", 3)
-    with gpuprof.timer("step", stream=stream):
-        pass
     with gpuprof.idle() as found, gpuprof.kernels():
         cupti.kernel("gemm", cupti.now(), cupti.now() + 1000)
         wait_for(lambda: found._looks.full_since_ns)
@@ -364,9 +364,7 @@ def test_the_wait_for_the_interpreters_lock_is_time_of_its_line(
     assert found.share <= 1
 
 
-def test_no_share_is_past_the_whole(fake: FakeCuda, stream: int) -> None:
-    with gpuprof.timer("step", stream=stream):
-        pass
+def test_no_share_is_past_the_whole(measured: FakeCuda) -> None:
     for _ in range(10):
         with gpuprof.idle() as found:
             wait_for(lambda: found._looks.found()[0])
@@ -374,12 +372,10 @@ def test_no_share_is_past_the_whole(fake: FakeCuda, stream: int) -> None:
 
 
 def test_the_garbage_collector_stays_as_the_program_has_it(
-    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
+    measured: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[bool] = set()
     monkeypatch.setattr("gpuprof._idle.api.places_of", lambda _: seen.add(gc.isenabled()) or [])
-    with gpuprof.timer("step", stream=stream):
-        pass
     with gpuprof.idle():
         wait_for(lambda: seen)
     assert seen == {True}
@@ -432,7 +428,7 @@ def test_it_is_kept_by_nothing_once_all_have_ended(fake: FakeCuda, cupti: FakeCu
 
 
 def test_a_look_that_fails_is_told_and_ends_nothing(
-    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
+    measured: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", told.append)
@@ -442,8 +438,6 @@ def test_a_look_that_fails_is_told_and_ends_nothing(
         raise ValueError(message)
 
     monkeypatch.setattr("gpuprof._idle.api.places_of", fail)
-    with gpuprof.timer("step", stream=stream):
-        pass
     with gpuprof.idle() as found:
         wait_for(lambda: len(told) > 2)
     assert found.rows == []
