@@ -12,24 +12,32 @@ import gpuprof
 from gpuprof import errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.held import release_idle
+from tests.support.trace_events import events
 
 US = 1_000
 MS = 1_000_000
 EMPTY_MS = 0.00128
 
 
-def captured(fake: FakeCuda, stream: int, **options: object) -> gpuprof.CapturedGraph:
+def captured(fake: FakeCuda, stream: int, ms: int = 2, **options: object) -> gpuprof.CapturedGraph:
     """Return a graph with the scopes outer (6 ms), and in it twice inner (2 ms)."""
     with gpuprof.capture(stream, **options) as cap, gpuprof.timer("outer", stream=stream):  # type: ignore[arg-type]
         for _ in range(2):
             with gpuprof.timer("inner", stream=stream):
-                fake.work(stream, 2 * MS)
-        fake.work(stream, 2 * MS)
+                fake.work(stream, ms * MS)
+        fake.work(stream, ms * MS)
     return cap.graph
 
 
 def near(ms: float) -> object:
     return pytest.approx(ms, abs=0.02)
+
+
+def gpu(path: str) -> gpuprof.results.Summary:
+    """Return the GPU's times of a scope in the statistics."""
+    found = gpuprof.stats()[path].gpu
+    assert found is not None
+    return found
 
 
 def test_the_last_replays_times_are_read_from_the_graph(fake: FakeCuda, stream: int) -> None:
@@ -103,16 +111,9 @@ def test_collected_timers_feed_the_statistics_replay_by_replay(
     with captured(fake, stream, timers="collect", name="step") as graph:
         for _ in range(replays):
             graph.launch()
-        stats = gpuprof.stats()
-        assert stats["outer"].gpu is not None
-        assert (stats["outer"].gpu.count, stats["outer"].gpu.mean_ms) == (replays, near(6))
-        assert stats["outer/inner"].gpu is not None
-        assert (stats["outer/inner"].gpu.count, stats["outer/inner"].gpu.mean_ms) == (
-            2 * replays,
-            near(2),
-        )
-        assert stats["step"].gpu is not None
-        assert (stats["step"].gpu.count, stats["step"].gpu.mean_ms) == (replays, near(6))
+        assert (gpu("outer").count, gpu("outer").mean_ms) == (replays, near(6))
+        assert (gpu("outer/inner").count, gpu("outer/inner").mean_ms) == (2 * replays, near(2))
+        assert (gpu("step").count, gpu("step").mean_ms) == (replays, near(6))
         assert graph.timings()["outer"].ms == near(6)
 
 
@@ -130,28 +131,20 @@ def test_replays_of_a_collected_graph_without_timers_are_counted_too(
         fake.work(stream, MS)
     for _ in range(3):
         cap.graph.launch()
-    gpu = gpuprof.stats()["bare"].gpu
-    assert gpu is not None
-    assert (gpu.count, gpu.mean_ms) == (3, near(1))
+    assert (gpu("bare").count, gpu("bare").mean_ms) == (3, near(1))
     assert cap.graph.timings() == {}
     cap.graph.close()
 
 
 def test_each_collected_replay_has_its_own_times(fake: FakeCuda, stream: int) -> None:
     slow = captured(fake, stream, timers="collect")
-    with gpuprof.capture(stream, timers="collect") as cap, gpuprof.timer("outer", stream=stream):
-        for _ in range(2):
-            with gpuprof.timer("inner", stream=stream):
-                fake.work(stream, 4 * MS)
-        fake.work(stream, 4 * MS)
+    slower = captured(fake, stream, 4, timers="collect")
     slow.launch()
-    slow.update(cap.graph)
+    slow.update(slower)
     slow.launch()
-    row = gpuprof.stats()["outer"].gpu
-    assert row is not None
-    assert (row.min_ms, row.max_ms) == (near(6), near(12))
+    assert (gpu("outer").min_ms, gpu("outer").max_ms) == (near(6), near(12))
     slow.close()
-    cap.graph.close()
+    slower.close()
 
 
 def test_an_update_refuses_another_number_of_timers(fake: FakeCuda, stream: int) -> None:
@@ -192,9 +185,7 @@ def test_a_failed_collected_launch_gives_its_events_back(fake: FakeCuda, stream:
             with fake.faults(fault), pytest.raises(errors.CudaError):
                 graph.launch()
         graph.launch()
-        row = gpuprof.stats()["outer"].gpu
-        assert row is not None
-        assert row.count == 1
+        assert gpu("outer").count == 1
     gpuprof.flush()
     assert release_idle() == 0
 
@@ -203,25 +194,18 @@ def test_a_failed_collected_launch_gives_its_events_back(fake: FakeCuda, stream:
 def test_replays_and_collected_spans_are_in_the_trace_with_an_arrow_from_each_launch(
     fake: FakeCuda, stream: int, tmp_path: Path, timers: str
 ) -> None:
+    def named(category: str) -> list[str]:
+        return [event["name"] for event in events(path) if event["cat"] == category]
+
     path = tmp_path / "run.json"
     with captured(fake, stream, timers=timers, name="step") as graph:
         with gpuprof.trace(path):
             for _ in range(2):
                 graph.launch()
             fake.stream_synchronize(stream)
-    events = json.loads(path.read_text())
-    events = events["traceEvents"] if isinstance(events, dict) else events
-    by_category: dict[str, list[dict[str, object]]] = {}
-    for event in events:
-        if event.get("ph") == "X":
-            by_category.setdefault(event["cat"], []).append(event)
-    assert [event["name"] for event in by_category["graph"]] == ["step", "step"]
-    replays = by_category["gpu_graph"]
-    assert [event["name"] for event in replays] == ["step", "step"]
-    inside = by_category.get("gpu_in_graph", [])
-    assert len(inside) == (6 if timers == "collect" else 0)
-    starts = [event for event in events if event.get("ph") == "s"]
-    assert len(starts) == 2
+    assert named("graph") == named("gpu_graph") == ["step", "step"]
+    assert len(named("gpu_in_graph")) == (6 if timers == "collect" else 0)
+    assert len(events(path, "s")) == 2
 
 
 def test_a_timer_object_in_a_capture_reads_the_last_replay(fake: FakeCuda, stream: int) -> None:
