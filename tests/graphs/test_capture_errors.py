@@ -98,17 +98,11 @@ def test_a_broken_rule_for_streams_has_the_rules_own_class(
 
 
 @pytest.mark.parametrize(
-    ("code", "line", "hint"),
-    [
-        (904, UNJOINED, "wait_stream"),
-        (
-            908,
-            returning(908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "cuStreamEndCapture"),
-            "another thread",
-        ),
-    ],
+    ("code", "rule", "hint"),
+    [(904, "UNJOINED", "wait_stream"), (908, "WRONG_THREAD", "another thread")],
 )
-def test_an_end_that_is_itself_refused_is_not_named_twice(code: int, line: str, hint: str) -> None:
+def test_an_end_that_is_itself_refused_is_not_named_twice(code: int, rule: str, hint: str) -> None:
+    line = returning(code, f"CUDA_ERROR_STREAM_CAPTURE_{rule}", "cuStreamEndCapture")
     remark = f"{HEAD}Something is wrong with the end"
     error = explained(code, facts(remark, line))
     assert error.first_refused == "cuStreamEndCapture"
