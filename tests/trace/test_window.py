@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -146,8 +145,6 @@ def test_a_wrong_order_is_told(tmp_path: Path) -> None:
     windows.close()
     with pytest.raises(InvalidStateError, match="are closed"):
         windows.step()
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(windows)
 
 
 def test_a_step_in_the_middle_of_another_one_is_told(
