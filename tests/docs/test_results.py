@@ -98,42 +98,29 @@ def test_targets_are_judged_by_ratio_where_there_is_one_and_else_by_value(result
 
 
 @pytest.mark.parametrize(
-    ("where", "change"),
+    ("part", "where", "change"),
     [
-        ("version", {"version": 2}),
-        ("format", {"format": "other"}),
-        ("notes", {"notes": None}),
-        ("machine", {"machine": {"gpu": None, "driver": None, "cpu": "C"}}),
-        ("cpu", {"machine": {"gpu": None, "driver": None, "cpu": None, "os": "Linux"}}),
-        ("gpuprof", {"versions": {"python": "3.12"}}),
-        ("unknown", {"unknown": 1}),
+        ("result", "version", {"version": 2}),
+        ("result", "format", {"format": "other"}),
+        ("result", "notes", {"notes": None}),
+        ("result", "machine", {"machine": {"gpu": None, "driver": None, "cpu": "C"}}),
+        ("result", "cpu", {"machine": {"gpu": None, "driver": None, "cpu": None, "os": "Linux"}}),
+        ("result", "gpuprof", {"versions": {"python": "3.12"}}),
+        ("result", "unknown", {"unknown": 1}),
+        ("row", "value", {"value": float("nan")}),
+        ("row", "value", {"value": True}),
+        ("row", "unit", {"unit": "furlongs"}),
+        ("row", "met", {"met": False}),
+        ("row", "ratio_to", {"ratio_to": "nobody"}),
+        ("row", "ratio", {"ratio": None}),
+        ("row", "named", {"name": "raw pair"}),
     ],
 )
-def test_a_wrong_result_is_refused_by_the_name_of_what_is_wrong(
-    where: str, change: dict[str, Any], result: Any, results: Any
-) -> None:
-    data = result.to_dict() | change
-    with pytest.raises(results.ResultError, match=where):
-        results.validate(data)
-
-
-@pytest.mark.parametrize(
-    ("where", "change"),
-    [
-        ("value", {"value": float("nan")}),
-        ("value", {"value": True}),
-        ("unit", {"unit": "furlongs"}),
-        ("met", {"met": False}),
-        ("ratio_to", {"ratio_to": "nobody"}),
-        ("ratio", {"ratio": None}),
-        ("named", {"name": "raw pair"}),
-    ],
-)
-def test_a_wrong_row_is_refused_by_the_name_of_what_is_wrong(
-    where: str, change: dict[str, Any], result: Any, results: Any
+def test_a_wrong_result_or_row_is_refused_by_the_name_of_what_is_wrong(
+    part: str, where: str, change: dict[str, Any], result: Any, results: Any
 ) -> None:
     data = copy.deepcopy(result.to_dict())
-    data["rows"][1] |= change
+    (data if part == "result" else data["rows"][1]).update(change)
     with pytest.raises(results.ResultError, match=where):
         results.validate(data)
 
