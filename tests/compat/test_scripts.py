@@ -49,8 +49,9 @@ print(json.dumps([
 """
 
 
-def ranges_by(imports: str, tool: Path) -> list[Any]:
-    out = run_script("nvtx_ranges.py", imports, SHOW, NVTX_INJECTION64_PATH=str(tool))
+def ranges_by(imports: str, tool: Path, **variables: str) -> list[Any]:
+    variables["NVTX_INJECTION64_PATH"] = str(tool)
+    out = run_script("nvtx_ranges.py", imports, SHOW, **variables)
     found: list[Any] = json.loads(out)
     return found
 
@@ -99,11 +100,5 @@ def test_the_nvtx_package_shows_the_same_ranges(tool: Path) -> None:
 
 def test_a_script_runs_where_no_tool_listens_and_where_nvtx_is_switched_off(tool: Path) -> None:
     run_script("nvtx_ranges.py", OURS)
-    out = run_script(
-        "nvtx_ranges.py", OURS, SHOW, NVTX_INJECTION64_PATH=str(tool), NVTX_DISABLE="1"
-    )
-    assert json.loads(out) == []
-    out = run_script(
-        "nvtx_ranges.py", OURS, SHOW, NVTX_INJECTION64_PATH=str(tool), GPUPROF_NVTX="0"
-    )
-    assert json.loads(out) == []
+    for switch in ({"NVTX_DISABLE": "1"}, {"GPUPROF_NVTX": "0"}):
+        assert ranges_by(OURS, tool, **switch) == []
