@@ -53,29 +53,30 @@ def program(folder: Path, name: str, text: str) -> Path:
 
 # Interpreters and containers
 
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+OWN = f'exec "{sys.executable}" "$@"'
 
-def test_this_interpreter_is_found_on_path(
-    wheels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    own = program(tmp_path, f"python{version}", f'exec "{sys.executable}" "$@"')
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH, and that of pyenv."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    assert wheels.find_python(version) == own
+    return tmp_path
+
+
+def test_this_interpreter_is_found_on_path(wheels: ModuleType, programs: Path) -> None:
+    own = program(programs, f"python{VERSION}", OWN)
+    assert wheels.find_python(VERSION) == own
     assert wheels.find_python("2.7") is None
 
 
-def test_pyenv_is_asked_where_its_command_does_not_run(
-    wheels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    program(tmp_path, f"python{version}", "exit 127")
-    folder = tmp_path / "versions" / f"{version}.99" / "bin"
+def test_pyenv_is_asked_where_its_command_does_not_run(wheels: ModuleType, programs: Path) -> None:
+    program(programs, f"python{VERSION}", "exit 127")
+    folder = programs / "versions" / f"{VERSION}.99" / "bin"
     folder.mkdir(parents=True)
-    kept = program(folder, "python", f'exec "{sys.executable}" "$@"')
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    assert wheels.find_python(version) == kept
+    kept = program(folder, "python", OWN)
+    assert wheels.find_python(VERSION) == kept
 
 
 def test_an_interpreter_of_another_kind_is_not_taken(wheels: ModuleType, tmp_path: Path) -> None:
@@ -87,15 +88,10 @@ def test_an_interpreter_of_another_kind_is_not_taken(wheels: ModuleType, tmp_pat
     ("status", "expected"), [(0, "podman"), (1, None)], ids=["runs", "without a service"]
 )
 def test_a_container_engine_counts_if_its_service_answers(
-    wheels: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    status: int,
-    expected: str | None,
+    wheels: ModuleType, programs: Path, status: int, expected: str | None
 ) -> None:
-    program(tmp_path, "docker", "exit 1")
-    program(tmp_path, "podman", f"exit {status}")
-    monkeypatch.setenv("PATH", str(tmp_path))
+    program(programs, "docker", "exit 1")
+    program(programs, "podman", f"exit {status}")
     assert wheels.container_engine() == expected
 
 
