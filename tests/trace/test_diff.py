@@ -24,6 +24,11 @@ def saved(path: Path, trace: TorchTrace, **members: Any) -> Path:
     return written(path, object_form(trace.events, **members))
 
 
+def with_itself(folder: Path, trace: TorchTrace) -> gpuprof.TraceDiff:
+    path = saved(folder / "t.json", trace)
+    return gpuprof.trace_diff(path, path)
+
+
 def rows(found: gpuprof.TraceDiff, kind: str) -> dict[str, tuple[float, float, float, float]]:
     """Calls and total milliseconds in A and in B, by name."""
     return {
@@ -110,8 +115,7 @@ def test_kernels_belong_to_the_innermost_scope_of_their_launch(
     trace.work("nobody's", 270, 12, None)
     if order is not None:
         random.Random(order).shuffle(trace.events)
-    path = saved(tmp_path / "t.json", trace)
-    found = rows(gpuprof.trace_diff(path, path), "launched")
+    found = rows(with_itself(tmp_path, trace), "launched")
     assert {name: row[2] for name, row in found.items()} == {
         "step/fwd": 0.007,
         "step": 0.008,
@@ -158,8 +162,7 @@ def idle_trace() -> TorchTrace:
 
 
 def test_idle_time_has_its_cause(tmp_path: Path) -> None:
-    path = saved(tmp_path / "t.json", idle_trace())
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, idle_trace())
     assert idle(found) == {
         "busy": (0, 0, 0.045, 0.045),
         "host_bound": (1, 1, 0.01, 0.01),
@@ -174,8 +177,7 @@ def test_a_device_is_idle_where_none_of_its_streams_works(tmp_path: Path) -> Non
     trace = idle_trace()
     trace.kernel("beside", 0, 15, 80, stream=20)  # from 15 to 95, then 5 until 100
     trace.kernel("of another device", 1000, 2000, 30, device=1)
-    path = saved(tmp_path / "t.json", trace)
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, trace)
     assert idle(found)["busy"] == (0, 0, 0.132, 0.132)
     assert idle(found)["launch_gap"] == (1, 1, 0.005, 0.005)
     assert {*idle(found)} == {"busy", "launch_gap", "unknown"}
@@ -187,8 +189,7 @@ def test_kernels_of_a_replay_have_one_launch(tmp_path: Path) -> None:
     replay = trace.launch(30, name="cudaGraphLaunch")
     for place in range(3):
         trace.work("node", 50 + 10 * place, 9, replay)
-    path = saved(tmp_path / "t.json", trace)
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, trace)
     assert idle(found)["host_bound"] == (1, 1, 0.03, 0.03)
     assert idle(found)["launch_gap"] == (2, 2, 0.002, 0.002)
 
@@ -198,8 +199,7 @@ def test_work_is_given_to_the_gpu_as_its_launch_call_ends(tmp_path: Path) -> Non
     trace.kernel("first", 0, 10, 10)
     trace.work("late", 24, 6, trace.launch(15, took=8))  # given at 23
     trace.work("copy", 33, 6, trace.launch(25, name="cudaMemcpyAsync", took=8), cat="gpu_memcpy")
-    path = saved(tmp_path / "t.json", trace)
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, trace)
     assert idle(found)["host_bound"] == (1, 1, 0.004, 0.004)
     assert idle(found)["launch_gap"] == (1, 1, 0.003, 0.003)
 
@@ -216,8 +216,7 @@ def test_the_drivers_call_inside_of_the_runtimes_is_not_the_launch(
         trace.events.reverse()
     trace.kernel("before", 0, 5, 10)
     trace.work("mm", 20, 5, call)
-    path = saved(tmp_path / "t.json", trace)
-    assert idle(gpuprof.trace_diff(path, path))["host_bound"] == (1, 1, 0.005, 0.005)
+    assert idle(with_itself(tmp_path, trace))["host_bound"] == (1, 1, 0.005, 0.005)
 
 
 def test_calls_on_a_track_beside_their_thread_belong_to_that(tmp_path: Path) -> None:
@@ -226,8 +225,7 @@ def test_calls_on_a_track_beside_their_thread_belong_to_that(tmp_path: Path) -> 
     call = trace.launch(10, tid=99)
     trace.events[-1]["args"]["thread"] = 1
     trace.work("mm", 20, 5, call)
-    path = saved(tmp_path / "t.json", trace)
-    assert set(rows(gpuprof.trace_diff(path, path), "launched")) == {"step"}
+    assert set(rows(with_itself(tmp_path, trace), "launched")) == {"step"}
 
 
 # Traces of gpuprof
@@ -341,8 +339,7 @@ def test_kernels_whose_launches_are_not_there_are_pointed_out(tmp_path: Path) ->
     trace = TorchTrace()
     trace.work("mm", 0, 10, None)
     trace.work("mm", 20, 10, 77)
-    path = saved(tmp_path / "t.json", trace)
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, trace)
     assert idle(found)["unknown"] == (1, 1, 0.01, 0.01)
     assert rows(found, "launched") == {}
     assert found.notes[0] == "A does not say when its kernels were launched"
@@ -394,8 +391,7 @@ def test_past_the_limits_kernels_are_counted_and_the_rest_is_said(
 ) -> None:
     monkeypatch.setattr("gpuprof._trace_tools.diff_scan.MOST_WORK", 5)
     monkeypatch.setattr("gpuprof._trace_tools.diff_scan.MOST_SCOPES", 3)
-    path = saved(tmp_path / "t.json", steps(10, [("mm", 100)]))
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, steps(10, [("mm", 100)]))
     assert rows(found, "kernel")["mm"] == (10, 10, 1.0, 1.0)
     assert idle(found)["launch_gap"][0] == 4
     assert "A: idle time and kernels by scope are of the first 5" in found.notes[0]
@@ -464,8 +460,7 @@ def test_the_command_refuses_a_scope_that_is_not_there(
 
 
 def test_names_out_of_files_are_no_markup(tmp_path: Path) -> None:
-    path = saved(tmp_path / "t.json", steps(1, [("<b>\x1b[31m" + "x" * 500, 1)]))
-    found = gpuprof.trace_diff(path, path)
+    found = with_itself(tmp_path, steps(1, [("<b>\x1b[31m" + "x" * 500, 1)]))
     assert "\x1b" not in str(found)
     html = found._repr_html_()
     assert "<b>" not in html
