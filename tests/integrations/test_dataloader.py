@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ import pytest
 
 import gpuprof
 from gpuprof.integrations import dataloader
-from tests.support.processes import ROOT, check_python
+from tests.support.benchmark_results import command
+from tests.support.processes import check_python
 from tests.support.training_loops import assert_nothing_is_left, batches, framework, rows, spans
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]
@@ -91,8 +90,7 @@ def test_workers_write_traces_that_become_one(
     files = sorted(tmp_path.glob("run.*.json" if is_traced else "worker.*.json"))
     assert len(files) == 2
     merged = tmp_path / "all.json"
-    command = ["-m", "gpuprof", "trace", "merge", *files, *tmp_path.glob("run.json"), "-o", merged]
-    subprocess.run([sys.executable, *command], check=True, cwd=ROOT, capture_output=True)
+    assert command("trace", "merge", *files, *tmp_path.glob("run.json"), "-o", merged) == 0
     names = spans(merged)
     assert names.count("collate") == 4
     assert names.count("fetch") == 4 + 2 * is_iterable  # that there are no more is a fetch too

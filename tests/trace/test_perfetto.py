@@ -6,8 +6,6 @@ import asyncio
 import os
 import random
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.fake_driver.control import FakeCuda
 from tests.perfetto.check import check_closed, check_unfinished
 from tests.perfetto.engine import TraceProcessor
 from tests.perfetto.tables import Slice, Tables
+from tests.support.benchmark_results import command
 from tests.support.processes import check_cuda
 from tests.support.trace_events import cpu_scope as cpu
 
@@ -128,10 +127,7 @@ def test_slices_that_cross_are_all_shown(engine: TraceProcessor, path: Path) -> 
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=brief)
-def test_hostile_texts_are_shown_everywhere(
-    engine: TraceProcessor, tmp_path: Path, text: str
-) -> None:
-    path = tmp_path / "trace.json"
+def test_hostile_texts_are_shown_everywhere(engine: TraceProcessor, path: Path, text: str) -> None:
     now = time.monotonic_ns()
     with gpuprof.TraceWriter(path) as writer:
         writer.span("inner", 1 / 1e6, begin_ns=now)
@@ -196,9 +192,8 @@ def test_annotations_marks_and_counters_are_shown(engine: TraceProcessor, path: 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=brief)
 def test_scopes_and_annotations_with_hostile_names_are_shown(
-    engine: TraceProcessor, tmp_path: Path, text: str
+    engine: TraceProcessor, path: Path, text: str
 ) -> None:
-    path = tmp_path / "trace.json"
     with gpuprof.trace(path):
         with cpu("outer"), cpu(text):
             if "\0" not in text:  # which no annotation can have
@@ -299,11 +294,7 @@ def test_merged_traces_are_shown_with_all_of_both(
     """
     for rank, path in enumerate(paths):
         check_cuda(fake_path, body, GPUPROF_TRACE_OUT=str(path), RANK=str(rank), WORLD_SIZE="2")
-    subprocess.run(
-        [sys.executable, "-m", "gpuprof", "trace", "merge", *map(str, paths), "-o", str(merged)],
-        capture_output=True,
-        check=True,
-    )
+    assert command("trace", "merge", *paths, "-o", merged) == 0
     parts = [check_closed(engine, path) for path in paths]
     found = check_closed(engine, merged)
     assert len(found.processes) == 2
