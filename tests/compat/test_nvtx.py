@@ -21,12 +21,14 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def seen(tool: Path, code: str, **variables: str) -> list[str]:
     """Return each call as ``domain:kind text``; the domain of torch and nvtx is empty."""
-    after = """
+    program = f"""
+from gpuprof.compat import nvtx
 from tests.nvtx_injection.tool import Tool
+{code}
 for e in Tool().events("push", "pop", "mark", "start", "end"):
-    print(f"{e.domain or ''}:{e.kind} {e.text or ''}".strip())
+    print(f"{{e.domain or ''}}:{{e.kind}} {{e.text or ''}}".strip())
 """
-    return check_python(code + after, NVTX_INJECTION64_PATH=str(tool), **variables).splitlines()
+    return check_python(program, NVTX_INJECTION64_PATH=str(tool), **variables).splitlines()
 
 
 def test_torchs_ranges_are_in_the_domain_without_a_name(tool: Path) -> None:
@@ -53,7 +55,6 @@ work()
 
 def test_both_packages_share_a_domain_and_its_order(tool: Path) -> None:
     code = """
-from gpuprof.compat import nvtx
 nvtx.range_push("torch's")
 with nvtx.annotate("nvtx's"):
     pass
@@ -92,7 +93,7 @@ print(Tool().calls())
 def test_the_environment_decides_whether_ranges_are_shown(
     tool: Path, variables: dict[str, str], shown: bool
 ) -> None:
-    code = "from gpuprof.compat import nvtx\nnvtx.mark('x')\n"
+    code = "nvtx.mark('x')\n"
     assert seen(tool, code, **variables) == ([":mark x"] if shown else [])
 
 
@@ -116,8 +117,6 @@ def test_functions_of_every_kind_are_decorated() -> None:
 
 def test_a_payload_that_changed_is_read_at_each_entry(tool: Path) -> None:
     code = """
-from gpuprof.compat import nvtx
-from tests.nvtx_injection.tool import Tool
 values = [1, 2]
 region = nvtx.annotate("region", payload=values)
 with region:
@@ -132,8 +131,6 @@ assert [e.payload for e in Tool().events("push")] == [[1, 2], [1, 2, 3]]
 def test_colours_are_names_of_matplotlibs_too(tool: Path) -> None:
     pytest.importorskip("matplotlib", reason="the original package is not installed")
     code = """
-from gpuprof.compat import nvtx
-from tests.nvtx_injection.tool import Tool
 nvtx.mark("a", color="tab:orange")
 nvtx.mark("b", color=0x123456)
 assert [hex(e.color & 0xFFFFFF) for e in Tool().events("mark")] == ["0xff7f0e", "0x123456"]
@@ -145,8 +142,6 @@ assert [hex(e.color & 0xFFFFFF) for e in Tool().events("mark")] == ["0xff7f0e", 
 
 def test_a_category_may_be_a_number(tool: Path) -> None:
     code = """
-from gpuprof.compat import nvtx
-from tests.nvtx_injection.tool import Tool
 nvtx.mark("a", category=5)
 assert [e.text for e in Tool().events("category")] == ["5"]
 """
@@ -155,7 +150,6 @@ assert [e.text for e in Tool().events("category")] == ["5"]
 
 def test_attributes_of_a_domain_are_used_again_and_changed(tool: Path) -> None:
     code = """
-from gpuprof.compat import nvtx
 domain = nvtx.get_domain("engine")
 assert domain is nvtx.get_domain("engine") and domain.name == "engine"
 attributes = domain.get_event_attributes(message=domain.get_registered_string("a"))
@@ -199,7 +193,6 @@ def test_threads_that_share_an_annotation_close_their_own_ranges(tool: Path) -> 
     # The payload is read anew at each entry, so each has an annotation of its own.
     code = """
 import threading
-from gpuprof.compat import nvtx
 shared = nvtx.annotate("shared", payload=[1])
 first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
 def first():
