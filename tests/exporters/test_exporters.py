@@ -13,21 +13,16 @@ import prometheus_client
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import gpuprof
 from gpuprof import exporters
+from tests.exporters.test_spans import Traced
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
+from tests.support.scopes import cpu
 
 MS = 1_000_000
 DURATION = "gpuprof_scope_duration_seconds"
-
-
-def cpu(name: str, **options: Any) -> gpuprof.Scope:
-    return gpuprof.timer(name, backend="cpu", **options)
 
 
 def measure(name: str, count: int = 1) -> None:
@@ -103,18 +98,15 @@ def test_opentelemetry_gets_seconds_by_path_and_clock(fake: FakeCuda, stream: in
 
 
 def test_opentelemetry_makes_spans_where_a_tracer_is_given() -> None:
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    tracer = provider.get_tracer("test")
+    traced = Traced()
     before = time.time_ns()
-    with exporters.opentelemetry(tracer=tracer, paths="step/*"):
+    with traced.export(paths="step/*"):
         with cpu("step"), cpu("fwd"):
             pass
-        with tracer.start_as_current_span("the reader's"):
+        with traced.tracer.start_as_current_span("the reader's"):
             gpuprof.flush()
     after = time.time_ns()
-    span = next(each for each in spans.get_finished_spans() if each.name == "fwd")
+    span = traced.span("fwd")
     assert span.parent is None
     assert span.attributes is not None
     assert (span.attributes["path"], span.attributes["clock"]) == ("step/fwd", "cpu")
@@ -127,17 +119,14 @@ def test_opentelemetry_makes_spans_where_a_tracer_is_given() -> None:
 
 
 def test_opentelemetry_counts_the_visits_that_samples_stand_for() -> None:
-    reader = InMemoryMetricReader()
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
+    reader, traced = InMemoryMetricReader(), Traced()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
-    with exporters.opentelemetry(meter=meter, tracer=provider.get_tracer("test")):
+    with traced.export(meter=meter):
         fine, failed = measure_few("hot")
     counts = {"visits": fine, "failures": failed}
     for name, count in counts.items():
         assert points(reader, f"gpuprof.scope.{name}")["hot", "cpu"].value == count
-    told = [(each.attributes or {}).get("gpuprof.one_in", 1) for each in spans.get_finished_spans()]
+    told = [(each.attributes or {}).get("gpuprof.one_in", 1) for each in traced.spans]
     assert sum(told) == fine + failed
 
 
@@ -341,12 +330,10 @@ def test_a_client_that_fails_ends_the_export_and_nothing_else() -> None:
 
 
 def test_no_client_is_imported_before_it_is_asked_for() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import sys
         import gpuprof.exporters
         handle = gpuprof.exporters.log_every(10)
         print({"opentelemetry", "prometheus_client"} & set(sys.modules))
-        """
-    )
+        """)
     assert out.strip() == "set()"

@@ -307,8 +307,7 @@ def test_an_interrupt_in_one_tracer_puts_the_context_of_another_back(traced: Tra
 
 
 def test_nothing_is_called_where_no_exporter_makes_spans() -> None:
-    check_python(
-        """
+    check_python("""
         import gpuprof
         from opentelemetry import trace
         with gpuprof.on_sample(lambda samples: None), gpuprof.exporters.opentelemetry():
@@ -316,5 +315,4 @@ def test_nothing_is_called_where_no_exporter_makes_spans() -> None:
             spans.enter = spans.leave = None  # a call would raise
             with gpuprof.timer("step", backend="cpu"):
                 assert trace.get_current_span() is trace.INVALID_SPAN
-        """
-    )
+        """)
