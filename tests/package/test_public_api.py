@@ -9,6 +9,7 @@ import pickle
 import re
 import tempfile
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +17,15 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import errors
+from gpuprof import errors, results
 from tests.fake_driver.control import FakeCuda
+from tests.support.captures import graph_of
 from tests.support.graph_nodes import chain
 from tests.support.processes import check_python
 
 API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 PUBLIC = sorted(
-    {*gpuprof.__all__, *gpuprof._MODULE_OF, *gpuprof.results.__all__}
+    {*gpuprof.__all__, *gpuprof._MODULE_OF, *results.__all__}
     - {"compat", "distributed", "errors", "exporters", "integrations", "nvtx", "results"}
     - {*errors.__all__}
 )
@@ -31,7 +33,7 @@ PUBLIC = sorted(
 
 def public(name: str) -> Any:
     """Return what has a public name, here or in `gpuprof.results`."""
-    return getattr(gpuprof, name, None) or getattr(gpuprof.results, name)
+    return getattr(gpuprof, name, None) or getattr(results, name)
 
 
 FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(public(name))]
@@ -45,27 +47,25 @@ CONSTRUCTED = [
     "capture",
 ]
 PER_THREAD_STREAM = 2  # the driver's handle
-STATS = gpuprof.results.GraphedCallableStats(
+STATS = results.GraphedCallableStats(
     captures=1,
-    graphs=(gpuprof.results.GraphCounts("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
+    graphs=(results.GraphCounts("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
 )
-KERNEL = gpuprof.results.KernelRecord(
+KERNEL = results.KernelRecord(
     "gemm", "kernel", ("step",), 5, 9, 0, 7, "cudaLaunchKernel", 1, 2, 77, 3, 0, 0, 0, 4, "unknown"
 )
-KERNELS = gpuprof.results.KernelTotals(
-    [gpuprof.results.KernelTotal("gemm", "kernel", 2, 3.0, 1.0, 2.0, 1.0)], "all"
+KERNELS = results.KernelTotals(
+    [results.KernelTotal("gemm", "kernel", 2, 3.0, 1.0, 2.0, 1.0)], "all"
 )
 TIMES = gpuprof.ModuleTimes(
     [
-        gpuprof.results.ModuleRow(
+        results.ModuleRow(
             path="",
             class_name="Net",
             depth=0,
-            forward=gpuprof.results.PassTimes(
-                calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5
-            ),
-            recomputed=gpuprof.results.PassTimes(),
-            backward=gpuprof.results.PassTimes(),
+            forward=results.PassTimes(calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5),
+            recomputed=results.PassTimes(),
+            backward=results.PassTimes(),
             share=None,
             parameters=8,
             parameter_bytes=32,
@@ -75,19 +75,16 @@ TIMES = gpuprof.ModuleTimes(
     ],
     clocks=("cuda",),
 )
-SERIES = gpuprof.results.HistorySeries(
+SERIES = results.HistorySeries(
     "test_a",
     "test_a",
     "main",
     "NVIDIA-H200",
-    tuple(
-        gpuprof.results.HistoryPoint("2026-11-01", ms, ms, ms, "c1", "NVIDIA H200")
-        for ms in (1.0, 2.0)
-    ),
-    (gpuprof.results.HistoryChange(1, 0.001, 1.1),),
+    tuple(results.HistoryPoint("2026-11-01", ms, ms, ms, "c1", "NVIDIA H200") for ms in (1.0, 2.0)),
+    (results.HistoryChange(1, 0.001, 1.1),),
     ("a note",),
 )
-OPEN = gpuprof.results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
+OPEN = results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
 
 
 def parameters_of(name: str) -> list[inspect.Parameter]:
@@ -128,13 +125,13 @@ CLASSES = [name for name in PUBLIC if name not in FUNCTIONS]
 @pytest.mark.parametrize("name", [*CLASSES, *errors.__all__])
 def test_tracebacks_and_pickles_show_a_class_by_its_public_name(name: str) -> None:
     value = errors.cuda_error if name == "cuda_error" else public(name)
-    module = "gpuprof.results" if name in gpuprof.results.__all__ else "gpuprof"
+    module = "gpuprof.results" if name in results.__all__ else "gpuprof"
     assert not inspect.isclass(value) or value.__module__ == module
 
 
-@pytest.mark.parametrize("name", gpuprof.results.__all__)
+@pytest.mark.parametrize("name", results.__all__)
 def test_a_class_of_what_was_measured_has_one_public_name(name: str) -> None:
-    assert getattr(gpuprof.results, name).__module__ == "gpuprof.results"
+    assert getattr(results, name).__module__ == "gpuprof.results"
     assert not hasattr(gpuprof, name)
 
 
@@ -146,8 +143,7 @@ def test_a_record_takes_no_private_field(name: str) -> None:
 
 
 def test_a_class_has_its_public_name_also_where_nobody_has_asked_for_it() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import gpuprof
         with gpuprof.timer("a", backend="cpu"):
             pass
@@ -157,8 +153,7 @@ def test_a_class_has_its_public_name_also_where_nobody_has_asked_for_it() -> Non
             gpuprof.Timer("cpu").record_end()
         except RuntimeError as error:
             print(type(error).__module__)
-        """
-    )
+        """)
     assert out.split() == ["gpuprof", "gpuprof.results", "gpuprof.results", "gpuprof"]
 
 
@@ -250,25 +245,27 @@ def traces_compared() -> gpuprof.TraceDiff:
     return gpuprof.trace_diff(trace, trace)
 
 
+def compared() -> gpuprof.CompareResult:
+    return gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0)
+
+
 def nodes_of_a_graph() -> tuple[gpuprof.GraphNode, ...]:
     return chain("first", "second")
 
 
-CHANGE = gpuprof.results.NodeChange(*nodes_of_a_graph(), {"symbol": ("first", "second")})
+CHANGE = results.NodeChange(*nodes_of_a_graph(), {"symbol": ("first", "second")})
 
 
 RESULT = gpuprof.BenchResult("f", "cpu", "auto", "cpu", "n/a", (1.0, 2.0), 1.5)
 
+to_dict = methodcaller("to_dict")
 PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Annotation": (lambda: gpuprof.annotate("pickled"), id),
     "Backend": (lambda: gpuprof.backends()["cpu"], lambda b: (b.available, b.reason)),
-    "Calibration": (
-        lambda: gpuprof.results.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
-        lambda c: c.to_dict(),
-    ),
+    "Calibration": (lambda: results.Calibration(0, 32.0, 1.0, None, 256, "by hand"), to_dict),
     "CaptureInfo": (
-        lambda: gpuprof.results.CaptureInfo(gpuprof.CaptureStatus.ACTIVE, 7, 2, (OPEN,)),
-        lambda info: info.to_dict(),
+        lambda: results.CaptureInfo(gpuprof.CaptureStatus.ACTIVE, 7, 2, (OPEN,)),
+        to_dict,
     ),
     "CaptureMode": (lambda: gpuprof.CaptureMode.RELAXED, id),
     "CaptureStatus": (lambda: gpuprof.CaptureStatus.ACTIVE, id),
@@ -277,80 +274,57 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.GraphDiff(("a line",), removed=nodes_of_a_graph(), changed=(CHANGE,)),
         lambda diff: (str(diff), diff.to_dict()),
     ),
-    "GraphMemory": (lambda: gpuprof.results.GraphMemory(4096, None), lambda m: m.to_dict()),
-    "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
-    "GraphCounts": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
+    "GraphMemory": (lambda: results.GraphMemory(4096, None), to_dict),
+    "GraphNode": (lambda: nodes_of_a_graph()[1], to_dict),
+    "GraphCounts": (lambda: STATS.graphs[0], to_dict),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
-    "GraphedCallableStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "GraphedCallableStats": (lambda: STATS, to_dict),
     "GraphSignature": (
-        lambda: gpuprof.results.GraphSignature("1234", gpuprof.results.Launches({"k": 2})),
+        lambda: results.GraphSignature("1234", results.Launches({"k": 2})),
         lambda signature: (str(signature), signature.launches),
     ),
-    "Launches": (
-        lambda: gpuprof.results.Launches({"k": 2}, 1),
-        lambda launches: launches.to_dict(),
-    ),
-    "MemoryUse": (lambda: gpuprof.results.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
-    "IdleRow": (lambda: gpuprof.results.IdleRow("train.py", 40, "step", 1.5, 0.1), lambda r: r),
+    "Launches": (lambda: results.Launches({"k": 2}, 1), to_dict),
+    "MemoryUse": (lambda: results.MemoryUse(1, 30, 130, 10), to_dict),
+    "IdleRow": (lambda: results.IdleRow("train.py", 40, "step", 1.5, 0.1), lambda r: r),
     "KernelRecord": (lambda: KERNEL, tuple),
-    "KernelRow": (
-        lambda: gpuprof.results.KernelRow(("step", "a/b"), 2, 1, 1),
-        lambda row: row.to_dict(),
-    ),
-    "KernelTotal": (lambda: KERNELS[0], lambda total: total.to_dict()),
-    "KernelTotals": (lambda: KERNELS, lambda totals: totals.to_dict()),
-    "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
-    "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
-    "NodeChange": (
-        lambda: CHANGE,
-        lambda change: (repr(change), change.to_dict()),
-    ),
-    "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
-    "PassTimes": (lambda: TIMES[""].forward, lambda times: times.to_dict()),
-    "Peaks": (
-        lambda: gpuprof.results.Peaks({"float16": 1e15}, 4e12),
-        lambda peaks: peaks.to_dict(),
-    ),
-    "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
-    "Sample": (cpu_sample, lambda s: s.to_dict()),
+    "KernelRow": (lambda: results.KernelRow(("step", "a/b"), 2, 1, 1), to_dict),
+    "KernelTotal": (lambda: KERNELS[0], to_dict),
+    "KernelTotals": (lambda: KERNELS, to_dict),
+    "ModuleRow": (lambda: TIMES[""], to_dict),
+    "ModuleTimes": (lambda: TIMES, to_dict),
+    "NodeChange": (lambda: CHANGE, lambda change: (repr(change), change.to_dict())),
+    "OpenCapture": (lambda: OPEN, to_dict),
+    "PassTimes": (lambda: TIMES[""].forward, to_dict),
+    "Peaks": (lambda: results.Peaks({"float16": 1e15}, 4e12), to_dict),
+    "Row": (lambda: cpu_stats()["pickled"], to_dict),
+    "Sample": (cpu_sample, to_dict),
     "Scope": (lambda: gpuprof.timer("pickled"), id),
-    "SpanTiming": (lambda: gpuprof.results.SpanTiming((1.0, None)), lambda s: s.to_dict()),
-    "Stats": (cpu_stats, lambda s: s.to_dict()),
-    "Summary": (lambda: cpu_stats()["pickled"].host, lambda s: s.to_dict()),
+    "SpanTiming": (lambda: results.SpanTiming((1.0, None)), to_dict),
+    "Stats": (cpu_stats, to_dict),
+    "Summary": (lambda: cpu_stats()["pickled"].host, to_dict),
     "SyncBackend": (
         lambda: gpuprof.SyncBackend("npu", gpuprof.flush),
         lambda b: (b.name, b.synchronize),
     ),
     "BenchResult": (lambda: RESULT, lambda r: r),
-    "History": (lambda: gpuprof.History([SERIES]), lambda history: history.to_dict()),
-    "HistoryChange": (lambda: gpuprof.results.HistoryChange(1, 0.001, 1.1), lambda change: change),
+    "History": (lambda: gpuprof.History([SERIES]), to_dict),
+    "HistoryChange": (lambda: results.HistoryChange(1, 0.001, 1.1), lambda change: change),
     "HistoryPoint": (lambda: SERIES.points[0], lambda point: point),
     "HistorySeries": (lambda: SERIES, lambda series: series),
-    "CompareResult": (
-        lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0),
-        lambda c: c.to_dict(),
-    ),
-    "CompareRow": (
-        lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0)["b"],
-        lambda row: row.to_dict(),
-    ),
-    "SweepPoint": (lambda: gpuprof.results.SweepPoint({"n": 1}, RESULT), lambda p: p.to_dict()),
+    "CompareResult": (compared, to_dict),
+    "CompareRow": (lambda: compared()["b"], to_dict),
+    "SweepPoint": (lambda: results.SweepPoint({"n": 1}, RESULT), to_dict),
     "SweepResult": (
         lambda: gpuprof.sweep(lambda **_: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
-        lambda s: s.to_dict(),
+        to_dict,
     ),
     "TraceDiff": (traces_compared, lambda diff: (str(diff), diff.to_dict())),
     "Verdict": (lambda: gpuprof.Verdict.SLOW, lambda v: v),
     "Decision": (
-        lambda: gpuprof.results.Decision(
-            gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"
-        ),
+        lambda: results.Decision(gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"),
         lambda d: d,
     ),
-    "Work": (
-        lambda: gpuprof.results.Work(2, flops=1e9, flops_per_s=1e12),
-        lambda work: work.to_dict(),
-    ),
+    "Work": (lambda: results.Work(2, flops=1e9, flops_per_s=1e12), to_dict),
     # What was asked for, as long as it is not entered.
     "capture": (lambda: gpuprof.capture(2, name="pickled"), lambda c: c._settings),
 }
@@ -373,12 +347,6 @@ def closed_listener() -> gpuprof.Listener:
         return listener
 
 
-def graph_of(fake: FakeCuda) -> gpuprof.CapturedGraph:
-    with gpuprof.capture(PER_THREAD_STREAM) as cap:
-        fake.work(PER_THREAD_STREAM, 1)
-    return cap.graph
-
-
 def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
     guard = gpuprof.GraphCaptureGuard(PER_THREAD_STREAM)
     guard.abort()
@@ -394,7 +362,7 @@ def fixture_of_a_test() -> gpuprof.GpuBenchmark:
 
 REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "CapturePool": lambda _: gpuprof.CapturePool(),
-    "CapturedGraph": graph_of,
+    "CapturedGraph": lambda fake: graph_of(fake, PER_THREAD_STREAM),
     "DeviceScalar": lambda _: gpuprof.DeviceScalar(1.0, "float32", PER_THREAD_STREAM),
     "FlightRecorder": lambda _: closed(gpuprof.flight_recorder("unused.json")),
     "GpuBenchmark": lambda _: fixture_of_a_test(),
