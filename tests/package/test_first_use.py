@@ -66,10 +66,10 @@ def count(name):
 """
 
 
-def failures(script: str) -> str:
+def check(script: str) -> None:
     total, failed = check_python(HARNESS + script).split(maxsplit=1)
     assert int(total) > 100
-    return failed.strip()
+    assert failed.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -77,30 +77,28 @@ def failures(script: str) -> str:
     [("scope('body')", 25), ("gpuprof.stats()", 10), ("gpuprof.annotate('a')", 10)],
 )
 def test_a_signal_handler_may_use_scopes_during_the_first_use(use: str, moments: int) -> None:
-    script = f"""
+    check(f"""
 def after():
     scope("after")
     assert count("handler") == count("after") == 1
 
 children({moments}, lambda: {use}, lambda: scope("handler"), after)
-"""
-    assert failures(script) == "[]"
+""")
 
 
 def test_a_signal_handler_may_use_annotations_during_the_first_use() -> None:
-    script = """
+    check("""
 def annotated():
     gpuprof.mark("seen")
     with gpuprof.annotate("handler"):
         pass
 
 children(10, lambda: scope("body"), annotated, lambda: scope("after"))
-"""
-    assert failures(script) == "[]"
+""")
 
 
 def test_a_first_use_that_was_interrupted_leaves_the_package_usable() -> None:
-    script = """
+    check("""
 def interrupted():
     try:
         scope("body")
@@ -118,8 +116,7 @@ def after():
     assert count("after") == 1
 
 children(25, interrupted, interrupt, after)
-"""
-    assert failures(script) == "[]"
+""")
 
 
 @pytest.mark.parametrize(("use", "moments"), [("scope('body')", 15), ("gpuprof.stats()", 5)])
@@ -127,7 +124,7 @@ def test_a_fork_during_another_threads_first_use_leaves_the_child_usable(
     use: str, moments: int
 ) -> None:
     # The thread stops at the moment, until the fork has begun.
-    script = f"""
+    check(f"""
 forking, stopped = threading.Event(), threading.Event()
 os.register_at_fork(before=lambda: stopped.is_set() and forking.set())
 
@@ -147,8 +144,7 @@ def around(go):
     thread.join()
 
 children({moments}, lambda: {use}, stop, lambda: scope("after"), around)
-"""
-    assert failures(script) == "[]"
+""")
 
 
 # Children with one real signal each, at a random moment of the first use; the moments are denser
@@ -172,15 +168,14 @@ print(failed)
 """
 
 
-def failed_children(one_child: str) -> str:
+def check_children(one_child: str) -> None:
     # CPython prints what a handler raises inside of a callback of its import system.
     done = run_python(HARNESS + one_child + SIGNALLED.replace("COUNT", "30"))
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip() + (done.stderr if done.stdout.strip() != "0" else "")
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 def test_one_alarm_at_any_moment_of_the_first_use_leaves_the_package_usable() -> None:
-    script = """
+    check_children("""
 def one_child(moment):
     seen = []
     def handler(number, frame):
@@ -197,12 +192,11 @@ def one_child(moment):
         scope("after")
         assert [count(name) for name in ("body", "handler", "after")] == [1, 1, 1]
     return os.waitpid(forked(body), 0)[1]
-"""
-    assert failed_children(script) == "0"
+""")
 
 
 def test_ctrl_c_at_any_moment_of_the_first_use_leaves_the_package_usable() -> None:
-    script = """
+    check_children("""
 def one_child(moment):
     seen = []
     def handler(number, frame):
@@ -229,18 +223,15 @@ def one_child(moment):
     os.kill(pid, signal.SIGINT)
     os.close(begin), os.close(end)
     return os.waitpid(pid, 0)[1]
-"""
-    assert failed_children(script) == "0"
+""")
 
 
 def test_a_first_scope_imports_nothing_that_displays() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import sys, gpuprof
         with gpuprof.timer("step", backend="cpu") as sample:
             pass
         sample.ms, gpuprof.stats()
         print(*(name for name in sys.modules if name.startswith("gpuprof._display.")))
-        """
-    )
+        """)
     assert set(out.split()) <= {"gpuprof._display.shown"}
