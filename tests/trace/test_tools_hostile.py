@@ -13,16 +13,24 @@ from typing import Any
 
 import pytest
 
-from gpuprof._cli.main import main
 from gpuprof._trace_tools import files, reader, tools
 from gpuprof._trace_tools import validate as trace_validate
 from gpuprof._trace_tools.summary import Summary
 from gpuprof._trace_tools.tools import summary, validate
 from gpuprof.errors import TraceError
+from tests.support.benchmark_results import answer, command
 from tests.support.fuzzing import TIMES
 from tests.support.processes import check_python
 from tests.support.trace_events import OLD
-from tests.support.trace_files import array_form, load, named, object_form, slice_event, strict
+from tests.support.trace_files import (
+    array_form,
+    load,
+    named,
+    object_form,
+    slice_event,
+    strict,
+    written,
+)
 
 EVENT = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":1,"dur":1}'
 
@@ -84,22 +92,18 @@ def deep(levels: int) -> bytes:
 def test_hostile_text_is_refused_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, message: str
 ) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(data)
+    path = written(tmp_path / "t.json", data)
     with pytest.raises(TraceError, match=message) as caught:
         summary(path)
     assert str(caught.value).startswith(f"{path}: ")
-    assert main(["trace", "summary", str(path)]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("gpuprof: ")
-    assert shown.err.count("\n") == 1
+    code, out, err = answer(capsys, "trace", "summary", path)
+    assert (code, out) == (2, "")
+    assert err.startswith("gpuprof: ")
+    assert err.count("\n") == 1
 
 
 def test_a_hundred_levels_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(deep(100))
-    assert summary(path).left_out == 0
+    assert summary(written(tmp_path / "t.json", deep(100))).left_out == 0
 
 
 def make_socket(path: Path) -> None:
@@ -128,19 +132,18 @@ def test_what_is_no_file_is_refused_without_waiting(
     monkeypatch.chdir(tmp_path)  # names of sockets are short
     path = tmp_path / "t.json"
     SPECIAL[what](path)
-    arguments = ["trace", tool, str(path)]
-    if tool == "merge":
-        arguments += ["-o", str(tmp_path / "out.json")]
-    assert main(arguments) == 2
-    assert re.search(what, capsys.readouterr().err)
+    output = ["-o", tmp_path / "out.json"] if tool == "merge" else []
+    code, _, err = answer(capsys, "trace", tool, path, *output)
+    assert code == 2
+    assert re.search(what, err)
     assert not (tmp_path / "out.json").exists()
 
 
 def test_a_name_of_a_file_is_shown_harmlessly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["trace", "summary", str(tmp_path / "\x1b[31m\n.json")]) == 2
-    assert main(["trace", "summary", "a\0b"]) == 2
+    assert command("trace", "summary", tmp_path / "\x1b[31m\n.json") == 2
+    assert command("trace", "summary", "a\0b") == 2
     shown = capsys.readouterr().err
     assert "\x1b" not in shown
     assert shown.count("\n") == 2
@@ -155,7 +158,7 @@ def test_a_gzip_bomb_is_told_by_its_ratio(
         for _ in range(200):
             file.write(b" " * (1 << 20))
     for tool in ("summary", "validate", "repair"):
-        assert main(["trace", tool, str(path)]) == 2
+        assert command("trace", tool, path) == 2
         assert "times when uncompressed, which no trace does" in capsys.readouterr().err
     assert [entry.name for entry in tmp_path.iterdir()] == ["bomb.json.gz"]
 
@@ -190,8 +193,7 @@ def test_damaged_compression_is_told(tmp_path: Path) -> None:
 
 def test_an_event_of_ten_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Path) -> None:
     event = slice_event("x" * 10_000_000, 0, 1)
-    path = tmp_path / "t.json"
-    path.write_bytes(object_form([event]))
+    path = written(tmp_path / "t.json", object_form([event]))
     tools.repair(path)
     assert load(tmp_path / "t.repaired.json")["traceEvents"] == [event]
     path.write_bytes(b'[{"name":"' + b"x" * (66 << 20))
@@ -202,12 +204,9 @@ def test_an_event_of_ten_megabytes_is_read_and_one_without_end_is_refused(tmp_pa
 
 
 def test_a_huge_member_beside_the_events_is_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
     filling = b"y" * (20 << 20)
-    path.write_bytes(
-        b'{"big":"' + filling + b'","traceEvents":[' + EVENT + b'],"more":["' + filling + b'"]}'
-    )
-    found = summary(path)
+    data = b'{"big":"' + filling + b'","traceEvents":[' + EVENT + b'],"more":["' + filling + b'"]}'
+    found = summary(written(tmp_path / "t.json", data))
     assert (found.events, found.cut) == (1, None)
 
 
@@ -220,8 +219,7 @@ def test_memory_is_bounded_whatever_the_names_are(tmp_path: Path) -> None:
             line % ("XXXBbs"[n % 6], "n" * 60, n, n, n % 1000, 1 + n % 97, n * 7 % 1000003, n)
             for n in range(80_000)
         )
-    output = check_python(
-        f"""
+    output = check_python(f"""
         import resource
         from gpuprof._trace_tools import tools as _trace_tools
         def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -229,8 +227,7 @@ def test_memory_is_bounded_whatever_the_names_are(tmp_path: Path) -> None:
         _trace_tools.summary({str(path)!r})
         _trace_tools.validate({str(path)!r})
         print(peak() - before)
-        """
-    )
+        """)
     assert int(output) < 120
 
 
@@ -341,8 +338,9 @@ def test_any_number_of_whole_flows_is_checked(
     line = b'{"ph":"%c","id":%d,"name":"l","pid":1,"tid":7,"ts":%d},'
     whole = [line % (phase, at, at) for at in range(count) for phase in b"sf"]
     around = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":0,"dur":%d}]' % (2 * count)
-    path = tmp_path / "t.json"
-    path.write_bytes(b"".join([b"[", *whole, line % (b"s"[0], count, count), around]))
+    path = written(
+        tmp_path / "t.json", b"".join([b"[", *whole, line % (b"s"[0], count, count), around])
+    )
     found = validate(path)
     assert found.faults == {"flow": 1}
     assert found.unchecked == []
@@ -421,21 +419,18 @@ def test_wrong_arguments_are_told(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    source = tmp_path / "t.json"
-    source.write_bytes(array_form([slice_event(f"n{at}", at, 1) for at in range(9000)]))
-    old = tmp_path / "old.json"
-    old.write_text(OLD)
-    check_python(
-        f"""
+    events = [slice_event(f"n{at}", at, 1) for at in range(9000)]
+    source = written(tmp_path / "t.json", array_form(events))
+    old = written(tmp_path / "old.json", OLD.encode())
+    check_python(f"""
         import resource, signal
         sys.dont_write_bytecode = True  # or the limit cuts what Python caches
-        from gpuprof._cli.main import main
+        from tests.support.benchmark_results import command
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         stderr, sys.stderr = sys.stderr, sys.stdout
-        assert main(["trace", "repair", {str(source)!r}, "-o", {str(old)!r}]) == 1
-        """
-    )
+        assert command("trace", "repair", {str(source)!r}, "-o", {str(old)!r}) == 1
+        """)
     assert old.read_text() == OLD
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old.json", "t.json"]
 
@@ -443,8 +438,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
 def test_the_progress_bar_is_for_terminals_and_long_work_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(array_form([slice_event("a", 0, 1)] * 100))
+    path = written(tmp_path / "t.json", array_form([slice_event("a", 0, 1)] * 100))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     tools.summary(path)
     assert capsys.readouterr().err == ""
