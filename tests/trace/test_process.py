@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import pytest
 
 import gpuprof
-from tests.support.processes import ROOT, check_python, environment, run_command
+from tests.support.processes import ROOT, check_python, environment
+from tests.support.programs import plain, script
 from tests.support.trace_events import SCOPES, complete_lines, files, names
 from tests.trace.programs import check_program, run_program
 
@@ -41,14 +41,13 @@ def test_patterns_are_filled_in(tmp_path: Path) -> None:
     assert trace["distributedInfo"]["rank"] == 3
 
 
-def test_scopes_of_other_exit_handlers_are_harmless(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
+def test_scopes_of_other_exit_handlers_are_harmless(path: Path) -> None:
     check_python(
         "import atexit\natexit.register(lambda: work('late'))\n"
         + SCOPES
-        + f"gpuprof.trace({str(out)!r}).start(); work('a')"
+        + f"gpuprof.trace({str(path)!r}).start(); work('a')"
     )
-    assert names(out) == ["a"]
+    assert names(path) == ["a"]
 
 
 # Ends that are not exits
@@ -124,14 +123,13 @@ def test_two_traces_of_one_path_keep_apart(tmp_path: Path) -> None:
     assert [names(Path(w.path)) for w in (first, second, third)] == [["1"], ["2"], ["3"]]
 
 
-def test_a_later_trace_replaces_an_earlier_one_whole(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
+def test_a_later_trace_replaces_an_earlier_one_whole(path: Path) -> None:
     for name in ("first", "second"):
-        with gpuprof.TraceWriter(out) as writer:
+        with gpuprof.TraceWriter(path) as writer:
             writer.span(name, 0.1, cat="test")
             if name == "second":
-                assert names(out) == ["first"]
-    assert names(out) == ["second"]
+                assert names(path) == ["first"]
+    assert names(path) == ["second"]
 
 
 # Forks
@@ -172,9 +170,9 @@ writer.close()
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_multiprocessing_write_their_own(tmp_path: Path, method: str) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(
-        textwrap.dedent("""
+    name = script(
+        tmp_path,
+        """
         import multiprocessing, os, sys, warnings
         import gpuprof
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -192,17 +190,15 @@ def test_workers_of_multiprocessing_write_their_own(tmp_path: Path, method: str)
             process.join()
             assert process.exitcode == 0
             print(process.pid)
-        """)
+        """,
     )
-    out = str(tmp_path / "run.json")
-    done = run_command(sys.executable, script, method, GPUPROF_TRACE_OUT=out)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = plain(tmp_path, name, method, GPUPROF_TRACE_OUT=str(tmp_path / "run.json"))
+    assert (done.status, done.err) == (0, "")
     assert names(tmp_path / "run.json") == ["main"]
-    assert names(tmp_path / f"run.{done.stdout.strip()}.json") == ["worker"]
+    assert names(tmp_path / f"run.{done.out.strip()}.json") == ["worker"]
 
 
-def test_forking_while_threads_record_never_hangs(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
+def test_forking_while_threads_record_never_hangs(path: Path) -> None:
     check_program(f"""
 import threading
 stop = threading.Event()
@@ -210,7 +206,7 @@ def busy():
     while not stop.is_set():
         work("busy", 50)
 work("warm")  # a fork beside an import may hang by itself
-with gpuprof.trace({str(out)!r}):
+with gpuprof.trace({str(path)!r}):
     threads = [threading.Thread(target=busy) for _ in range(2)]
     for thread in threads: thread.start()
     for _ in range(20):
@@ -222,7 +218,7 @@ with gpuprof.trace({str(out)!r}):
     stop.set()
     for thread in threads: thread.join()
 """)
-    assert set(names(out)) == {"busy"}
+    assert set(names(path)) == {"busy"}
 
 
 def test_the_whole_run_is_traced_beside_a_trace_of_a_part(tmp_path: Path) -> None:
@@ -274,13 +270,11 @@ def test_a_name_that_is_no_utf_8_is_a_file_all_the_same(tmp_path: Path) -> None:
 
 
 def test_the_interpreter_s_thread_count_is_not_what_the_writer_adds_to(tmp_path: Path) -> None:
-    out = check_python(
-        f"""
+    out = check_python(f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 import threading, gpuprof
 with gpuprof.trace({str(tmp_path / "a.json")!r}):
     print(threading.active_count())
-"""
-    )
+""")
     assert out == "1\n"

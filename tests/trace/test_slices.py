@@ -150,7 +150,6 @@ def test_a_wrong_span_is_told_whether_a_trace_is_open_or_not(path: Path, is_open
     assert not is_open or names(path) == []
 
 
-def test_a_span_opens_the_trace_of_the_environment(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
-    check_python("import gpuprof; gpuprof.trace_span('a', 1.0)", GPUPROF_TRACE_OUT=str(out))
-    assert names(out) == ["a"]
+def test_a_span_opens_the_trace_of_the_environment(path: Path) -> None:
+    check_python("import gpuprof; gpuprof.trace_span('a', 1.0)", GPUPROF_TRACE_OUT=str(path))
+    assert names(path) == ["a"]
