@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import sys
 from typing import Any
 
 import pytest
 
 from tests.compat.signatures import ORIGINALS, STORED, Parameters, parameters_of, stored
-from tests.support.processes import check_python, run_command
+from tests.support.processes import check_python
 
 
 def find(where: str) -> Any:
@@ -53,8 +52,7 @@ def test_the_stored_signature_is_that_of_the_installed_package(name: str) -> Non
 
 
 def test_importing_the_door_imports_no_peer_and_no_module_of_its_own() -> None:
-    check_python(
-        """
+    check_python("""
         import sys
         import gpuprof.compat
         loaded = {name for name in sys.modules if name.startswith("gpuprof.compat.")}
@@ -63,8 +61,7 @@ def test_importing_the_door_imports_no_peer_and_no_module_of_its_own() -> None:
         gpuprof.compat.nvtx.annotate
         peers = {"triton", "torch", "nvtx", "matplotlib", "numpy"} & {*sys.modules}
         assert not peers, peers
-        """
-    )
+        """)
 
 
 def test_every_name_of_the_door_is_there_and_another_is_an_error_that_lists_them() -> None:
@@ -87,5 +84,4 @@ def test_each_module_lists_what_it_has_and_documents_it(module: str) -> None:
 
 def test_a_script_that_imports_from_a_module_of_compat_runs() -> None:
     code = "from gpuprof.compat.nvtx import annotate\nwith annotate('x'):\n    print('in it')"
-    done = run_command(sys.executable, "-W", "error", "-c", code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "in it\n", "")
+    assert check_python(code, PYTHONWARNINGS="error") == "in it\n"
