@@ -22,6 +22,7 @@ from tests.fake_cupti.control import FakeCupti
 from tests.fake_driver.control import ACTIVE, FakeCuda
 from tests.support.gpu_records import Recording
 from tests.support.processes import native_threads
+from tests.support.recorders import until
 from tests.support.torch_blocks import Run
 
 LONG = 10**12  # ns of the fake's clock, which goes on when it is told to
@@ -35,12 +36,6 @@ def line_of(function: Callable[..., object], text: str) -> int:
 
 def ms_at(found: gpuprof.Idle, line: int) -> float:
     return sum(row.idle_ms for row in found.rows if (row.file, row.line) == (__file__, line))
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until something holds; pytest's own timeout ends a test in which it never does."""
-    while not condition():
-        time.sleep(0.001)
 
 
 def busy_and_idle(fake: FakeCuda, stream: int, steps: int) -> float:
@@ -125,7 +120,7 @@ def test_the_pair_of_a_timer_is_no_open_scope(fake: FakeCuda, stream: int) -> No
     with timer, gpuprof.timer("step", stream=stream):
         pass
     with gpuprof.idle() as found:
-        wait_for(lambda: found._looks.found()[0])
+        until(lambda: found._looks.found()[0])
     assert found.not_known_ms == 0
     timer.close()
 
@@ -195,7 +190,7 @@ def test_threads_without_frames_are_counted_together(fake: FakeCuda, stream: int
     thread.start()
     thread.join()
     with gpuprof.idle() as found:
-        wait_for(lambda: found._looks.found()[0])
+        until(lambda: found._looks.found()[0])
     assert [row.place for row in found.rows] == ["(no Python frame)"]
     fake.primary_release()
 
@@ -215,7 +210,7 @@ def test_a_capture_is_left_alone(fake: FakeCuda, stream: int) -> None:
     with gpuprof.idle() as found:
         fake.begin_capture(stream, 0)
         queries = fake.calls("cuEventQuery")
-        wait_for(lambda: fake.calls("cuEventQuery") > queries + 5)
+        until(lambda: fake.calls("cuEventQuery") > queries + 5)
         assert fake.capture_status(stream) == ACTIVE
         fake.graph_destroy(fake.end_capture(stream))
         fake.complete(stream)
@@ -323,7 +318,7 @@ def test_idle_time_before_the_first_record_is_kept_where_events_know_it(
     measured: FakeCuda, cupti: FakeCupti
 ) -> None:
     with gpuprof.idle() as found, gpuprof.kernels():
-        wait_for(lambda: found._looks._waiting)
+        until(lambda: found._looks._waiting)
         time.sleep(0.2)  # before the first record
         cupti.kernel("gemm", cupti.now(), cupti.now() + 1000)
     at = line_of(
@@ -339,7 +334,7 @@ def test_past_the_limit_of_places_no_time_counts_twice(
     monkeypatch.setattr("gpuprof._idle.looks.MAX_WAITING", 3)
     with gpuprof.idle() as found, gpuprof.kernels():
         cupti.kernel("gemm", cupti.now(), cupti.now() + 1000)
-        wait_for(lambda: found._looks.full_since_ns)
+        until(lambda: found._looks.full_since_ns)
         time.sleep(0.2)
     assert 0.8 < found.share <= 1
 
@@ -367,7 +362,7 @@ def test_the_wait_for_the_interpreters_lock_is_time_of_its_line(
 def test_no_share_is_past_the_whole(measured: FakeCuda) -> None:
     for _ in range(10):
         with gpuprof.idle() as found:
-            wait_for(lambda: found._looks.found()[0])
+            until(lambda: found._looks.found()[0])
         assert 0 < found.share <= 1
 
 
@@ -377,7 +372,7 @@ def test_the_garbage_collector_stays_as_the_program_has_it(
     seen: set[bool] = set()
     monkeypatch.setattr("gpuprof._idle.api.places_of", lambda _: seen.add(gc.isenabled()) or [])
     with gpuprof.idle():
-        wait_for(lambda: seen)
+        until(lambda: seen)
     assert seen == {True}
 
 
@@ -392,9 +387,7 @@ def test_a_sticky_error_ends_the_calls_of_the_driver(in_cuda: Run) -> None:
     assert out.split() == ["1", "0"]
 
 
-def test_an_interrupt_of_its_end_loses_nothing(
-    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_of_its_end_loses_nothing(fake: FakeCuda, stream: int) -> None:
     class Interrupted:
         def __init__(self, looks: object) -> None:
             self._looks = looks
@@ -410,7 +403,7 @@ def test_an_interrupt_of_its_end_loses_nothing(
     with gpuprof.timer("step", stream=stream):
         pass
     with pytest.raises(KeyboardInterrupt), found:
-        wait_for(lambda: found._looks.found()[0])
+        until(lambda: found._looks.found()[0])
         found._watching = Interrupted(found._watching)
     assert 0 < found.share <= 1
     assert found.seconds > 0
@@ -439,5 +432,5 @@ def test_a_look_that_fails_is_told_and_ends_nothing(
 
     monkeypatch.setattr("gpuprof._idle.api.places_of", fail)
     with gpuprof.idle() as found:
-        wait_for(lambda: len(told) > 2)
+        until(lambda: len(told) > 2)
     assert found.rows == []
