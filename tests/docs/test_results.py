@@ -48,7 +48,7 @@ def test_every_generated_page_is_current(name: str, render: Any, results: Any) -
 
 
 def test_a_stale_page_is_told_and_rewritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, render: Any, results: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, render: Any
 ) -> None:
     path = tmp_path / "page.md"
     path.write_text("above\n<!-- verdicts:begin -->\nold\n<!-- verdicts:end -->\nbelow\n")

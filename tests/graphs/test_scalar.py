@@ -110,9 +110,7 @@ def test_an_update_without_a_stream_goes_to_the_scalars_own(
     assert number(fake, bound.ptr) == 2
 
 
-def test_stream_objects_are_kept_alive_while_they_are_needed(
-    fake: FakeCuda, stream: int, other: int
-) -> None:
+def test_stream_objects_are_kept_alive_while_they_are_needed(stream: int, other: int) -> None:
     own, last = StreamObject(stream), StreamObject(other)
     watches = [weakref.ref(own), weakref.ref(last)]
     scalar = DeviceScalar(1, "uint32", own)
@@ -257,9 +255,7 @@ def test_a_recorded_update_writes_its_value_at_each_replay(
     fake.graph_destroy(graph)
 
 
-def test_record_changes_nothing_on_a_stream_that_is_not_captured(
-    fake: FakeCuda, stream: int
-) -> None:
+def test_record_changes_nothing_on_a_stream_that_is_not_captured(stream: int) -> None:
     scalar = DeviceScalar(1, "uint32", stream)
     scalar.update(2, record=True)
     assert scalar.get() == 2

@@ -72,9 +72,7 @@ class Consumer:
 
 
 @pytest.mark.parametrize("dtype", CODES)
-def test_the_array_interface_describes_an_array_without_dimensions(
-    fake: FakeCuda, stream: int, dtype: str
-) -> None:
+def test_the_array_interface_describes_an_array_without_dimensions(stream: int, dtype: str) -> None:
     scalar = DeviceScalar(1, dtype, stream)
     typestr = CODES[dtype][2]
     if typestr is None:
@@ -92,9 +90,7 @@ def test_the_array_interface_describes_an_array_without_dimensions(
     }
 
 
-def test_the_array_interface_names_the_stream_of_the_last_update(
-    fake: FakeCuda, stream: int
-) -> None:
+def test_the_array_interface_names_the_stream_of_the_last_update(stream: int) -> None:
     scalar = DeviceScalar(1)
     assert scalar.__cuda_array_interface__["stream"] == 1  # 0 would be ambiguous
     scalar.update(2, stream)

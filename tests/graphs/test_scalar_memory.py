@@ -218,9 +218,7 @@ def test_ctrl_c_ends_a_read_and_leaves_the_scalar_usable(in_cuda: Run) -> None:
 
 
 @pytest.mark.threads
-def test_threads_may_share_a_scalar_and_close_it_under_each_other(
-    fake: FakeCuda, stream: int
-) -> None:
+def test_threads_may_share_a_scalar_and_close_it_under_each_other(stream: int) -> None:
     for _ in range(10):
         scalar = DeviceScalar(0, "int64", stream)
         start = threading.Barrier(4)

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from gpuprof import DeviceScalar
 from tests.fake_driver.control import FakeCuda
 
+pytestmark = pytest.mark.usefixtures("fake")
+
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = ["float16", "float32", "float64"]
 # Exponent and fraction bits of each floating-point format.
@@ -177,9 +179,7 @@ def test_a_dtype_takes_integral_numbers_of_any_kind(fake: FakeCuda, dtype: str, 
         (Decimal("0.5"), r"Decimal\('0.5'\) is no integer"),
     ],
 )
-def test_what_is_no_integer_in_range_is_refused_by_name(
-    fake: FakeCuda, value: object, words: str
-) -> None:
+def test_what_is_no_integer_in_range_is_refused_by_name(value: object, words: str) -> None:
     with made("int32") as scalar, pytest.raises(ValueError, match=f"^value: {words}"):
         scalar.update(value)
 
@@ -195,7 +195,7 @@ def test_an_integer_known_as_a_float_only_is_refused_where_it_may_have_lost_digi
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "bool"])
 @pytest.mark.parametrize("value", [None, "1", b"1", [1], 1j, np.complex64(1), object()])
-def test_what_is_no_number_is_refused(fake: FakeCuda, dtype: str, value: object) -> None:
+def test_what_is_no_number_is_refused(dtype: str, value: object) -> None:
     with made(dtype) as scalar:
         kind = type(value).__name__
         with pytest.raises(TypeError, match=f"value: expected a number for {dtype}, got .*{kind}"):
@@ -213,9 +213,7 @@ class Tensor(Fraction):
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 @pytest.mark.parametrize("value", [np.array([5.0, 6.0]), np.array([5, 6]), np.array([]), Tensor(5)])
-def test_what_has_more_than_one_number_is_refused(
-    fake: FakeCuda, dtype: str, value: object
-) -> None:
+def test_what_has_more_than_one_number_is_refused(dtype: str, value: object) -> None:
     with made(dtype) as scalar:
         kind = type(value).__name__
         words = f"^value: expected a single number for {dtype}, got .*{kind} with dimensions"
@@ -223,7 +221,7 @@ def test_what_has_more_than_one_number_is_refused(
             scalar.update(value)
 
 
-def test_an_int_that_no_float_can_hold_is_refused(fake: FakeCuda) -> None:
+def test_an_int_that_no_float_can_hold_is_refused() -> None:
     with made("float64") as scalar:
         with pytest.raises(ValueError, match=r"value: this int is too large .* float64"):
             scalar.update(10**400)
@@ -246,9 +244,7 @@ class Hostile:
 
 @pytest.mark.parametrize("dtype", ["int16", "float16"])
 @pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), KeyboardInterrupt()])
-def test_what_a_conversion_raises_comes_out_unchanged(
-    fake: FakeCuda, dtype: str, error: BaseException
-) -> None:
+def test_what_a_conversion_raises_comes_out_unchanged(dtype: str, error: BaseException) -> None:
     with made(dtype, 1) as scalar:
         with pytest.raises(type(error)) as caught:
             scalar.update(Hostile(error))
@@ -263,7 +259,7 @@ class Dtype:
         return "torch.bfloat16"
 
 
-def test_a_number_that_cannot_be_shown_is_named_by_its_type(fake: FakeCuda) -> None:
+def test_a_number_that_cannot_be_shown_is_named_by_its_type() -> None:
     class Shy(int):
         def __repr__(self) -> str:
             raise ZeroDivisionError
@@ -293,7 +289,7 @@ def test_a_number_that_cannot_be_shown_is_named_by_its_type(fake: FakeCuda) -> N
         (Dtype(), "bfloat16"),
     ],
 )
-def test_a_dtype_is_taken_in_each_of_its_forms(fake: FakeCuda, dtype: object, name: str) -> None:
+def test_a_dtype_is_taken_in_each_of_its_forms(dtype: object, name: str) -> None:
     with made(dtype, 1) as scalar:
         assert scalar.dtype == name
         assert scalar.nbytes == (2 if name == "bfloat16" else np.dtype(name).itemsize)
@@ -315,13 +311,13 @@ _NAMES = [
         *(*_NAMES, ">?", ">i1", ">B"),  # a single byte has no order
     ],
 )
-def test_numpys_names_mean_what_they_mean_to_numpy(fake: FakeCuda, name: str) -> None:
+def test_numpys_names_mean_what_they_mean_to_numpy(name: str) -> None:
     with made(name, 1) as scalar:
         assert (scalar.dtype, scalar.get()) == (np.dtype(name).name, 1)
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "<i8", "=u8", ">i8"])
-def test_a_dtype_that_means_two_things_is_refused(fake: FakeCuda, dtype: str) -> None:
+def test_a_dtype_that_means_two_things_is_refused(dtype: str) -> None:
     short = dtype.lstrip("<=>").replace("i", "int").replace("u", "uint")
     with pytest.raises(ValueError, match=f"NumPy reads it as 64 bits; write '{short}' or"):
         DeviceScalar(0, dtype)
@@ -330,25 +326,25 @@ def test_a_dtype_that_means_two_things_is_refused(fake: FakeCuda, dtype: str) ->
 @pytest.mark.parametrize(
     "dtype", ["float8", "complex64", "", "FLOAT32", "f1", "<f16", np.complex128, np.longdouble, str]
 )
-def test_an_unknown_dtype_is_refused_with_the_known_ones(fake: FakeCuda, dtype: object) -> None:
+def test_an_unknown_dtype_is_refused_with_the_known_ones(dtype: object) -> None:
     with pytest.raises(ValueError, match=r"dtype: expected one of bool, int8, .*float64, got"):
         DeviceScalar(0, dtype)
 
 
 @pytest.mark.parametrize("dtype", [None, 4, 1.5, object()])
-def test_what_is_no_dtype_is_refused(fake: FakeCuda, dtype: object) -> None:
+def test_what_is_no_dtype_is_refused(dtype: object) -> None:
     with pytest.raises(TypeError, match="dtype: expected a name like 'float32'"):
         DeviceScalar(0, dtype)
 
 
-def test_a_dtype_in_the_other_byte_order_is_refused(fake: FakeCuda) -> None:
+def test_a_dtype_in_the_other_byte_order_is_refused() -> None:
     other = np.dtype("float32").newbyteorder(">" if sys.byteorder == "little" else "<")
     for dtype in (other, ">f4", ">h"):
         with pytest.raises(ValueError, match="the machine's byte order"):
             DeviceScalar(0, dtype)
 
 
-def test_the_default_is_float32(fake: FakeCuda) -> None:
+def test_the_default_is_float32() -> None:
     scalar = DeviceScalar(0.1)
     assert scalar.dtype == "float32"
     assert scalar.get() == struct.unpack("<f", struct.pack("<f", 0.1))[0]

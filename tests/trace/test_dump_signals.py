@@ -135,9 +135,7 @@ os.kill(os.getpid(), signal.SIGUSR1)
     assert files(tmp_path) == {"last.1.json", "second.1.json"}
 
 
-def test_system_calls_are_not_disturbed_where_there_was_no_handler(
-    run: Run, tmp_path: Path
-) -> None:
+def test_system_calls_are_not_disturbed_where_there_was_no_handler(run: Run) -> None:
     run("""
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)

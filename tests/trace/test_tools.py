@@ -310,7 +310,7 @@ def test_another_decoder_changes_nothing(
     assert found[0][0].left_out == 1
 
 
-def test_real_traces_of_other_tools_are_read(tmp_path: Path) -> None:
+def test_real_traces_of_other_tools_are_read() -> None:
     by_torch = summary(FIXTURES / "torch_profiler.json")
     assert by_torch.ranges[0].name == "step"
     assert {"aten::mm", "volta_sgemm"} <= {row.name for row in by_torch.ranges}
