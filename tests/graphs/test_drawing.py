@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import GraphNode, _core
+from gpuprof import GraphNode, _core, results
 from gpuprof._graphs import drawing
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import captured
@@ -195,15 +195,9 @@ def test_of_many_nodes_the_kinds_are_counted() -> None:
 @pytest.mark.parametrize(
     ("shown", "words"),
     [
-        (
-            gpuprof.results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 3),
-            "OpenCapture(id=7, stream=2",
-        ),
-        (
-            gpuprof.results.CaptureInfo(gpuprof.CaptureStatus.NONE, None, None, ()),
-            "CaptureInfo(status=",
-        ),
-        (gpuprof.results.SpanTiming((1.0, 2.0, None)), "countmsmean33.00001.5000"),
+        (results.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 3), "OpenCapture(id=7, stream=2"),
+        (results.CaptureInfo(gpuprof.CaptureStatus.NONE, None, None, ()), "CaptureInfo(status="),
+        (results.SpanTiming((1.0, 2.0, None)), "countmsmean33.00001.5000"),
     ],
 )
 def test_what_is_known_of_a_capture_is_shown_in_notebooks(shown: Any, words: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import gpuprof
-from gpuprof.results import GraphSignature
+from gpuprof.results import GraphSignature, Launches
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import captured
 
@@ -63,11 +63,8 @@ def test_the_same_launches_in_another_shape_are_said_to_be_that(
         with cap.graph as graph:
             return graph.signature()
 
-    assert (
-        shaped(8)
-        .diff(shaped(9))
-        .startswith("the same kernels, copies and memsets by name, but other grids")
-    )
+    words = shaped(8).diff(shaped(9))
+    assert words.startswith("the same kernels, copies and memsets by name, but other grids")
 
 
 def test_it_is_text_in_every_respect(signed: Signed) -> None:
@@ -85,28 +82,25 @@ def test_it_is_text_in_every_respect(signed: Signed) -> None:
 
 def test_digits_alone_do_not_tell_what_differs(signed: Signed) -> None:
     signature = signed("gemm")
-    with pytest.raises(
-        TypeError, match=r"expected what signature\(\) of a graph returned, got str"
-    ):
+    expected = r"expected what signature\(\) of a graph returned, got str"
+    with pytest.raises(TypeError, match=expected):
         signature.diff(str(signature))  # type: ignore[arg-type]
 
 
 def test_stored_launches_are_compared_with_those_of_a_graph(signed: Signed) -> None:
     stored = json.dumps(signed("gemm", "add").launches.to_dict())
     now = signed("gemm", "add", "add").launches
-    assert (
-        gpuprof.results.Launches.from_dict(json.loads(stored)).diff(now) == "+1 add, 2 -> 3 kernels"
-    )
+    assert Launches.from_dict(json.loads(stored)).diff(now) == "+1 add, 2 -> 3 kernels"
 
 
 def test_names_of_any_characters_are_shown_on_a_line_and_survive_json(signed: Signed) -> None:
     found = signed(HOSTILE, "", "\xfc", "\xfc").launches
     assert sorted(found.kernels.values()) == [1, 1, 2]
     assert "" not in found.kernels
-    words = gpuprof.results.Launches().diff(found)
+    words = Launches().diff(found)
     assert "\x1b" not in words
     assert "\n" not in words
-    assert gpuprof.results.Launches.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert Launches.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
 def test_very_long_names_stay_apart(signed: Signed) -> None:

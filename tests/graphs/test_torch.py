@@ -9,7 +9,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._frameworks import torch_capture
+from gpuprof._frameworks.torch_capture import TorchCapture
 from gpuprof.errors import (
     CaptureInvalidatedError,
     CaptureUnjoinedError,
@@ -38,17 +38,13 @@ def forget_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuprof._frameworks.cupy._own_streams", threading.local())
 
 
-def begun(
-    mode: str = "thread_local", pool: gpuprof.CapturePool | None = None
-) -> torch_capture.TorchCapture:
-    capture = torch_capture.TorchCapture(None, mode, pool)
+def begun(mode: str = "thread_local", pool: gpuprof.CapturePool | None = None) -> TorchCapture:
+    capture = TorchCapture(None, mode, pool)
     capture.begin()
     return capture
 
 
-def ended(
-    mode: str = "thread_local", pool: gpuprof.CapturePool | None = None
-) -> torch_capture.TorchCapture:
+def ended(mode: str = "thread_local", pool: gpuprof.CapturePool | None = None) -> TorchCapture:
     capture = begun(mode, pool)
     capture.end()
     return capture
@@ -57,7 +53,7 @@ def ended(
 def test_on_the_default_stream_a_stream_of_its_own_is_captured(any_world: World) -> None:
     world = any_world
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
+    capture = TorchCapture(None, "thread_local")
     handle = capture.begin()
     assert handle != 0
     assert world.current.cuda_stream == handle
@@ -74,7 +70,7 @@ def test_on_the_default_stream_a_stream_of_its_own_is_captured(any_world: World)
 def test_the_own_stream_of_a_device_is_used_again(world: World) -> None:
     handles = set()
     for _ in range(3):
-        capture = torch_capture.TorchCapture(None, "thread_local")
+        capture = TorchCapture(None, "thread_local")
         handles.add(capture.begin())
         capture.end()
     assert len(handles) == 1
@@ -84,7 +80,7 @@ def test_threads_have_own_streams_of_their_own(world: World) -> None:
     handles = []
 
     def capture() -> None:
-        one = torch_capture.TorchCapture(None, "thread_local")
+        one = TorchCapture(None, "thread_local")
         handles.append(one.begin())
         one.end()
 
@@ -137,11 +133,11 @@ def test_where_torch_cannot_give_back_a_capture_goes_on_and_the_next_one_tries_a
 
 def test_a_pool_with_an_open_capture_is_refused_and_the_capture_goes_on(world: World) -> None:
     pool = gpuprof.CapturePool()
-    first = torch_capture.TorchCapture(world.torch.cuda.Stream(), "relaxed", pool)
+    first = TorchCapture(world.torch.cuda.Stream(), "relaxed", pool)
     first.begin()
     before = world.state()
     with pytest.raises(InvalidStateError, match="pool: another capture with it is open"):
-        torch_capture.TorchCapture(world.torch.cuda.Stream(), "relaxed", pool).begin()
+        TorchCapture(world.torch.cuda.Stream(), "relaxed", pool).begin()
     assert world.state() == before
     first.end()
     capture_in(pool)
@@ -159,17 +155,17 @@ def test_a_pool_can_be_used_after_a_begin_that_failed(world: World, step: str) -
 def test_the_default_stream_is_refused_with_what_to_do(world: World) -> None:
     before = world.state()
     with pytest.raises(CaptureUnsupportedError, match="give another one as stream="):
-        torch_capture.TorchCapture(world.torch.cuda.default_stream(), "global").begin()
+        TorchCapture(world.torch.cuda.default_stream(), "global").begin()
     assert world.state() == before
 
 
 def test_a_stream_that_is_being_captured_is_refused_and_its_capture_goes_on(world: World) -> None:
     stream = world.torch.cuda.Stream()
-    first = torch_capture.TorchCapture(stream, "global")
+    first = TorchCapture(stream, "global")
     first.begin()
     before = world.state()
     with pytest.raises(InvalidStateError, match="being captured already"):
-        torch_capture.TorchCapture(stream, "global").begin()
+        TorchCapture(stream, "global").begin()
     assert world.state() == before
     first.end()
 
@@ -177,7 +173,7 @@ def test_a_stream_that_is_being_captured_is_refused_and_its_capture_goes_on(worl
 def test_what_the_driver_refuses_at_the_begin_is_gpuprofs_error(world: World) -> None:
     world.fail("driver begin", RuntimeError("CUDA error: capture was not initiated in this stream"))
     with pytest.raises(CaptureUnmatchedError, match="903") as caught:
-        torch_capture.TorchCapture(None, "global").begin()
+        TorchCapture(None, "global").begin()
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert "cuStreamBeginCapture" in str(caught.value)
 
@@ -196,7 +192,7 @@ def test_what_torch_does_not_undo_is_undone_piece_by_piece(world: World, lost: s
 
 def test_a_lost_fork_whose_repair_fails_is_undone_piece_by_piece(world: World) -> None:
     before = world.state()
-    capture = torch_capture.TorchCapture(None, "thread_local")
+    capture = TorchCapture(None, "thread_local")
     world.driver.unjoined.add(capture.begin())
     world.fail("_cuda_beginAllocateCurrentThreadToPool")
     with pytest.raises(CaptureUnjoinedError):
@@ -241,7 +237,7 @@ def test_only_a_block_puts_back_the_stream_that_was_captured(world: World, is_bl
     captured, left = world.torch.cuda.Stream(), world.torch.cuda.Stream()
     for end in ("end", "abort"):
         world.current = captured
-        capture = torch_capture.TorchCapture(None, "relaxed", is_block=is_block)
+        capture = TorchCapture(None, "relaxed", is_block=is_block)
         assert capture.begin() == captured.cuda_stream
         world.current = left
         getattr(capture, end)()
@@ -280,7 +276,7 @@ def test_nothing_of_a_dropped_capture_is_undone_at_interpreter_exit(
 ) -> None:
     capture = begun()
     inside = world.state()
-    monkeypatch.setattr(torch_capture.TorchCapture, "_is_finalizing", lambda _self: True)
+    monkeypatch.setattr(TorchCapture, "_is_finalizing", lambda _self: True)
     del capture
     assert world.state() == inside
 
@@ -332,7 +328,7 @@ def test_a_body_that_leaves_another_stream_current_does_no_harm(world: World) ->
 
 
 def test_a_join_is_left_out_while_the_stream_is_still_captured(world: World) -> None:
-    capture = torch_capture.TorchCapture(None, "thread_local")
+    capture = TorchCapture(None, "thread_local")
     handle = capture.begin()
     world.fail("_drop_capture")
     world.driver.end = lambda _stream: (901, 0)  # it stays captured
