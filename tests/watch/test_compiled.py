@@ -47,7 +47,9 @@ def gradients(model: Any, call: Any = None) -> list[Any]:
     return [loss, x.grad, *(each.grad for each in model.parameters())]
 
 
-def assert_equal(found: list[Any], expected: list[Any]) -> None:
+def check_gradients(model: Any, call: Any = None) -> None:
+    """Compare them with those of a model that nothing watches."""
+    found, expected = gradients(model, call), gradients(net())
     assert len(found) == len(expected)
     assert all(map(torch.allclose, found, expected))
 
@@ -61,28 +63,26 @@ def called(seen: Any) -> set[str]:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_compiled_model_is_one_row(backend: str) -> None:
-    expected = gradients(net())
     model = net()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     with gpuprof.watch(compiled) as seen:
         for _ in range(3):
-            assert_equal(gradients(model, compiled), expected)
+            check_gradients(model, compiled)
     assert called(seen) == {""}
     row = seen.read()[""]
     assert (row.forward.timed, row.backward.timed, row.class_name) == (3, 3, "OptimizedModule")
-    assert_equal(gradients(model, compiled), expected)
+    check_gradients(model, compiled)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_hooks_are_traced_out_of_a_region_that_is_compiled_later(backend: str) -> None:
-    expected = gradients(net())
     model = net()
     with warnings.catch_warnings(), gpuprof.watch(model) as seen:
         compiled = torch.compile(model, backend=backend, fullgraph=True)
         for _ in range(3):
-            assert_equal(gradients(model, compiled), expected)
+            check_gradients(model, compiled)
     assert called(seen) == set()
-    assert_equal(gradients(model, compiled), expected)
+    check_gradients(model, compiled)
 
 
 def test_a_watch_adds_no_graph_break() -> None:
@@ -94,7 +94,6 @@ def test_a_watch_adds_no_graph_break() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_model_compiled_in_place_is_one_row(when: str) -> None:
-    expected = gradients(net())
     model = net()
     model.compile(backend="aot_eager", fullgraph=True)
     if when == "after":
@@ -102,35 +101,33 @@ def test_a_model_compiled_in_place_is_one_row(when: str) -> None:
     compiled = model._compiled_call_impl
     first, second = gpuprof.watch(model), gpuprof.watch(model)
     for _ in range(3):
-        assert_equal(gradients(model), expected)
+        check_gradients(model)
     assert called(first) == called(second) == {""}
     first.close()
-    assert_equal(gradients(model), expected)
+    check_gradients(model)
     second.close()
     assert model._compiled_call_impl is compiled
     assert second.read()[""].backward.timed == 4
 
 
 def test_layers_compiled_in_place_are_a_row_each() -> None:
-    expected = gradients(net())
     model = net()
     for layer in model.layers:
         layer.compile(backend="aot_eager")
     with gpuprof.watch(model, depth=3) as seen:
         for _ in range(2):
-            assert_equal(gradients(model), expected)
+            check_gradients(model)
     assert called(seen) == {"", "layers.0", "layers.1", "head"}
     assert seen.read()["layers.0"].share < 1
 
 
 def test_a_module_that_is_kept_from_being_compiled_is_seen() -> None:
-    expected = gradients(net())
     model = net()
     model.head = torch.compiler.disable(model.head)
     with gpuprof.watch(model) as seen:
         compiled = torch.compile(model, backend="eager")
         for _ in range(2):
-            assert_equal(gradients(model, compiled), expected)
+            check_gradients(model, compiled)
     assert called(seen) == {"head._orig_mod"}
     assert seen.read()["head._orig_mod"].backward.timed == 2
 
