@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.watched import checkpoint, nn, torch
-from tests.watch.test_graphs import Kernel, near
+from tests.support.watched import checkpoint, nn
+from tests.watch.test_graphs import Kernel, near, train
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:::torch")]
 
@@ -47,10 +47,6 @@ def make(cupy: Any) -> Iterator[Make]:
 
     yield model
     gc.collect()
-
-
-def train(model: Any) -> None:
-    model(torch.ones(1, requires_grad=True)).backward()
 
 
 def times(row: Any) -> tuple[float, float, float]:

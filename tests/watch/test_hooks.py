@@ -8,6 +8,7 @@ import copyreg
 import gc
 import io
 import pickle
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -368,14 +369,11 @@ def test_a_watch_that_fails_keeps_no_graph() -> None:
 
 
 def test_a_thread_that_ends_in_a_forward_pass_keeps_nothing() -> None:
-    def end_it() -> None:
-        raise SystemExit
-
     def call(model: Any) -> None:
         with contextlib.suppress(SystemExit):
             model(torch.ones(4, requires_grad=True))
 
-    model = Ended(end_it)
+    model = Ended(sys.exit)
     alive = weakref.ref(model)
     seen = gpuprof.watch(model)
     thread = threading.Thread(target=call, args=(model,))

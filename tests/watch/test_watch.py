@@ -201,8 +201,7 @@ def test_a_depth_is_a_whole_number(depth: Any) -> None:
 
 
 def test_without_torch_it_is_said_that_it_is_missing() -> None:
-    out = check_python(
-        """
+    out = check_python("""
         import sys
         sys.modules["torch"] = None  # as if it were not installed
         import gpuprof
@@ -210,8 +209,7 @@ def test_without_torch_it_is_said_that_it_is_missing() -> None:
             gpuprof.watch(object())
         except ModuleNotFoundError as error:
             print(error.name, error, sep=": ")
-        """
-    )
+        """)
     assert out.strip() == (
         "torch: gpuprof.watch needs torch, which is not installed: pip install torch"
     )
