@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuprof
-from gpuprof._cli.main import main
 from gpuprof._trace_tools import batch, files, tools
 from gpuprof._trace_tools.tools import summary, validate
 from gpuprof.errors import TraceError
+from tests.support.benchmark_results import answer, command
 from tests.support.fuzzing import bounded
 from tests.support.trace_files import Event, array_form, named, object_form, slice_event, written
 
@@ -463,32 +463,30 @@ def test_many_findings_of_one_kind_hide_no_other(tmp_path: Path) -> None:
 
 
 def test_exit_codes_tell_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = str(written(tmp_path / "good.json", object_form([*named(7), OK_EVENT])))
-    cut = str(written(tmp_path / "cut.json", object_form([OK_EVENT, OK_EVENT])[:-20]))
-    text = str(written(tmp_path / "no.json", b"hello"))
-    assert main(["trace", "summary", good]) == 0
-    assert main(["trace", "validate", good]) == 0
-    assert main(["trace", "repair", cut]) == 0
+    good = written(tmp_path / "good.json", object_form([*named(7), OK_EVENT]))
+    cut = written(tmp_path / "cut.json", object_form([OK_EVENT, OK_EVENT])[:-20])
+    text = written(tmp_path / "no.json", b"hello")
+    assert command("trace", "summary", good) == 0
+    assert command("trace", "validate", good) == 0
+    assert command("trace", "repair", cut) == 0
     capsys.readouterr()
-    assert main(["trace", "summary", cut]) == 2
-    shown = capsys.readouterr()
-    assert "host time" in shown.out
-    assert "cut off inside an event" in shown.err
-    assert main(["trace", "validate", cut]) == 1
+    code, out, err = answer(capsys, "trace", "summary", cut)
+    assert code == 2
+    assert "host time" in out
+    assert "cut off inside an event" in err
+    assert command("trace", "validate", cut) == 1
     for tool in ("summary", "validate", "repair"):
-        assert main(["trace", tool, text]) == 2
-        assert main(["trace", tool, str(tmp_path / "absent")]) == 2
-    assert main(["trace", "merge", good, good, "-o", str(tmp_path / "o.json")]) == 2
-    assert main(["trace", "merge", good, cut, "--no-align", "-o", good]) == 2
-    assert main(["trace", "repair", cut, "-o", str(tmp_path / "no" / "where.json")]) == 1
-    with pytest.raises(SystemExit) as usage:
-        main(["trace", "summary", good, "--top", "0"])
-    assert usage.value.code == 2
+        assert command("trace", tool, text) == 2
+        assert command("trace", tool, tmp_path / "absent") == 2
+    assert command("trace", "merge", good, good, "-o", tmp_path / "o.json") == 2
+    assert command("trace", "merge", good, cut, "--no-align", "-o", good) == 2
+    assert command("trace", "repair", cut, "-o", tmp_path / "no" / "where.json") == 1
+    assert command("trace", "summary", good, "--top", "0") == 2
 
 
 def test_json_is_printed_on_demand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "t.json", object_form([slice_event("a", 0, 1000)] * 2))
-    assert main(["trace", "summary", str(path), "--json", "--top", "1", "--by", "cat"]) == 0
-    assert json.loads(capsys.readouterr().out)["ranges"][0]["count"] == 2
-    assert main(["trace", "validate", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["events"] == 2
+    code, out, _ = answer(capsys, "trace", "summary", path, "--json", "--top", "1", "--by", "cat")
+    assert (code, json.loads(out)["ranges"][0]["count"]) == (0, 2)
+    code, out, _ = answer(capsys, "trace", "validate", path, "--json")
+    assert (code, json.loads(out)["events"]) == (0, 2)
