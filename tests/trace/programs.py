@@ -10,7 +10,7 @@ from tests.support.trace_events import SCOPES
 
 def run_program(body: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `body` with `work(name, count=1)`, which does scopes on the CPU's clock."""
-    return run_python(SCOPES + body, **variables)
+    return run_python(SCOPES + body, **variables)  # type: ignore[arg-type]
 
 
 def run_with_limits(body: str) -> subprocess.CompletedProcess[str]:
