@@ -148,13 +148,9 @@ def test_copies_and_memsets_have_their_sizes(fake: FakeCuda) -> None:
     copy, words, octets = nodes_of(fake, body)
     fake.memory_free(address)
     assert (copy.type, copy.nbytes, copy.value) == ("memcpy", 1024, None)
-    assert (words.type, words.nbytes, words.value, words.element_size) == ("memset", 64, 7, 4)
-    assert (octets.type, octets.nbytes, octets.value, octets.element_size) == (
-        "memset",
-        100,
-        255,
-        1,
-    )
+    assert words.type == octets.type == "memset"
+    assert (words.nbytes, words.value, words.element_size) == (64, 7, 4)
+    assert (octets.nbytes, octets.value, octets.element_size) == (100, 255, 1)
     assert copy.grid is None
     assert copy.name == ""
 

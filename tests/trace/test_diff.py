@@ -32,12 +32,7 @@ def with_itself(folder: Path, trace: TorchTrace) -> gpuprof.TraceDiff:
 def rows(found: gpuprof.TraceDiff, kind: str) -> dict[str, tuple[float, float, float, float]]:
     """Calls and total milliseconds in A and in B, by name."""
     return {
-        row.name: (
-            row.calls_a,
-            row.calls_b,
-            round(row.total_a_ms, 9),
-            round(row.total_b_ms, 9),
-        )
+        row.name: (row.calls_a, row.calls_b, round(row.total_a_ms, 9), round(row.total_b_ms, 9))
         for row in found.rows
         if row.kind == kind
     }
@@ -266,11 +261,8 @@ def test_scopes_that_overlap_are_beside_each_other_as_in_a_summary(tmp_path: Pat
         slice_event("inside", 11, 2, cat="scope"),
     ]
     path = written(tmp_path / "t.json", object_form(events))
-    assert set(rows(gpuprof.trace_diff(path, path), "host")) == {
-        "first",
-        "second",
-        "second/inside",
-    }
+    found = gpuprof.trace_diff(path, path)
+    assert set(rows(found, "host")) == {"first", "second", "second/inside"}
 
 
 def test_a_trace_that_torch_wrote_is_read() -> None:

@@ -66,12 +66,8 @@ def test_the_outer_one_of_equal_slices_comes_first(path: Path) -> None:
             writer.span(name, duration / 1e6, begin_ns=now + begin, tid=4)
             writer.span("elsewhere", 1e-6, begin_ns=now, tid=5)
         writer.span("outmost", 50e-6, begin_ns=now, tid=4)
-    assert [name for name in names(path) if name != "elsewhere"] == [
-        "inmost",
-        "outmost",
-        "outer",
-        "inner",
-    ]
+    here = [name for name in names(path) if name != "elsewhere"]
+    assert here == ["inmost", "outmost", "outer", "inner"]
 
 
 class Text(str):

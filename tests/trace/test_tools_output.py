@@ -208,11 +208,8 @@ def test_pids_that_collide_are_renamed_and_ranks_are_shown(tmp_path: Path) -> No
         paths.append(written(tmp_path / f"{rank}.json", object_form(events, **info)))
     merge(paths, tmp_path / "out.json")
     events = load(tmp_path / "out.json")["traceEvents"]
-    assert [event["pid"] for event in events if event["ph"] == "X"] == [
-        1,
-        (1 << 22) + 1,
-        (2 << 22) + 1,
-    ]
+    pids = [event["pid"] for event in events if event["ph"] == "X"]
+    assert pids == [1, (1 << 22) + 1, (2 << 22) + 1]
     names = {
         event["pid"]: event["args"]["name"]
         for event in events
