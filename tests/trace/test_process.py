@@ -101,9 +101,8 @@ def test_os_exit_leaves_what_was_flushed(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     check_program(f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)")
     assert files(tmp_path) == {"run.json.part"}
-    assert [e["name"] for e in complete_lines(tmp_path / "run.json.part") if e["ph"] == "X"] == [
-        "a"
-    ]
+    part = complete_lines(tmp_path / "run.json.part")
+    assert [event["name"] for event in part if event["ph"] == "X"] == ["a"]
 
 
 # The same path
