@@ -195,13 +195,12 @@ def in_torch(fake_path: Path, torch_version: str) -> Run:
 
 
 @pytest.fixture(scope="session")
-def warm_torch() -> Iterator[WarmTorch]:
+def warm_torch() -> WarmTorch:
     """Run programs that use torch as forks of one process that has imported it."""
     from tests.support.warm_torch import WarmTorch
 
     pytest.importorskip("torch", reason="torch is not installed")
-    with WarmTorch() as warm:
-        yield warm
+    return WarmTorch()
 
 
 @pytest.fixture

@@ -355,8 +355,9 @@ print([type(finder).__name__ for finder in sys.meta_path if "gpuprof" in type(fi
 def without_compiler() -> Iterator[WarmTorch]:
     """Run programs as forks of a process that has imported torch and not its compiler."""
     pytest.importorskip("torch", reason="torch is not installed")
-    with WarmTorch("torch") as warm:
-        yield warm
+    warm = WarmTorch("torch")
+    yield warm
+    warm.close()
 
 
 def test_gpuprof_may_be_imported_before_torch(torch: Any) -> None:

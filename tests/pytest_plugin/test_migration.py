@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import OF_PYTHON, environment
-from tests.support.warm import warm_python
+from tests.support.warm import WarmPython
 
 TESTS = '''
 """How long waiting takes."""
@@ -73,6 +73,7 @@ OF_PYTEST = (
     *("pytest", "pytest_benchmark.session", "cProfile", "pdb", "unittest"),
     *("xml.etree.ElementTree", "_pytest.junitxml", "_pytest.pastebin", "_pytest.unittest"),
 )
+WARM = WarmPython(*OF_PYTHON, *OF_PYTEST)
 COLUMNS = ["min", "max", "mean", "stddev", "median", "iqr", "outliers", "ops", "rounds"]
 
 
@@ -107,13 +108,8 @@ class Suite:
 def run_pytest(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": "", **more}
     variables["PYTEST_XDIST_WORKER"] = ""  # beside which pytest-benchmark measures nothing
-    return warm_python(*OF_PYTHON, *OF_PYTEST).run(
-        "import sys, pytest; sys.exit(pytest.console_main())",
-        *("-p", "no:cacheprovider", *options),
-        env=environment(None, **variables),
-        cwd=folder,
-        timeout=120,
-    )
+    command = ("-m", "pytest", "-p", "no:cacheprovider", *options)
+    return WARM.run(*command, env=environment(None, **variables), cwd=folder, timeout=120)
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.support.warm import warm_python
+from tests.support.warm import WarmPython
 
 ROOT = Path(__file__).parents[2]
 _PREFIX = """\
@@ -25,6 +24,7 @@ OF_PYTHON = (
     *("importlib.metadata", "inspect", "ipaddress", "random", "shutil", "statistics", "threading"),
     *("types", "typing", "urllib.parse", "weakref"),
 )
+_WARM = WarmPython(*OF_PYTHON, "tests.fake_driver.control")
 
 
 def environment(driver: Path | str | None, **variables: str) -> dict[str, str]:
@@ -66,12 +66,7 @@ def run_python(
     """Run `code` and return what it printed and how it ended."""
     script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
     env = environment(driver, **variables)
-    warm = warm_python(*OF_PYTHON, "tests.fake_driver.control")
-    if warm.takes(env):
-        return warm.run(script, env=env, cwd=cwd, timeout=timeout)
-    return run_command(
-        *(sys.executable, "-c", script), cwd=cwd, driver=driver, timeout=timeout, **variables
-    )
+    return _WARM.run("-c", script, env=env, cwd=cwd, timeout=timeout)
 
 
 def check_python(code: str, **options: Any) -> str:

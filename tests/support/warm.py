@@ -1,8 +1,8 @@
-"""A Python that has imported what the tests' programs import, and forks for each of them.
+"""A Python that has imported modules, and forks for each program of the tests.
 
-A program finds what it would after a start of its own: its arguments, environment and folder, and
+A program finds what a start of its own would give it: its arguments, environment and folder, and
 an interpreter with one thread that ends as any does. Nothing of gpuprof is imported before, since
-that reads the environment. What a start itself reads there stays as it was for the first program.
+that reads the environment. Where the environment asks for another start, there is one.
 """
 
 from __future__ import annotations
@@ -12,124 +12,155 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import types
+import warnings
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-_START = """\
-import sys
-sys.path.insert(0, sys.argv[1])
-from tests.support.warm import next_program
-exec(next_program())
-"""
-_LARGEST = 1 << 17  # bytes of a program and its environment, in one message
 _READ_BY_A_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG")
 
 
 class WarmPython:
-    """The process that forks."""
+    """The process that forks. It starts with the first program and ends with this process."""
 
-    def __init__(self, modules: tuple[str, ...]) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._owner, self._started_with = os.getpid(), _read_by_a_start(os.environ)
-        root = Path(__file__).parents[2]
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, root, str(theirs.fileno()), *modules],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
+    def __init__(self, *modules: str, env: Mapping[str, str] = os.environ) -> None:
+        self._modules, self._env = modules, dict(env)
+        self._owner = 0  # the process whose child it is
         atexit.register(self.close)
 
     def takes(self, env: Mapping[str, str]) -> bool:
-        """Return whether a start of its own would find nothing else in this environment."""
+        """Return whether a fork finds in this environment what a start would."""
         # What is loaded before all else is a sanitizer's, which may not stand a fork.
-        return "LD_PRELOAD" not in env and _read_by_a_start(env) == self._started_with
+        is_safe = sys.platform == "linux" and "LD_PRELOAD" not in env
+        return is_safe and _read_by_a_start(env) == _read_by_a_start(self._env)
 
     def run(
-        self, code: str, *arguments: str, env: Mapping[str, str], cwd: Path | None, timeout: float
+        self, *arguments: str, env: Mapping[str, str], cwd: Path | None = None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Run `code` as ``python -c`` does, and return what it wrote and how it ended."""
-        program = {"code": code, "argv": ["-c", *arguments], "env": {**env}}
-        message = json.dumps({**program, "cwd": str(cwd or Path.cwd())}).encode()
-        assert len(message) <= _LARGEST, "too long a program"
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            pid = 0
+        """Run ``[-W FILTER ...] (SCRIPT | -m MODULE | -c CODE) ...``, as Python itself would."""
+        if not self.takes(env):
+            return subprocess.run(
+                [sys.executable, *arguments],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=timeout,
+                check=False,
+            )
+        if self._owner != os.getpid():  # none yet, or the child of what this process is a fork of
+            self._start()
+        with _text() as program, _text() as out, _text() as err:
+            json.dump([arguments, str(cwd or Path.cwd()), dict(env)], program)
+            program.seek(0)
+            self._socket.settimeout(timeout)
             try:
-                socket.send_fds(self._socket, [message], [out.fileno(), err.fileno()])
-                pid = int(self._socket.recv(64))
-                self._socket.settimeout(timeout)
-                status = int(self._socket.recv(64))
-                self._socket.settimeout(None)
+                fds = [each.fileno() for each in (program, out, err)]
+                socket.send_fds(self._socket, [b"run"], fds)
+                status = int(self._socket.recv(16))  # nothing comes where the process has ended
             except BaseException as error:
-                if pid:
-                    os.kill(pid, signal.SIGKILL)
                 self.close()
                 if isinstance(error, TimeoutError):
-                    raise subprocess.TimeoutExpired(["-c", code], timeout) from error
+                    raise subprocess.TimeoutExpired(arguments, timeout) from error
                 raise
             out.seek(0)
             err.seek(0)
-            return subprocess.CompletedProcess(
-                ["-c", code], status, out.read().decode(), err.read().decode()
-            )
+            return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
 
     def close(self) -> None:
-        """End the process; a later program gets another one."""
-        if os.getpid() != self._owner:  # a fork of the tests' process
-            return
-        self._socket.close()
-        self._process.wait()
-        warm_python.cache_clear()
+        """End the process, with a program that hangs; a later program starts another one."""
+        if self._owner == os.getpid():
+            self._owner = 0
+            self._socket.close()
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _start(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *self._modules],
+                cwd=Path(__file__).parents[2],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._owner = os.getpid()
+
+
+def _text() -> TextIO:
+    return tempfile.TemporaryFile("w+", encoding="utf-8")
 
 
 def _read_by_a_start(env: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in env.items() if k.startswith(_READ_BY_A_START)}
 
 
-@cache
-def warm_python(*modules: str) -> WarmPython:
-    """Return the process that has imported `modules`; the tests of this process share it."""
-    return WarmPython(modules)
-
-
-def next_program() -> str:
-    """Wait for programs; return in a process of each one, with its code."""
-    fd, *modules = sys.argv[2:]
-    for name in modules:
-        importlib.import_module(name)
-    del sys.path[0]
-    gc.collect()
-    connection = socket.socket(fileno=int(fd))
+def _next_program(requests: socket.socket) -> list[str]:
+    """Fork for each program until nobody is left to ask; return its arguments in the fork."""
     while True:
-        message, fds, _, _ = socket.recv_fds(connection, _LARGEST, 2)
+        message, fds, *_ = socket.recv_fds(requests, 16, 3)
         if not message:
             os._exit(0)
-        pid = os.fork()
-        if not pid:
-            connection.close()
-            return _become(json.loads(message), *fds)
-        for each in fds:
-            os.close(each)
-        connection.send(b"%d" % pid)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        with suppress(BrokenPipeError):  # nobody waits any more
-            connection.send(b"%d" % status)
+        child = os.fork()
+        if child == 0:
+            requests.close()
+            with os.fdopen(fds[0], encoding="utf-8") as program:
+                arguments, folder, variables = json.load(program)
+            for number, fd in enumerate(fds[1:], 1):
+                os.dup2(fd, number)
+                os.close(fd)
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(variables)
+            return list(arguments)
+        for fd in fds:
+            os.close(fd)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        requests.send(b"%d" % status)
 
 
-def _become(program: dict[str, Any], *fds: int) -> str:
-    for number, fd in enumerate(fds, 1):
-        os.dup2(fd, number)
-        os.close(fd)
-    os.environ.clear()
-    os.environ.update(program["env"])
-    os.chdir(program["cwd"])
-    sys.argv[:] = program["argv"]
-    return str(program["code"])
+def _become(arguments: list[str]) -> None:
+    """Be the interpreter that was asked for."""
+    while arguments[0] == "-W":
+        sys.warnoptions.append(arguments[1])
+        del arguments[:2]
+    warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
+    main: Any = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    program, sys.argv = arguments[0], arguments
+    try:
+        if program == "-m":
+            sys.path[0] = str(Path.cwd())
+            runpy._run_module_as_main(arguments.pop(1))  # type: ignore[attr-defined]
+            return
+        if program == "-c":
+            sys.path[0] = ""
+            code = compile(arguments.pop(1), "<string>", "exec", dont_inherit=True)
+        else:
+            script = Path(program).absolute()
+            sys.path[0], main.__file__ = str(script.parent), str(script)
+            code = compile(script.read_bytes(), script, "exec", dont_inherit=True)
+        exec(code, main.__dict__)
+    except Exception as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    for _name in sys.argv[2:]:
+        importlib.import_module(_name)
+    gc.collect()
+    gc.freeze()  # a fork whose garbage is collected would copy it all
+    _become(_next_program(socket.socket(fileno=int(sys.argv[1]))))
