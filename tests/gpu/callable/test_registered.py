@@ -17,9 +17,11 @@ class Cache:
         self.keys, self.values, self.window = keys, values, window
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def registered() -> None:
     pytree: Any = pytest.importorskip("torch.utils._pytree", reason="torch is not installed")
+    if Cache in pytree.SUPPORTED_NODES:
+        return
     pytree.register_pytree_node(
         Cache,
         lambda cache: ([cache.keys, cache.values], cache.window),
