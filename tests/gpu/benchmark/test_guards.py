@@ -123,6 +123,7 @@ def test_a_function_that_keeps_what_it_allocates_ends(mode: str, torch: Any) -> 
     assert mode != "batched" or says(result, "memory")
 
 
+@needs_the_gpu_alone  # beside others, work of theirs may look like a wait of the function's
 def test_a_first_call_that_loads_and_compiles_is_not_measured(torch: Any) -> None:
     check_script("""
         import torch
