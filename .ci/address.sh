@@ -24,14 +24,13 @@ for run in "$folder/planted/defects" "python"; do
 done
 
 echo "-- C++"
-driver=$(fake_driver "$folder/fake" "${flags[@]}")
+# Where pytest's cache is; built here, because a preloaded compiler leaks.
+driver=$(fake_driver "$folder/cache/d/fake_driver" "${flags[@]}")
 # Left out: a simulation of one thread, which takes four tenths of the time of all of them.
 cpp_suites "$folder/build" "$driver" BudgetOf
 cpp_tests "$folder/build" "$driver" --tests-regex fuzz_
 
 echo "-- Python"
-# Where pytest's cache is, the test driver is; built here, because a preloaded compiler leaks.
-fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
 # Left out: what ends a process beside daemon threads, which leaves all that those hold, and what
 # forks beside running threads, where AddressSanitizer's own locks are not safe; and what imports
 # NumPy or pandas, as tables and plots of statistics do, which leaves objects of its own behind; and

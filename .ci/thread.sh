@@ -19,12 +19,11 @@ must_report 'data race' "$folder/planted/defects" data_race
 must_report 'data race' "${python[@]}" -c "$call" "$folder/planted/defects.so" data_race
 
 echo "-- C++"
-driver=$(fake_driver "$folder/fake" "${flags[@]}")
+driver=$(fake_driver "$folder/cache/d/fake_driver" "${flags[@]}") # where pytest's cache is
 # Left out: simulations of one thread, which are more than half of the time of all others.
 cpp_suites "$folder/build" "$driver" '^Budget\.|BudgetOf'
 
 echo "-- Python"
-fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
 FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -n 2 -o cache_dir="$folder/cache" \
   tests/timing/test_threads.py tests/trace/test_writer.py tests/graphs/test_{capture,graph,pool}.py \
   -k 'thread or others_record'
