@@ -7,6 +7,7 @@ need_tools
 build_plain
 build_instrumented "$CI_OUT/address" address,undefined
 build_instrumented "$CI_OUT/thread" thread
-for version in $(wheel_pythons); do
+versions=$(wheel_pythons)
+for version in $versions; do
   build_wheel "$version"
 done

@@ -47,13 +47,11 @@ apart=(--ignore tests/cpp_package --ignore tests/docs/test_site.py)
 few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py
   tests/run/test_script.py tests/run/test_function_scopes.py
   tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
-# What is built twice is unpacked into folders with random names.
-twice=()
-[ "${WHEEL_PYTHONS:-}" != all ] || twice=(--twice)
-for version in $(wheel_pythons); do
+versions=$(wheel_pythons)
+for version in $versions; do
   python=$(python3 .ci/wheels.py find --python "$version")
   echo "-- Python $version"
-  build_wheel "$version" "${twice[@]}"
+  build_wheel "$version"
   grep -E '^(compiled in|twice)' "$out/build-$version.log"
   wheel=$(echo "$out"/*-cp"${version/./}"-cp"${version/./}"-manylinux_*.whl)
   venv=$CI_OUT/python$version

@@ -124,6 +124,8 @@ def environment(folder: Path, python: Path | str, packages: tuple[str, ...]) -> 
 
 def build_sdist(work: Path, out: Path) -> Path:
     tools = environment(work / "tools", sys.executable, TOOLS)
+    for left in work.glob("*.tar.gz"):  # by a run that was ended
+        left.unlink()
     command = (tools / "python", "-m", "build", "--sdist", "--no-isolation", "--outdir", work, ROOT)
     run(*command)
     (sdist,) = work.glob("*.tar.gz")

@@ -29,11 +29,11 @@ FETCH_CONTENT = f"""include(FetchContent)
 FetchContent_Declare(gpuprof SOURCE_DIR "{ROOT.as_posix()}")
 FetchContent_MakeAvailable(gpuprof)"""
 # The programs that find the installed library, configured and built at once.
-PROGRAMS = f"""cmake_minimum_required(VERSION 3.25)
+PROGRAMS = """cmake_minimum_required(VERSION 3.25)
 project(programs LANGUAGES CXX)
-add_subdirectory("{EXAMPLE.as_posix()}" example)
-add_subdirectory("{EXAMPLE.as_posix()}/graphs" graphs)
-add_subdirectory("{EXAMPLE.as_posix()}/benchmark" benchmark)
+add_subdirectory(cpp example)
+add_subdirectory(cpp/graphs graphs)
+add_subdirectory(cpp/benchmark benchmark)
 add_subdirectory(two)
 """
 
@@ -141,6 +141,7 @@ def fetching_project(folder: Path) -> Path:
 def finding_project(folder: Path) -> Path:
     """Write a project of the programs that find gpuprof to `folder`."""
     write(folder, lists=PROGRAMS)
+    shutil.copytree(EXAMPLE, folder / "cpp")
     write(folder / "two", lists=TWO_LIBRARIES, work=WORK, main=MAIN)
     return folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.processes import check_python, run_python
+from tests.support.processes import check_python, run_fresh_python
 
 # Runs `use` in a child for each of many moments of it. At the moment, `at_moment` is called as a
 # signal handler would be: between two lines of Python, on the thread that imports.
@@ -67,7 +67,7 @@ def count(name):
 
 
 def check(script: str) -> None:
-    total, failed = check_python(HARNESS + script).split(maxsplit=1)
+    total, failed = check_python(HARNESS + script, run_fresh_python).split(maxsplit=1)
     assert int(total) > 100
     assert failed.strip() == "[]"
 
@@ -170,7 +170,7 @@ print(failed)
 
 def check_children(one_child: str) -> None:
     # CPython prints what a handler raises inside of a callback of its import system.
-    done = run_python(HARNESS + one_child + SIGNALLED.replace("COUNT", "30"))
+    done = run_fresh_python(HARNESS + one_child + SIGNALLED.replace("COUNT", "30"))
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 

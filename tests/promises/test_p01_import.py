@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import check_python
+from tests.support.processes import check_python, run_fresh_python
 
 _WATCH_IMPORT = """
 import json, os, threading
@@ -27,7 +27,7 @@ print(json.dumps({
 def test_import_calls_no_driver_starts_no_thread_and_opens_and_imports_nothing_else(
     fake_path: Path,
 ) -> None:
-    facts = json.loads(check_python(_WATCH_IMPORT, driver=fake_path))
+    facts = json.loads(check_python(_WATCH_IMPORT, run_fresh_python, driver=fake_path))
     assert facts["driver_mapped"] is False
     assert facts["threads"] == 1
     own = (".py", ".pyc", "/proc/self/maps")

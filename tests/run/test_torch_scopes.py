@@ -199,7 +199,7 @@ def closure():
 optimizer.step(closure)
 model(torch.ones(2, 4))
 """
-    _, found = run(code)
+    _, found = run(code, by=measured)
     assert found["optimizer.step"] == 1
     assert found["optimizer.step/Inner"] == found["optimizer.step/backward"] >= 1
     del found["optimizer.step"], found["optimizer.step/Inner"], found["optimizer.step/backward"]
@@ -295,7 +295,7 @@ torch.cuda.synchronize()
 assert pickle.loads(pickle.dumps(torch.Tensor.item)) is torch.Tensor.item
 assert pickle.loads(pickle.dumps(torch.cuda.synchronize)) is torch.cuda.synchronize
 """
-    _, found = run(code)
+    _, found = run(code, by=measured)
     assert found == {"waiting/item": 3, "waiting/synchronize": 1}
 
 
@@ -371,7 +371,7 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 """
-    done, _ = run(code)
+    done, _ = run(code, by=measured)
     assert done.out.splitlines() == [
         "(1, 1, 'torch.autograd', True)",
         "(0, 0, 'torch.autograd', False)",

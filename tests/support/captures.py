@@ -32,7 +32,10 @@ def on_another_thread(work: Callable[[], object]) -> object:
     """Return what `work` returns or raises on a thread of its own."""
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(work)
-    return done.exception() or done.result()
+    error = done.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return error or done.result()
 
 
 def await_no_capture(fake: FakeCuda, stream: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +71,19 @@ def run_python(
     return _WARM.run("-c", script, env=env, cwd=cwd, timeout=timeout)
 
 
-def check_python(code: str, **options: Any) -> str:
+def run_fresh_python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a Python that has imported nothing, where the first use is what is tested."""
+    script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
+    return run_command(sys.executable, "-c", script, **options)
+
+
+def check_python(
+    code: str,
+    run: Callable[..., subprocess.CompletedProcess[str]] = run_python,
+    **options: Any,
+) -> str:
     """Run `code`; it must end with status 0 and print nothing to stderr. Return its output."""
-    done = run_python(code, **options)
+    done = run(code, **options)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.stderr == "", done.stderr
     return done.stdout

@@ -105,9 +105,12 @@ class RankPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
-        for each in self._ranks:
-            each.close()
+        try:
+            self._process.communicate(timeout=LIMIT_S)
+        finally:
+            self._process.kill()
+            for each in self._ranks:
+                each.close()
 
 
 def _start_ranks(folder: Path, descriptors: list[int]) -> None:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 _READ_BY_A_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG")
 
@@ -58,22 +61,34 @@ class WarmPython:
             )
         if self._owner != os.getpid():  # none yet, or the child of what this process is a fork of
             self._start()
-        with _text() as program, _text() as out, _text() as err:
+        until = time.monotonic() + timeout
+        ends = [os.pipe(), os.pipe()]  # of standard output and error
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as program:
             json.dump([arguments, str(cwd or Path.cwd()), dict(env)], program)
             program.seek(0)
-            self._socket.settimeout(timeout)
             try:
-                fds = [each.fileno() for each in (program, out, err)]
-                socket.send_fds(self._socket, [b"run"], fds)
-                status = int(self._socket.recv(16))  # nothing comes where the process has ended
+                fds = [program.fileno(), *(theirs for _, theirs in ends)]
+                try:
+                    socket.send_fds(self._socket, [b"run"], fds)
+                finally:
+                    for _, theirs in ends:
+                        os.close(theirs)
+                texts = _read([ours for ours, _ in ends], until)
+                self._socket.settimeout(max(until - time.monotonic(), 1.0))
+                answer = self._socket.recv(16)
+                if not answer:
+                    message = f"the Python with {', '.join(self._modules)} has ended"
+                    raise RuntimeError(message)
+                status = int(answer)
             except BaseException as error:
                 self.close()
                 if isinstance(error, TimeoutError):
                     raise subprocess.TimeoutExpired(arguments, timeout) from error
                 raise
-            out.seek(0)
-            err.seek(0)
-            return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
+            finally:
+                for ours, _ in ends:
+                    os.close(ours)
+        return subprocess.CompletedProcess(arguments, status, *texts)
 
     def close(self) -> None:
         """End the process, with a program that hangs; a later program starts another one."""
@@ -98,8 +113,22 @@ class WarmPython:
         self._owner = os.getpid()
 
 
-def _text() -> TextIO:
-    return tempfile.TemporaryFile("w+", encoding="utf-8")
+def _read(pipes: list[int], until: float) -> list[str]:
+    """Return what is written until nobody has the other ends, not even a program's children."""
+    found = {pipe: bytearray() for pipe in pipes}
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(until - time.monotonic(), 0.0))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                part = os.read(key.fd, 1 << 16)
+                found[key.fd] += part
+                if not part:
+                    selector.unregister(key.fd)
+    return [io.StringIO(found[pipe].decode(), newline=None).read() for pipe in pipes]
 
 
 def _read_by_a_start(env: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,8 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError, TraceError
-from tests.support.trace_events import events, files, measured, names
+from tests.support.processes import run_python
+from tests.support.trace_events import SCOPES, events, files, measured, names
 from tests.trace.programs import check_program, run_program
 
 
@@ -146,10 +147,8 @@ work("on")
 
 
 def test_a_run_that_is_to_be_traced_without_a_thread_is_one_warning(tmp_path: Path) -> None:
-    done = run_program(
-        NO_THREAD + "work('a', 3); print('on')",
-        GPUPROF_TRACE_OUT=str(tmp_path / "run.json"),
-    )
+    code = NO_THREAD + SCOPES + "work('a', 3); print('on')"
+    done = run_python(code, GPUPROF_TRACE_OUT=str(tmp_path / "run.json"))
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr.count("RuntimeWarning") == 1
     assert "GPUPROF_TRACE_OUT was ignored" in done.stderr

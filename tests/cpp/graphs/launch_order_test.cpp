@@ -83,8 +83,8 @@ TEST_F(GraphsInOrder, WithoutASharedOrderTwoStreamsRunAtOnce) {
 }
 
 TEST_F(GraphsInOrder, OnOneStreamNeedNoWait) {
-  share();
   const std::uint64_t waits = calls_of("cuStreamWaitEvent");
+  share();
   write(stream_);
   read(stream_);
   write(stream_);
@@ -342,6 +342,7 @@ TEST_F(GraphsInOrder, AGraphMayBeClosedWhileAFrameworkLaunchesIt) {
 }
 
 TEST_F(GraphsInOrder, AGraphOfADeadContextIsNotWaitedFor) {
+  const std::uint64_t waits = calls_of("cuStreamWaitEvent");
   order_ = std::make_shared<LaunchOrder>();
   const CUcontext second = make_context();
   CUstream stream = make_current_stream();
@@ -351,7 +352,6 @@ TEST_F(GraphsInOrder, AGraphOfADeadContextIsNotWaitedFor) {
   lost->launch({number(stream)});
   destroy_context(second);
   reader_->set_launch_order(order_);
-  const std::uint64_t waits = calls_of("cuStreamWaitEvent");
   read(stream_);
   EXPECT_EQ(seen(), 0U);
   EXPECT_EQ(calls_of("cuStreamWaitEvent"), waits);
