@@ -1,5 +1,7 @@
 #include "driver/cuda_call_thread.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -31,7 +33,10 @@ struct Calls {
   CallElsewhere::Call call = nullptr;
   void* data = nullptr;
   CUcontext context = nullptr;
+  std::uintptr_t caller = 0;
 };
+
+thread_local const Calls* made_here = nullptr;  // on the thread that makes them
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -68,6 +73,7 @@ void sleep_until(Calls& calls, Turn turn, std::atomic<bool>& sleeps) noexcept {
 [[noreturn]] void make_calls(Calls& calls) noexcept {
   const Table& table = *loaded_or_null();
   calls.asleep.store(false);
+  made_here = &calls;
   for (;;) {
     if (!spin(calls, Turn::kThread, monotonic_now() + kStayAwake)) {
       sleep_until(calls, Turn::kThread, calls.asleep);
@@ -97,6 +103,11 @@ bool start(Calls& calls) noexcept {
 
 }  // namespace
 
+std::uintptr_t asking_thread() noexcept {
+  if (made_here != nullptr) return made_here->caller;
+  return static_cast<std::uintptr_t>(::pthread_self());
+}
+
 CallElsewhere::CallElsewhere(Call call, void* data) noexcept {
   const Table* table = loaded_or_null();
   CUcontext context = nullptr;
@@ -112,6 +123,7 @@ CallElsewhere::CallElsewhere(Call call, void* data) noexcept {
   calls.call = call;
   calls.data = data;
   calls.context = context;
+  calls.caller = asking_thread();
   begun_ = true;
   give(calls, Turn::kThread, calls.asleep);
 }

@@ -6,9 +6,15 @@
 // Tools see the call on the thread "gpuprof-calls".
 #pragma once
 
+#include <cstdint>
+
 #include "driver/host_clock.hpp"
 
 namespace gpuprof::driver {
+
+// The thread that asked for what this one does, as pthread_self() names it: on "gpuprof-calls" the
+// caller, elsewhere this thread itself.
+[[nodiscard]] std::uintptr_t asking_thread() noexcept;
 
 // One call. For the stack of one function, which must not return before done() or wait().
 class CallElsewhere {

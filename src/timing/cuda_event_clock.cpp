@@ -1,10 +1,9 @@
 #include "timing/cuda_event_clock.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
 
+#include "driver/cuda_call_thread.hpp"
 #include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/statistics.hpp"
@@ -156,7 +155,7 @@ void EventClock::push(Sample* sample) {
     sample->next = nullptr;
     (queue.tail != nullptr ? queue.tail->next : queue.head) = sample;
     queue.tail = sample;
-    queue.thread = static_cast<std::uintptr_t>(::pthread_self());
+    queue.thread = driver::asking_thread();
     full = ++queue.size >= queue.next_try;
   }
   if (full) drain(key);

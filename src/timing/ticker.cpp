@@ -1,21 +1,17 @@
 #include "timing/ticker.hpp"
 
 #include <chrono>
-#include <cmath>
+#include <cstdint>
 #include <mutex>
+#include <random>
 #include <utility>
 
 namespace gpuprof::timing {
 
 namespace {
 
-// Where in its slot a call is made.
-HostNanoseconds place_in(std::int64_t slot) {
-  constexpr double kGoldenRatio = 0.6180339887498949;
-  double whole = 0.0;
-  const double part = std::modf(static_cast<double>(slot) * kGoldenRatio, &whole);
-  return static_cast<HostNanoseconds>(part * Ticker::kSlot);
-}
+constexpr HostNanoseconds kLate = 1'000'000;
+constexpr int kMostLeftOut = 10;  // late calls in a row
 
 }  // namespace
 
@@ -24,8 +20,18 @@ struct Ticker::State : driver::Service {
 
   void run() {
     const HostNanoseconds begun = monotonic_now();
+    std::minstd_rand random(static_cast<std::uint32_t>(begun));
+    std::uniform_int_distribution<HostNanoseconds> place_in_slot(0, kSlot - 1);
+    int left_out = 0;
     for (std::int64_t slot = 1;; slot = (monotonic_now() - begun) / kSlot + 1) {
-      if (!sleep_until(begun + slot * kSlot + place_in(slot)) || !call()) return;
+      const HostNanoseconds due = begun + slot * kSlot + place_in_slot(random);
+      if (!sleep_until(due)) return;
+      if (monotonic_now() - due > kLate && left_out < kMostLeftOut) {
+        ++left_out;
+        continue;
+      }
+      left_out = 0;
+      if (!call()) return;
     }
   }
 

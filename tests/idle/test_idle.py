@@ -23,6 +23,7 @@ from tests.fake_driver.control import ACTIVE, FakeCuda
 from tests.support.gpu_records import Recording
 from tests.support.processes import native_threads
 from tests.support.recorders import until
+from tests.support.stuck_streams import busy_thread, service_threads
 from tests.support.torch_blocks import Run
 
 LONG = 10**12  # ns of the fake's clock, which goes on when it is told to
@@ -62,13 +63,14 @@ def measured(fake: FakeCuda, stream: int) -> FakeCuda:
 
 def test_planted_sleeps_are_found_at_their_line(fake: FakeCuda, stream: int) -> None:
     at_sleep = line_of(busy_and_idle, "it has nothing to do")
-    ratios = []
-    for _ in range(3):
+    rounds: list[tuple[float, float]] = []
+    while sum(planted < 1.04 * 300 * 5 for planted, _ in rounds) < 3 and len(rounds) < 9:
         with gpuprof.idle() as found:
-            planted = busy_and_idle(fake, stream, steps=600)
-        ratios.append(ms_at(found, at_sleep) / planted)
+            planted = busy_and_idle(fake, stream, steps=300)
+        rounds.append((planted, ms_at(found, at_sleep) / planted))
 
-    assert statistics.median(ratios) == pytest.approx(1, abs=0.1)
+    # Of the rounds in which sleeps ended least late: where no CPU is free, looks are late as well.
+    assert statistics.median(ratio for _, ratio in sorted(rounds)[:3]) == pytest.approx(1, abs=0.1)
     assert ms_at(found, line_of(busy_and_idle, "the GPU works")) < 0.05 * planted
     row = found.rows[0]
     assert (row.line, row.function) == (at_sleep, "busy_and_idle")
@@ -178,6 +180,25 @@ def test_the_line_is_of_the_thread_that_launches(fake: FakeCuda, stream: int) ->
     at = line_of(test_the_line_is_of_the_thread_that_launches, "# the thread that launches")
     assert ms_at(found, at) > 0.8 * found.idle_ms
     fake.primary_release()
+
+
+def test_calls_that_another_thread_makes_are_of_the_thread_that_asks(
+    fake: FakeCuda, stream: int
+) -> None:
+    """Beside a busy thread, calls are made on one of gpuprof's own, which Python does not know."""
+    scope = gpuprof.timer("step", stream=stream)
+    with busy_thread():
+        for _ in range(8):  # until it is seen that the lock comes back late
+            with scope:
+                pass
+        with gpuprof.idle() as found:
+            for _ in range(20):
+                with scope:
+                    pass
+                time.sleep(0.01)  # it has nothing to do
+    assert service_threads()
+    at = line_of(test_calls_that_another_thread_makes_are_of_the_thread_that_asks, "nothing to do")
+    assert ms_at(found, at) > 0.5 * found.idle_ms > 0
 
 
 def test_threads_without_frames_are_counted_together(fake: FakeCuda, stream: int) -> None:

@@ -21,6 +21,7 @@ from tests.support.stuck_streams import (
     WAITS,
     busy_thread,
     check_stuck,
+    service_threads,
 )
 
 TIMES = 300
@@ -38,11 +39,6 @@ def test_a_full_queue_lets_other_threads_run_beside_a_busy_one(
     fake_path: Path, use: str, wait: str
 ) -> None:
     check_stuck(use, wait, fake_path, busy=True, FAKECUDA_CONFIG=f"queue_entries={ENTRIES}")
-
-
-def service_threads() -> list[str]:
-    names = [each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm")]
-    return [each for each in names if each == "gpuprof-calls"]
 
 
 @pytest.fixture
