@@ -1,10 +1,8 @@
 #include "bindings/ranges/scope_stack.hpp"
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "bindings/python/thread_end.hpp"
 #include "driver/process.hpp"
@@ -14,43 +12,16 @@
 namespace gpuprof::bindings {
 namespace {
 
-// All stacks that exist, and those of threads that have ended since a thread last made its first.
-struct AllStacks {
-  driver::ForkMutex mutex;
-  std::unordered_set<const ScopeStack*> stacks;
-  ScopeStack* ended = nullptr;
-};
+// All that exist.
+auto& all_stacks() { return driver::immortal<std::unordered_set<ScopeStack*>>(); }
 
-AllStacks& all_stacks() { return driver::immortal<AllStacks>(); }
-
-}  // namespace
-
-// Another thread may be closing its last entry meanwhile, so that nothing else is looked at.
-void ScopeStack::end_without_interpreter_lock() noexcept {
-  AllStacks& all = all_stacks();
-  const std::lock_guard lock(all.mutex);
-  next_ = std::exchange(all.ended, this);
-}
-
-// Those with open scopes go when the last of these is closed.
 void delete_ended_stacks() {
-  AllStacks& all = all_stacks();
-  ScopeStack* next = nullptr;
-  {
-    const std::lock_guard lock(all.mutex);
-    next = std::exchange(all.ended, nullptr);
-  }
-  while (next != nullptr) {
-    ScopeStack* stack = std::exchange(next, next->next_);
-    if (stack->empty()) {
-      delete stack;
-    } else {
-      stack->goes_when_empty_ = true;
-    }
+  auto& all = all_stacks();
+  for (auto each = all.begin(); each != all.end();) {
+    ScopeStack* stack = *each++;  // first: what is deleted takes itself out
+    if (stack->has_ended()) delete stack;
   }
 }
-
-namespace {
 
 // The stacks of one thread: the one in use, and those of suspended tasks with open scopes.
 struct ThreadStacks {
@@ -79,8 +50,8 @@ thread_local ThreadStacks* own_stacks = nullptr;
 void end_stacks(void* ended) {
   own_stacks = nullptr;
   const std::unique_ptr<ThreadStacks> stacks(static_cast<ThreadStacks*>(ended));
-  if (stacks->current != nullptr) stacks->current->end_without_interpreter_lock();
-  for (const auto& [context, stack] : stacks->parked) stack->end_without_interpreter_lock();
+  if (stacks->current != nullptr) stacks->current->end_thread();
+  for (const auto& [context, stack] : stacks->parked) stack->end_thread();
 }
 
 const ThreadEnd thread_end(&end_stacks);
@@ -96,23 +67,13 @@ ThreadStacks& stacks_of_this_thread() {
 
 }  // namespace
 
-ScopeStack::ScopeStack() : thread_(trace::thread_id()) {
-  AllStacks& all = all_stacks();
-  const std::lock_guard lock(all.mutex);
-  all.stacks.insert(this);
-}
+ScopeStack::ScopeStack() : thread_(trace::thread_id()) { all_stacks().insert(this); }
 
-ScopeStack::~ScopeStack() {
-  AllStacks& all = all_stacks();
-  const std::lock_guard lock(all.mutex);
-  all.stacks.erase(this);
-}
+ScopeStack::~ScopeStack() { all_stacks().erase(this); }
 
 std::vector<OpenScope> open_scopes() {
   std::vector<OpenScope> found;
-  AllStacks& all = all_stacks();
-  const std::lock_guard lock(all.mutex);
-  for (const ScopeStack* stack : all.stacks) {
+  for (const ScopeStack* stack : all_stacks()) {
     for (const timing::NestingEntry& entry : stack->entries()) {
       const timing::Sample* sample = entry.sample;
       if (sample == nullptr || !sample->counted) continue;

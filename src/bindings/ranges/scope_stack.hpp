@@ -9,6 +9,7 @@
 
 #include <Python.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -37,20 +38,22 @@ class ScopeStack : public timing::Nesting {
     remove(index);
     if (!empty()) return;
     PyObject* context = context_;
-    if (goes_when_empty_) delete this;
+    if (has_ended()) delete this;
     Py_XDECREF(context);  // last: it may run Python code
   }
-  // Its thread has ended: it is deleted when it is empty, and a thread makes its first one.
-  void end_without_interpreter_lock() noexcept;
+  // Its thread has ended: it goes with its last open scope, or without any when another thread
+  // makes its first stack. Without the interpreter lock, so that it may be gone at once.
+  void end_thread() noexcept { thread_gone_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool has_ended() const noexcept {
+    return thread_gone_.load(std::memory_order_acquire) && empty();
+  }
 
  private:
   friend ScopeStack& current_scope_stack();
   friend ScopeStack& find_scope_stack();
-  friend void delete_ended_stacks();
   const std::uint32_t thread_;
   PyObject* context_ = nullptr;
-  bool goes_when_empty_ = false;
-  ScopeStack* next_ = nullptr;  // of an ended thread
+  std::atomic<bool> thread_gone_{false};
 };
 
 // The context of the task that runs now, made where the thread has none yet. Borrowed; null for
