@@ -38,72 +38,37 @@ struct State {
 
 State& state() { return immortal<State>(); }
 
-class Resolver {
- public:
-  explicit Resolver(void* library)
-      : get_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"))) {
-  }
-
-  [[nodiscard]] bool usable() const noexcept { return get_ != nullptr; }
-
-  // Null where the driver has no such entry; `status` is the error of a failed query.
-  void* find(const char* name, int version, CUresult& status) const noexcept {
-    void* entry = nullptr;
-    CUdriverProcAddressQueryResult found{};
-    status = get_(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
-    if (status == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS) return entry;
-    if (status == CUDA_ERROR_NOT_FOUND) status = CUDA_SUCCESS;
-    return nullptr;
-  }
-
- private:
-  PFN_cuGetProcAddress_v12000 get_;
-};
-
 }  // namespace
 
+// Fills the table with what the driver has.
 struct TableFiller {
   State& s;
-  const Resolver& resolver;
+  PFN_cuGetProcAddress_v12000 get;
   CUresult failure = CUDA_SUCCESS;  // of a query for an entry point
   const char* failed = "";          // its name
 
+  // Whether the driver has the entry, in this version or in an older one of the same signature.
   template <typename Function>
-  void fill(Entry<Function>& slot, const char* name, int version, int older = 0) {
+  bool fill(Entry<Function>& slot, const char* name, int version, int older = 0) {
     void* entry = find(name, version);
     if (entry == nullptr && older != 0) entry = find(name, older);
     slot.function = entry != nullptr ? reinterpret_cast<Function>(entry) : &Missing<Function>::call;
     slot.name = name;
-    if (entry == nullptr) s.missing.emplace_back(name);
+    return entry != nullptr;
   }
 
-  template <typename Function>
-  void fill_optional(Function& slot, const char* name, int version) {
-    const std::size_t others = s.missing.size();
-    fill(slot, name, version);
-    s.missing.resize(others);
-  }
-
-  // Two versions with different signatures; missing only where the driver has neither.
-  template <typename Function, typename Older>
-  void fill_both(Function& slot, Older& older_slot, const char* name, int version, int older) {
-    const std::size_t others = s.missing.size();
-    fill(older_slot, name, older);
-    const bool has_older = s.missing.size() == others;
-    s.missing.resize(others);
-    fill(slot, name, version);
-    if (has_older) s.missing.resize(others);
-  }
-
-  // A driver refuses versions above its own as bad arguments: it does not have them.
+  // Null where the driver has no such entry. It refuses versions above its own as bad arguments.
   void* find(const char* name, int version) {
-    CUresult status = CUDA_SUCCESS;
-    void* entry = version <= s.version ? resolver.find(name, version, status) : nullptr;
-    if (status != CUDA_SUCCESS) {
+    if (version > s.version) return nullptr;
+    void* entry = nullptr;
+    CUdriverProcAddressQueryResult found{};
+    const CUresult status = get(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
+    if (status == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS) return entry;
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_FOUND) {
       failure = status;
       failed = name;
     }
-    return entry;
+    return nullptr;
   }
 
   void fill_all() {
@@ -112,16 +77,22 @@ struct TableFiller {
     int version = 0;
     if (s.table.cuDriverGetVersion(&version) == CUDA_SUCCESS) s.version = version;
     s.missing.clear();
-#define GPUPROF_X(name, version) fill(s.table.name, #name, version);
-#define GPUPROF_F(name, version, older) fill(s.table.name, #name, version, older);
-#define GPUPROF_S(name, version, older) \
-  fill_both(s.table.name, s.table.name##_v##older, #name, version, older);
+    const auto need = [&](bool found, const char* name) {
+      if (!found) s.missing.emplace_back(name);
+    };
+#define GPUPROF_X(name, version) need(fill(s.table.name, #name, version), #name);
+#define GPUPROF_F(name, version, older) need(fill(s.table.name, #name, version, older), #name);
+#define GPUPROF_S(name, version, older)                                 \
+  {                                                                     \
+    const bool has_older = fill(s.table.name##_v##older, #name, older); \
+    need(fill(s.table.name, #name, version) || has_older, #name);       \
+  }
     GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
     GPUPROF_EVENT_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
 #undef GPUPROF_X
 #undef GPUPROF_F
 #undef GPUPROF_S
-#define GPUPROF_X(name, version) fill_optional(s.table.name, #name, version);
+#define GPUPROF_X(name, version) fill(s.table.name, #name, version);
     GPUPROF_OPTIONAL_ENTRY_POINTS(GPUPROF_X)
 #undef GPUPROF_X
   }
@@ -152,14 +123,15 @@ std::string load(State& s) {
     }
     return s.load_failure;
   }
-  const Resolver resolver(s.opened.handle);
-  if (!resolver.usable()) {
+  const auto get =
+      reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(s.opened.handle, "cuGetProcAddress_v2"));
+  if (get == nullptr) {
     return s.load_failure =
                s.opened.path +
                " is too old or no CUDA driver: it has no cuGetProcAddress_v2; gpuprof needs a "
                "driver for CUDA 12.0 or later";
   }
-  TableFiller filler{s, resolver};
+  TableFiller filler{s, get};
   filler.fill_all();
   if (filler.failure != CUDA_SUCCESS) {
     return "cuGetProcAddress of " + s.opened.path + " answered " +
@@ -185,19 +157,6 @@ std::string ensure_loaded(State& s) {
   return s.has_table.load(std::memory_order_relaxed) ? std::string() : load(s);
 }
 
-std::string name_of(CUresult status) {
-  if (const Table* table = loaded_or_null(); table != nullptr) return name_in(*table, status);
-  return status == CUDA_ERROR_DEINITIALIZED ? "CUDA_ERROR_DEINITIALIZED"
-                                            : "CUDA_ERROR_UNRECOGNISED";
-}
-
-std::string description_of(CUresult status) {
-  const char* text = nullptr;
-  const Table* table = loaded_or_null();
-  if (table == nullptr || table->cuGetErrorString(status, &text) != CUDA_SUCCESS) return {};
-  return text != nullptr ? text : "";
-}
-
 // The error as a value, with what the driver's log says of it. Changes nothing, and takes no lock.
 Error describe(const State& s, CUresult status, const char* call, const std::string& log) {
   if (status == kMissingEntry) {
@@ -210,12 +169,14 @@ Error describe(const State& s, CUresult status, const char* call, const std::str
                                   " answered CUDA_ERROR_DEINITIALIZED (4): the CUDA "
                                   "driver has been taken down"};
   }
-  std::string detail = description_of(status);
+  const char* text = nullptr;
+  const bool known = s.table.cuGetErrorString(status, &text) == CUDA_SUCCESS && text != nullptr;
+  std::string detail = known ? text : "";
   if (!log.empty()) {
     detail += detail.empty() ? "" : "; ";
     detail += "the driver's log says: " + log;
   }
-  return {static_cast<int>(status), name_of(status), call, std::move(detail)};
+  return {static_cast<int>(status), name_in(s.table, status), call, std::move(detail)};
 }
 
 // Errors of cuInit that are permanent for the process. Others may pass: a system or service that is
