@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 
 #include "driver/devices.hpp"
+#include "driver/environment.hpp"
 #include "driver/process.hpp"
 
 namespace gpuprof::cupti {
@@ -44,14 +44,6 @@ std::string version_words(std::uint32_t version) {
 
 constexpr const char* kNeeds = "gpuprof needs CUPTI of CUDA 12.0 (version 18) or later";
 
-const char* environment_of(const char* name) noexcept {
-#ifdef __GLIBC__
-  return secure_getenv(name);
-#else
-  return std::getenv(name);
-#endif
-}
-
 #ifdef __linux__
 int note_if_cupti(dl_phdr_info* info, std::size_t /*size*/, void* found) {
   const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
@@ -80,7 +72,7 @@ std::string path_in_process(const std::vector<std::string>& candidates) {
 std::vector<std::string> toolkit_folders() {
   std::vector<std::string> roots;
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = environment_of(name); value != nullptr && *value == '/') {
+    if (const char* value = driver::secure_environment(name); value != nullptr && *value == '/') {
       roots.emplace_back(value);
     }
   }

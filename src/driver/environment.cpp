@@ -1,5 +1,7 @@
 #include "driver/environment.hpp"
 
+#include <unistd.h>
+
 #include <cctype>
 #include <cstdlib>
 
@@ -15,6 +17,14 @@ bool is_set(const std::string& variable) {
     }
   }
   return word == "1" || word == "true" || word == "on" || word == "yes";
+}
+
+const char* secure_environment(const char* name) noexcept {
+#ifdef __GLIBC__
+  return secure_getenv(name);
+#else
+  return issetugid() ? nullptr : std::getenv(name);
+#endif
 }
 
 }  // namespace gpuprof::driver

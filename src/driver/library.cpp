@@ -9,21 +9,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <string_view>
 
+#include "driver/environment.hpp"
 #include "driver/error.hpp"
 
 namespace gpuprof::driver {
 namespace {
-
-const char* secure_environment(const char* name) noexcept {
-#ifdef __GLIBC__
-  return secure_getenv(name);
-#else
-  return issetugid() ? nullptr : std::getenv(name);
-#endif
-}
 
 // Empty if `path` may be opened as the driver, else why not.
 std::string_view refusal(const std::string& path) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "SECURITY.md"
-CPP_READS = re.compile(r'\b(?:getenv|secure_getenv|secure_environment|environment_of)\("(\w+)"\)')
+CPP_READS = re.compile(r'\b(?:getenv|secure_getenv|secure_environment)\("(\w+)"\)')
 CPP_NAMES = re.compile(r'"(GPUPROF_[A-Z_]+|CUDA_[A-Z]+)"')
 
 
@@ -35,7 +35,7 @@ def python_reads(source: str) -> set[str]:
 
 
 def cpp_reads(source: str) -> set[str]:
-    if "getenv" not in source and "is_set" not in source:
+    if not re.search("getenv|secure_environment|is_set", source):
         return set()
     return {*CPP_READS.findall(source), *CPP_NAMES.findall(source)}
 
