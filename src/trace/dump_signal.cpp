@@ -29,11 +29,8 @@ std::array<Watched, kSignals> watched;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Held while handlers are put in and taken out; not by them.
-driver::ForkMutex& changes() {
-  static driver::ForkMutex& storage = *new driver::ForkMutex;
-  return storage;
-}
-const bool changes_made = (changes(), true);  // a child may not make it
+struct Changes : driver::ForkMutex {};
+Changes& changes() { return driver::immortal<Changes>(); }
 
 Watched& of(int number) noexcept { return watched[static_cast<std::size_t>(number)]; }
 

@@ -31,10 +31,9 @@ struct Entry {
   const std::shared_ptr<EventSink> sink;  // the writer thread's
   const std::uint64_t dropped_before;
   bool known = false;  // the writer thread has seen it
-  bool ended = false;  // at `ended_at`
   bool closing = false;
   bool done = false;
-  HostNanoseconds ended_at = 0;
+  HostNanoseconds ended_at = INT64_MAX;
   std::uint64_t flushes_wanted = 0;
   std::uint64_t flushes_done = 0;
   State state;
@@ -42,10 +41,7 @@ struct Entry {
   bool closes = false;  // it is to be completed
   std::uint64_t flushes_seen = 0;
 
-  void end() noexcept {
-    if (!ended) ended_at = driver::host_now();
-    ended = true;
-  }
+  void end() noexcept { ended_at = std::min(ended_at, driver::host_now()); }
   [[nodiscard]] std::uint64_t lost() const noexcept { return dropped() - dropped_before; }
   [[nodiscard]] bool urgent() const noexcept {
     return !known || (closing && !done) || flushes_wanted != flushes_done;
@@ -64,10 +60,8 @@ struct Shared {
   bool stop = false;
 };
 
-driver::ForkMutex& mutex() {
-  static driver::ForkMutex& storage = *new driver::ForkMutex;
-  return storage;
-}
+struct SharedMutex : driver::ForkMutex {};
+driver::ForkMutex& mutex() { return driver::immortal<SharedMutex>(); }
 Shared* current = nullptr;
 
 using Lock = std::unique_lock<driver::ForkMutex>;
@@ -85,21 +79,17 @@ std::shared_ptr<Entry> find(const Shared& s, std::uint32_t number) noexcept {
   return found != s.entries.end() ? *found : nullptr;
 }
 
-void update_recording(const Shared& s) noexcept {
-  const bool any = std::any_of(s.entries.begin(), s.entries.end(), [](const auto& entry) {
-    return entry->known && !entry->closing && entry->sink->collects();
-  });
-  recording.store(any, std::memory_order_relaxed);
-}
-
-// With `lifecycle` held. The limit is the largest of the open traces; `added` is one more.
-void update_buffer_limit(const Shared& s, std::size_t added = 0) {
-  std::size_t most = added;
-  {
-    const Lock lock(mutex());
-    for (const auto& entry : s.entries) most = std::max(most, entry->sink->buffer_bytes());
+// Tells the threads that note events whether any trace takes them all, and the largest limit of
+// the open ones.
+void update_recorder(const Shared& s) noexcept {
+  bool any = false;
+  std::size_t most = 0;
+  for (const auto& entry : s.entries) {
+    any = any || (entry->known && !entry->closing && entry->sink->collects());
+    most = std::max(most, entry->sink->buffer_bytes());
   }
   if (most != 0) set_buffer_limit(most);
+  recording.store(any, std::memory_order_relaxed);
 }
 
 void warn_of(const std::string& failure) noexcept {
@@ -168,7 +158,7 @@ class Writer {
       entry->closes = entry->closing && !entry->done;
       entry->flushes_seen = entry->flushes_wanted;
     }
-    update_recording(s_);
+    update_recorder(s_);
     if (urgent) s_.changed.notify_all();  // open() waits for `known`
     return urgent;
   }
@@ -221,9 +211,7 @@ class Writer {
   void take_all() {
     {
       const Lock lock(mutex());
-      for (const auto& entry : entries_) {
-        if (entry->ended) entry->sink->stop_at(entry->ended_at);
-      }
+      for (const auto& entry : entries_) entry->sink->stop_at(entry->ended_at);
     }
     take_published([](void* self, const Event& event,
                       std::uint32_t tid) { static_cast<Writer*>(self)->take(event, tid); },
@@ -344,25 +332,19 @@ class Writer {
   bool go_on_ = false;  // a sink has more to do
 };
 
-void stop_thread_if_idle(Shared& s) {
+// Takes a trace that is done off the list, and ends the thread with the last one.
+void remove(Shared& s, const std::shared_ptr<Entry>& done) {
   const std::lock_guard lifecycle(s.lifecycle);
-  update_buffer_limit(s);
   {
     const Lock lock(mutex());
-    if (!s.entries.empty() || !s.thread.joinable()) return;
+    s.entries.erase(std::find(s.entries.begin(), s.entries.end(), done));
+    update_recorder(s);
+    if (!s.entries.empty()) return;
     s.stop = true;
     s.changed.notify_all();
   }
   s.thread.join();
   s.stop = false;
-}
-
-void remove(Shared& s, const Entry* entry) {
-  const Lock lock(mutex());
-  s.entries.erase(std::remove_if(s.entries.begin(), s.entries.end(),
-                                 [entry](const auto& other) { return other.get() == entry; }),
-                  s.entries.end());
-  update_recording(s);
 }
 
 // Opens the trace of the sink that `make` makes of its number.
@@ -378,7 +360,6 @@ std::uint32_t start(Make&& make) {
   const auto entry = std::make_shared<Entry>(make(number));
   entry->state.open = true;  // what is asked for may come before the writer's first round is over
   entry->sink->describe(entry->state);
-  update_buffer_limit(s, entry->sink->buffer_bytes());
   if (!s.thread.joinable()) {
     s.thread = driver::start_service_thread("gpuprof-trace", [&s] { Writer(s).run(); });
   }
@@ -399,11 +380,7 @@ void forget_writers_in_child() noexcept {
   recording.store(false, std::memory_order_relaxed);
 }
 
-const bool writers_fork_hook = [] {
-  mutex();
-  driver::on_fork_child(forget_writers_in_child);
-  return true;
-}();
+const bool writers_fork_hook = driver::on_fork_child(forget_writers_in_child);
 
 }  // namespace
 
@@ -446,14 +423,13 @@ State close(std::uint32_t number) {
     if (!entry || entry->closing) return {};
     entry->closing = true;
     entry->end();
-    update_recording(s);
+    update_recorder(s);
     s.changed.notify_all();
     s.changed.wait(lock, [&] { return entry->done; });
   }
   if (entry->sink->collects()) gpu_clock.want(false);
   entry->sink->sync();  // here, because it may take long and the writer has others to serve
-  remove(s, entry.get());
-  stop_thread_if_idle(s);
+  remove(s, entry);
   if (const std::string* why = entry->sink->failure(); why != nullptr && !entry->state.failed) {
     entry->state.fail(*why);
     warn_of(*why);
