@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "driver/error.hpp"
@@ -29,11 +30,11 @@ std::string as_seconds(HostNanoseconds time) {
 }  // namespace
 
 struct FlightRecorder::Job {
-  std::shared_ptr<Call> call;  // null for a signal or a limit
-  int signal = 0;              // that asked for it
+  std::promise<std::string> answer;  // the path, for a call that waits for it
+  int signal = 0;                    // that asked for it
   std::string reason;
-  HostNanoseconds asked = 0;
-  HostNanoseconds not_before = 0;
+  HostNanoseconds asked = driver::monotonic_now();
+  HostNanoseconds not_before = 0;  // it is written
   std::shared_ptr<const void> in_flight;
   int rounds_since_over = 0;  // since the GPU has finished it
   Ring::Snapshot snapshot;
@@ -61,24 +62,22 @@ FlightRecorder::FlightRecorder(std::uint32_t number, RecorderOptions options)
 }
 
 FlightRecorder::~FlightRecorder() {
-  if (finished()) return;
+  if (finished_) return;
   for (const int signal : options_.signals) unwatch_signal(signal);  // its thread did not start
 }
 
 std::string FlightRecorder::dump(std::string reason) {
-  const auto call = std::make_shared<Call>();
-  call->reason = std::move(reason);
-  call->asked = driver::monotonic_now();
+  auto job = std::make_unique<Job>();
+  job->reason = std::move(reason);
+  std::future<std::string> path = job->answer.get_future();
   {
     const std::lock_guard lock(mutex_);
     if (closed_calls_) return {};
-    calls_.push_back(call);
-    has_new_calls_.store(true);
+    calls_.push_back(std::move(job));
+    has_calls_.store(true);
   }
   wake_writer();
-  std::unique_lock lock(mutex_);
-  answered_calls_.wait(lock, [&] { return call->done; });
-  return call->path;
+  return path.get();
 }
 
 void FlightRecorder::dump_for_limit(const std::string& reason) noexcept {
@@ -92,59 +91,51 @@ void FlightRecorder::dump_for_limit(const std::string& reason) noexcept {
 }
 
 void FlightRecorder::add(const Event& event, std::uint32_t noted_by) {
-  ++own_counts().events;
+  ++counts_.events;
   ring_.add(event, noted_by, now_);
 }
 
 void FlightRecorder::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                              HostNanoseconds error) {
-  ++own_counts().events;
-  own_counts().gpu_error = std::max(counts().gpu_error, error);
+  ++counts_.events;
+  counts_.gpu_error = std::max(counts_.gpu_error, error);
   event.begin = begin;
   ring_.add(event, noted_by, now_);
 }
 
-bool FlightRecorder::asks(HostNanoseconds now) noexcept {
-  if (has_new_calls_.exchange(false)) has_calls_ = true;
-  if (has_calls_) return true;
-  for (std::size_t i = 0; i < answered_.size(); ++i) {
-    if (signals_seen(options_.signals[i]) != answered_[i]) return true;
-  }
-  return has_limit_.load() && (now >= limits_rest_until_ || finished());
+bool FlightRecorder::take_job(HostNanoseconds now) {
+  job_ = next_job(now);
+  if (job_) job_->in_flight = gpu_clock.in_flight();
+  return job_ != nullptr;
 }
 
-// Begins the dump that was asked for first: calls before signals before limits.
-bool FlightRecorder::take_job(HostNanoseconds now) {
-  if (!asks(now)) return false;
-  auto job = std::make_unique<Job>();
-  job->asked = driver::monotonic_now();
-  job->not_before = now;
-  if (has_calls_) {
+// Calls before signals before limits; null where nobody asks.
+std::unique_ptr<FlightRecorder::Job> FlightRecorder::next_job(HostNanoseconds now) {
+  if (has_calls_.load()) {
     const std::lock_guard lock(mutex_);
-    job->call = std::move(calls_.front());
+    auto job = std::move(calls_.front());
     calls_.pop_front();
-    has_calls_ = !calls_.empty();
-    job->reason = std::move(job->call->reason);
-    job->asked = job->call->asked;
+    has_calls_.store(!calls_.empty());
+    return job;
   }
-  for (std::size_t i = 0; i < answered_.size() && !job->call && job->signal == 0; ++i) {
+  for (std::size_t i = 0; i < answered_.size(); ++i) {
     const std::uint64_t seen = signals_seen(options_.signals[i]);
     if (seen == answered_[i]) continue;
-    answered_[i] = seen;
+    auto job = std::make_unique<Job>();
     job->signal = options_.signals[i];
     job->reason = "signal " + std::to_string(job->signal);
+    answered_[i] = seen;
+    return job;
   }
-  if (!job->call && job->signal == 0) {
-    const std::lock_guard lock(mutex_);
-    job->reason = std::move(limit_);
-    has_limit_.store(false);
-    job->not_before = now + kLimitSettles;
-    const bool has_age = options_.keep != RecorderOptions::kForEver;
-    limits_rest_until_ = now + (has_age ? options_.keep : kRestWithoutAge);
-  }
-  job->in_flight = gpu_clock.in_flight();
-  job_ = std::move(job);
-  return true;
+  if (!has_limit_.load() || (now < limits_rest_until_ && !finished_)) return nullptr;
+  auto job = std::make_unique<Job>();
+  const std::lock_guard lock(mutex_);
+  job->reason = std::move(limit_);
+  has_limit_.store(false);
+  job->not_before = now + kLimitSettles;
+  const bool has_age = options_.keep != RecorderOptions::kForEver;
+  limits_rest_until_ = now + (has_age ? options_.keep : kRestWithoutAge);
+  return job;
 }
 
 bool FlightRecorder::begin_round(HostNanoseconds now) noexcept {
@@ -166,7 +157,7 @@ bool FlightRecorder::begin_round(HostNanoseconds now) noexcept {
 
 bool FlightRecorder::is_settled(const Round& round) const noexcept {
   if (round.now < job_->not_before) return false;
-  if (round.now >= job_->asked + kInFlight || finished()) return true;
+  if (round.now >= job_->asked + kInFlight || finished_) return true;
   const int rounds = job_->in_flight ? 2 : 1;
   return job_->rounds_since_over >= rounds && round.unplaced_since > job_->asked;
 }
@@ -179,7 +170,7 @@ bool FlightRecorder::end_round(const Round& round) noexcept {
   } catch (const std::exception& error) {
     fail_job(error.what());
   }
-  return (job_ && job_->output) || (!job_ && has_calls_);
+  return (job_ && job_->output) || wants_round();
 }
 
 void FlightRecorder::begin_file() {
@@ -212,21 +203,18 @@ void FlightRecorder::write_some(const Round& round, HostNanoseconds until) {
       complete_file(round);
       return;
     }
-    Ring::read(*chunks.front(), job_->from, *job_->output, counts().gpu_error);
+    Ring::read(*chunks.front(), job_->from, *job_->output, counts_.gpu_error);
     chunks.pop_front();
-  } while (driver::monotonic_now() < until || finished());
+  } while (driver::monotonic_now() < until || finished_);
 }
 
 void FlightRecorder::complete_file(const Round& round) {
   Output& output = *job_->output;
+  Label name;
+  append_json(name.json, "dump: " + job_->reason);
   Event mark;
   mark.kind = Kind::kInstant;
-  Extra extra;
-  auto label = std::make_unique<Label>();
-  append_json(label->json, "dump: " + job_->reason);
-  mark.name = label.get();
-  extra.own = std::move(label);
-  mark.extra = &extra;
+  mark.name = &name;
   mark.end = job_->asked;
   output.add(mark, static_cast<std::uint32_t>(::getpid()));
   std::string members = R"("dump":{"reason":)";
@@ -255,17 +243,16 @@ void FlightRecorder::complete_file(const Round& round) {
 void FlightRecorder::end_job(const std::string& error) noexcept {
   const std::unique_ptr<Job> job = std::move(job_);
   descriptor_.store(-1);
-  if (job->output && error.empty()) ++dumps_;
+  const bool is_written = job->output && error.empty();
+  if (is_written) ++dumps_;
   if (!error.empty()) warn_once(error);
   if (job->signal != 0) answer_signal(job->signal);
-  if (!job->call) return;
-  const std::lock_guard lock(mutex_);
+  std::string path;
   try {
-    if (error.empty() && job->output) job->call->path = job->file->path();
+    if (is_written) path = job->file->path();
   } catch (...) {  // out of memory: no words
   }
-  job->call->done = true;
-  answered_calls_.notify_all();
+  job->answer.set_value(std::move(path));
 }
 
 void FlightRecorder::fail_job(const char* why) noexcept {
@@ -290,7 +277,7 @@ void FlightRecorder::warn_once(const std::string& what) noexcept {
 
 // Whatever was asked for is written first.
 void FlightRecorder::finish(const Round& round) noexcept {
-  set_finished();
+  finished_ = true;
   for (;;) {
     try {
       if (!job_ && !take_job(round.now)) {
@@ -316,7 +303,7 @@ void FlightRecorder::abandon() noexcept {
 // Letting go of the events makes room.
 void FlightRecorder::give_up(const char* why) noexcept {
   fail_job(why);
-  if (!finished()) ring_.clear(now_);
+  if (!finished_) ring_.clear(now_);
 }
 
 void FlightRecorder::describe(State& state) const noexcept {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -51,9 +50,8 @@ class FlightRecorder final : public EventSink {
   // back: what comes earlier makes its dump then, or at the end.
   void dump_for_limit(const std::string& reason) noexcept;
 
-  [[nodiscard]] bool wants_round() const noexcept override { return has_new_calls_.load(); }
-
   // The writer thread.
+  [[nodiscard]] bool wants_round() const noexcept override { return has_calls_.load() && !job_; }
   void add(const Event& event, std::uint32_t noted_by) override;
   void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                HostNanoseconds error) override;
@@ -66,16 +64,10 @@ class FlightRecorder final : public EventSink {
   void describe(State& state) const noexcept override;
 
  private:
-  struct Call {  // somebody waits for it
-    std::string reason;
-    HostNanoseconds asked = 0;
-    std::string path;
-    bool done = false;
-  };
-  struct Job;  // the dump that is being made
+  struct Job;  // a dump that was asked for
 
   bool take_job(HostNanoseconds now);
-  [[nodiscard]] bool asks(HostNanoseconds now) noexcept;
+  std::unique_ptr<Job> next_job(HostNanoseconds now);
   [[nodiscard]] bool is_settled(const Round& round) const noexcept;
   void begin_file();
   void write_some(const Round& round, HostNanoseconds until);
@@ -88,21 +80,19 @@ class FlightRecorder final : public EventSink {
   Ring ring_;
   HostNanoseconds now_;
   std::vector<std::uint64_t> answered_;  // of each of the signals
-  std::unique_ptr<Job> job_;
-  std::atomic<int> descriptor_{-1};  // of the job's own file
+  std::unique_ptr<Job> job_;             // the one that is being made
+  std::atomic<int> descriptor_{-1};      // of the job's own file
   std::uint64_t last_number_ = 0;
   std::uint64_t dumps_ = 0;
   HostNanoseconds limits_rest_until_ = 0;
-  bool has_calls_ = false;
   bool has_warned_ = false;
   bool has_said_enough_ = false;
 
   std::mutex mutex_;  // guards what follows
-  std::condition_variable answered_calls_;
-  std::deque<std::shared_ptr<Call>> calls_;
+  std::deque<std::unique_ptr<Job>> calls_;
   std::string limit_;  // why one is wanted; empty: none is
   bool closed_calls_ = false;
-  std::atomic<bool> has_new_calls_{false};
+  std::atomic<bool> has_calls_{false};
   std::atomic<bool> has_limit_{false};
 };
 

@@ -32,6 +32,11 @@ std::string member(const char* name, std::int64_t value) {
 const std::array<const Label*, 3> gpu_categories{
     new Label{"\"gpu\"", {}}, new Label{"\"gpu_graph\"", {}}, new Label{"\"gpu_in_graph\"", {}}};
 
+std::string shown_thread(std::uint32_t tid) {
+  const std::string name = thread_name(tid);
+  return name.empty() ? "thread " + std::to_string(tid) : name;
+}
+
 // A line without its comma.
 std::string bare(const Text& line) {
   const std::string_view text = line.view();
@@ -77,7 +82,7 @@ std::string Output::clock_args() const {
 }
 
 void Output::add(const Event& event, std::uint32_t noted_by) {
-  ++own_counts().events;
+  ++counts_.events;
   const std::uint32_t tid = event.tid != 0 ? event.tid : noted_by;
   Lane& lane = lane_of(tid);  // also where it is not needed: the track has to be named
   const Position at = on(tid);
@@ -93,7 +98,9 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
         move_before(line, from);
         break;
       }
-      note_crossing(tid, event.begin);
+      // An arrow can begin in a slice of a thread's track only.
+      if (crossing_.size() >= kMostCrossing) crossing_.clear();
+      crossing_.emplace(tid, event.begin);
       [[fallthrough]];
     case Kind::kAsync:
       append_async(text_, at, event, begin, end, next_async_++);
@@ -139,16 +146,10 @@ std::string_view Output::head_of(const Event& event, std::uint32_t tid) {
   return head.text;
 }
 
-// An arrow can begin in a slice of a thread's track only.
-void Output::note_crossing(std::uint32_t tid, HostNanoseconds begin) {
-  if (crossing_.size() >= kMostCrossing) crossing_.clear();
-  crossing_.emplace(tid, begin);
-}
-
 void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                      HostNanoseconds error) {
-  ++own_counts().events;
-  own_counts().gpu_error = std::max(counts().gpu_error, error);
+  ++counts_.events;
+  counts_.gpu_error = std::max(counts_.gpu_error, error);
   const GpuSpan& span = event.extra->gpu;
   event.category = gpu_categories[static_cast<std::size_t>(span.work)];
   const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
@@ -161,7 +162,7 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   HostNanoseconds end = begin + std::max(measured - early, measured / 2);
   const std::size_t from = text_.size();
   std::uint64_t line = next_line();
-  const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth, line);
+  const std::uint32_t tid = gpu_tid(key, begin, end, event.depth, line);
   const std::string_view head = head_of(event, tid);
   Extra stretched;
   if (end != begin + measured) {  // the measured time is an argument then
@@ -172,7 +173,9 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
     stretched.args.append("\"gpu_us\":").append(exact.view());
     event.extra = &stretched;
   }
-  const bool arrow = span.work != GpuWork::kInsideReplay && has_launch(host_tid, event) &&
+  const auto first = first_slice_.find(host_tid);
+  const bool has_launch = !is_cut_ || (first != first_slice_.end() && event.end >= first->second);
+  const bool arrow = span.work != GpuWork::kInsideReplay && has_launch &&
                      crossing_.count({host_tid, span.launched}) == 0;
   if (arrow) {
     lane_of(host_tid);
@@ -187,24 +190,16 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   if (text_.size() >= kFlushBytes) flush();
 }
 
-bool Output::has_launch(std::uint32_t tid, const Event& event) const noexcept {
-  if (!is_cut_) return true;
-  const auto first = first_slice_.find(tid);
-  return first != first_slice_.end() && event.end >= first->second;
-}
-
 Lane& Output::lane_of(std::uint32_t tid) {
   if (tid == last_tid_) return *last_lane_;
   const auto [found, is_new] = lanes_.try_emplace(tid);
-  if (is_new) name_thread_track(tid);
+  if (is_new) name_thread_track(tid, shown_thread(tid));
   last_tid_ = tid;
   last_lane_ = &found->second;
   return found->second;
 }
 
-void Output::name_thread_track(std::uint32_t tid) {
-  std::string name = thread_name(tid);
-  if (name.empty()) name = "thread " + std::to_string(tid);
+void Output::name_thread_track(std::uint32_t tid, const std::string& name) {
   name_track(tid, name, tid == main_tid_ ? 0 : 1);
 }
 
@@ -213,17 +208,14 @@ void Output::name_track(std::uint32_t tid, const std::string& name, std::uint32_
   append_metadata(text_, on(tid), "thread_sort_index", member("sort_index", order));
 }
 
-Output::GpuTrack& Output::gpu_track(const TrackKey& key) {
+std::uint32_t Output::gpu_tid(const TrackKey& key, HostNanoseconds begin, HostNanoseconds& end,
+                              std::uint16_t depth, std::uint64_t& line) {
   const auto [found, is_new] = gpu_tracks_.try_emplace(key);
+  GpuTrack& track = found->second;
   if (is_new) {
     auto& of_device = streams_[std::get<0>(key)];
-    found->second.number = of_device.try_emplace(std::get<1>(key), of_device.size()).first->second;
+    track.number = of_device.try_emplace(std::get<1>(key), of_device.size()).first->second;
   }
-  return found->second;
-}
-
-std::uint32_t Output::gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
-                              HostNanoseconds& end, std::uint16_t depth, std::uint64_t& line) {
   for (GpuLane& entry : track.lanes) {
     const HostNanoseconds slack = kStretch + (end - begin) / kStretchPart;
     if (entry.lane.add(begin, end, depth, line, slack)) return entry.tid;
@@ -249,8 +241,7 @@ void Output::name_gpu_track(std::uint32_t tid, const TrackKey& key, const GpuTra
   } else {
     name += ", stream " + std::to_string(track.number);
   }
-  const std::string thread = thread_name(host_tid);
-  name += " (" + (thread.empty() ? "thread " + std::to_string(host_tid) : thread) + ")";
+  name += " (" + shown_thread(host_tid) + ")";
   if (track.lanes.size() > 1) name += " #" + std::to_string(track.lanes.size());
   name_track(tid, name, kGpuOrder + tid - kFirstGpuTid);
 }
@@ -271,19 +262,18 @@ void Output::finish(const Round& round) noexcept {
 }
 
 void Output::complete(std::uint64_t dropped, const std::string& members) {
-  set_finished();
+  finished_ = true;
   for (const auto& [tid, lane] : lanes_) {
     const std::string name = thread_name(tid);
-    if (!name.empty()) name_track(tid, name, tid == main_tid_ ? 0 : 1);
+    if (!name.empty()) name_thread_track(tid, name);
   }
   flush();
   Text last;
   append_metadata(last, on(main_tid_), "gpuprof",
-                  clock_args() + "," +
-                      member("events", static_cast<std::int64_t>(counts().events)) + "," +
-                      member("dropped", static_cast<std::int64_t>(dropped)) + "," +
-                      member("unplaced", static_cast<std::int64_t>(counts().unplaced)) + "," +
-                      member("gpuErrorNanoseconds", counts().gpu_error) + "," +
+                  clock_args() + "," + member("events", static_cast<std::int64_t>(counts_.events)) +
+                      "," + member("dropped", static_cast<std::int64_t>(dropped)) + "," +
+                      member("unplaced", static_cast<std::int64_t>(counts_.unplaced)) + "," +
+                      member("gpuErrorNanoseconds", counts_.gpu_error) + "," +
                       member("unixOffsetChangeNanoseconds", trace::unix_offset() - unix_offset_) +
                       (members.empty() ? "" : "," + members));
   file_.finish(bare(last), R"("displayTimeUnit":"ns",)" +

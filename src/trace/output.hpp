@@ -62,7 +62,7 @@ class Output final : public EventSink {
   void sync() noexcept override { file_.sync(); }
   void abandon() noexcept override { file_.abandon(); }
   void give_up(const char* why) noexcept override {
-    if (!finished()) file_.fail(why);
+    if (!finished_) file_.fail(why);
   }
   [[nodiscard]] const std::string* failure() const noexcept override {
     return file_.failed() ? &file_.error() : nullptr;
@@ -100,16 +100,12 @@ class Output final : public EventSink {
   [[nodiscard]] std::uint64_t next_line() const noexcept { return flushed_ + text_.size(); }
   void move_before(std::uint64_t line, std::size_t from) noexcept;
   [[nodiscard]] std::string_view head_of(const Event& event, std::uint32_t tid);
-  void note_crossing(std::uint32_t tid, HostNanoseconds begin);
-  void name_thread_track(std::uint32_t tid);
-  std::uint32_t gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
-                        HostNanoseconds& end, std::uint16_t depth, std::uint64_t& line);
-  GpuTrack& gpu_track(const TrackKey& key);
+  void name_thread_track(std::uint32_t tid, const std::string& name);
+  std::uint32_t gpu_tid(const TrackKey& key, HostNanoseconds begin, HostNanoseconds& end,
+                        std::uint16_t depth, std::uint64_t& line);
   void name_gpu_track(std::uint32_t tid, const TrackKey& key, const GpuTrack& track);
   void name_track(std::uint32_t tid, const std::string& name, std::uint32_t order);
   [[nodiscard]] std::string clock_args() const;
-
-  [[nodiscard]] bool has_launch(std::uint32_t tid, const Event& event) const noexcept;
 
   const RunInfo run_;
   const bool is_cut_;

@@ -67,8 +67,6 @@ class EventSink {
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] bool collects() const noexcept { return options_.collects; }
   [[nodiscard]] std::size_t buffer_bytes() const noexcept { return options_.buffer_bytes; }
-  // Whether somebody waits for it: then the next round is to begin at once.
-  [[nodiscard]] virtual bool wants_round() const noexcept { return false; }
 
   // Whether the event belongs to this trace: by its target, or because it ended while it was open.
   [[nodiscard]] bool wants(const Event& event) const noexcept {
@@ -87,6 +85,8 @@ class EventSink {
   // Events that end after `time` do not belong to this trace.
   void stop_at(HostNanoseconds time) noexcept { closed_ = time; }
 
+  // Whether somebody waits for it: then the next round is to begin at once.
+  [[nodiscard]] virtual bool wants_round() const noexcept { return false; }
   // Before the events of a round are taken. True if GPU times are to be read and placed in it.
   virtual bool begin_round(HostNanoseconds /*now*/) noexcept { return false; }
   // After it. True if the next round is to begin at once.
@@ -111,17 +111,14 @@ class EventSink {
   virtual void describe(State& state) const noexcept = 0;
 
  protected:
-  [[nodiscard]] bool finished() const noexcept { return finished_; }
-  void set_finished() noexcept { finished_ = true; }
-  [[nodiscard]] SinkCounts& own_counts() noexcept { return counts_; }
+  bool finished_ = false;
+  SinkCounts counts_;
 
  private:
   const std::uint32_t number_;
   const SinkOptions options_;
   const HostNanoseconds opened_;
   HostNanoseconds closed_ = INT64_MAX;
-  bool finished_ = false;
-  SinkCounts counts_;
 };
 
 }  // namespace gpuprof::trace
