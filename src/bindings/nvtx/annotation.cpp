@@ -12,8 +12,6 @@
 
 namespace gpuprof::bindings {
 
-namespace py = pybind11;
-
 namespace {
 
 bool is_traced() { return trace::is_recording() || (listens(kTrace) && trace_records()); }
@@ -55,13 +53,8 @@ void Annotation::enter_listened(std::uint32_t told) {
 
 void Annotation::exit_listened() {
   const driver::HostNanoseconds now = is_traced() ? driver::host_now() : 0;
-  open_ranges::Closed closed;
-  try {
-    closed = open_ranges::close(this, open_ > 1, unlistened_ == 0);
-  } catch (const py::error_already_set&) {  // an interrupt
-    --open_;
-    throw;
-  }
+  const auto close = [this] { return open_ranges::close(this, open_ > 1, unlistened_ == 0); };
+  const open_ranges::Closed closed = or_undo(close, [this] { --open_; });  // for an interrupt
   if (closed.found) {
     --open_;
     if (closed.begin != 0 && now != 0) {

@@ -31,17 +31,15 @@ std::shared_ptr<RangeAttributes> attributes_of(const char* function, PyObject* c
   return attributes->is_valid() ? attributes : nullptr;
 }
 
-bool is_nobody_told() noexcept { return !listens(kNvtx) && !listens(kTrace); }
-
-// Where nobody listens, only the arguments of the usual call are looked at.
-bool is_only_a_name(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  return count == 1 && keywords == nullptr && PyUnicode_Check(arguments[0]) &&
-         PyUnicode_GET_LENGTH(arguments[0]) != 0;
+// Where nobody listens, the usual call has only its arguments looked at.
+bool is_heard_by_nobody(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  return !listens(kNvtx) && !listens(kTrace) && count == 1 && keywords == nullptr &&
+         PyUnicode_Check(arguments[0]) && PyUnicode_GET_LENGTH(arguments[0]) != 0;
 }
 
 PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                PyObject* keywords) {
-  if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
+  if (!is_heard_by_nobody(arguments, count, keywords)) {
     const auto attributes = attributes_of("mark", arguments, count, keywords);
     if (attributes && listens(kNvtx)) attributes->range().mark();
     if (attributes && listens(kTrace) && trace_records()) {
@@ -57,7 +55,7 @@ PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
 PyObject* range_start(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                       PyObject* keywords) {
   std::uint64_t number = 0;
-  if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
+  if (!is_heard_by_nobody(arguments, count, keywords)) {
     const auto attributes = attributes_of("range_start", arguments, count, keywords);
     if (attributes) number = started_ranges::start(attributes);
     emit_pending_warnings();

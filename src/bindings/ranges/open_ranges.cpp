@@ -39,10 +39,7 @@ struct Stack {
 
 std::vector<Stack*>& range_stacks() { return driver::immortal<std::vector<Stack*>>(); }
 
-#ifdef __ELF__
-__attribute__((tls_model("initial-exec")))
-#endif
-thread_local Stack* own_stack = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local Stack* own_stack = nullptr;
 
 // Without the interpreter lock, so the stack itself goes later.
 void end_stack(void* ended) {
@@ -66,11 +63,10 @@ bool has_ended(const Stack& stack) noexcept {
 }
 
 void drop_stacks_of_ended_threads() {
-  std::vector<Stack*> gone;
   auto& all = range_stacks();
   const auto first_gone =
       std::partition(all.begin(), all.end(), [](const Stack* stack) { return !has_ended(*stack); });
-  gone.assign(first_gone, all.end());
+  const std::vector<Stack*> gone(first_gone, all.end());
   all.erase(first_gone, all.end());
   for (Stack* stack : gone) {
     count -= stack->open.size();

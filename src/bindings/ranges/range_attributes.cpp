@@ -25,8 +25,9 @@ nvtx::Domain& domain_of(const RangeArguments& arguments) {
   return nvtx::domain_named(arguments.domain_name);
 }
 
-bool is_label(const std::string& text) {
-  return nvtx::valid_label({text.c_str(), text.size() + 1});
+RangeArguments named(const std::string& name) {
+  const py::none none;
+  return {from_utf8(name), none, none, none, none, none, none, {}, {}};
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ RangeAttributes::RangeAttributes(const RangeArguments& arguments)
       args_(arguments.args),
       category_(arguments.attributes.category) {
   const std::string text = utf8(arguments.name.ptr());
-  if (!is_label(text)) return;
+  if (!nvtx::valid_label({text.c_str(), text.size() + 1})) return;
   std::string label = nvtx::shown_label(text);
   // Also where the name has a lone surrogate, which torch could not show.
   const bool is_shown_as_given = label == text && PyUnicode_IS_ASCII(arguments.name.ptr()) != 0;
@@ -45,14 +46,7 @@ RangeAttributes::RangeAttributes(const RangeArguments& arguments)
       std::make_unique<nvtx::Range>(domain_of(arguments), std::move(label), arguments.attributes);
 }
 
-RangeAttributes::RangeAttributes(const std::string& name)
-    : payload_(py::none()), args_(py::none()) {
-  if (!is_label(name)) return;
-  std::string label = nvtx::shown_label(name);
-  name_ = from_utf8(label);
-  range_ =
-      std::make_unique<nvtx::Range>(nvtx::default_domain(), std::move(label), nvtx::Attributes{});
-}
+RangeAttributes::RangeAttributes(const std::string& name) : RangeAttributes(named(name)) {}
 
 void RangeAttributes::warn_if_invalid() const {
   if (is_valid()) return;

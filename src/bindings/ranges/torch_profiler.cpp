@@ -14,11 +14,6 @@ namespace {
 // For the life of the process.
 PyObject* module_dict = nullptr;
 
-PyObject* flag_name() {
-  static PyObject* name = interned("_is_profiler_enabled");
-  return name;
-}
-
 // A new reference to the name as torch can write it: up to 2.13 it does not escape quotes, and its
 // whole file would be invalid JSON. Null with an exception set.
 PyObject* writable(PyObject* name) {
@@ -39,7 +34,8 @@ void follow(PyObject* names) {
 }
 
 bool is_recording() noexcept {
-  return PyDict_GetItemWithError(module_dict, flag_name()) == Py_True;
+  static PyObject* flag = interned("_is_profiler_enabled");
+  return PyDict_GetItemWithError(module_dict, flag) == Py_True;
 }
 
 PyObject* enter(PyObject* name) {
