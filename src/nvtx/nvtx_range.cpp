@@ -117,7 +117,7 @@ void set_payload(nvtxEventAttributes_t& attributes, const Payload& payload, Doma
     attributes.payload.dValue = *real;
   }
   const auto* array = std::get_if<std::shared_ptr<const ArrayPayload>>(&payload);
-  if (array == nullptr || (*array)->count == 0) return;
+  if (array == nullptr || (*array)->bytes.size() == sizeof(std::uint64_t)) return;  // no element
   data.schemaId = domain.array_schema((*array)->element);
   if (data.schemaId == 0) return;
   data.size = (*array)->bytes.size();

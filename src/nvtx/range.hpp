@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 namespace gpuprof::nvtx {
 
@@ -59,9 +58,8 @@ enum class Element : std::uint8_t {
 
 // An array beside a range: the number of its elements as 64 bits, then the elements.
 struct ArrayPayload {
-  Element element = Element::kUint8;
-  std::size_t count = 0;
-  std::vector<unsigned char> bytes;
+  Element element;
+  std::string bytes;
 };
 
 // A number, or an array, beside a range.

@@ -33,11 +33,11 @@ _KINDS = {
 }
 
 
-def payload(value: object) -> int | float | tuple[int, int, bytes, list[float] | str]:
+def payload(value: object) -> int | float | tuple[int, bytes, list[float] | str]:
     """Return the number that `value` is, or of an array what the extension makes a payload of.
 
-    That is the place of its type in NVTX's, the number of elements, their bytes, and what traces
-    show. Only host memory is read, so that nothing waits for a GPU.
+    That is the place of its type in NVTX's, the number of elements as 64 bits with their bytes, and
+    what traces show. Only host memory is read, so that nothing waits for a GPU.
     """
     number = _number(value)
     if number is not None:
@@ -71,7 +71,7 @@ def payload(value: object) -> int | float | tuple[int, int, bytes, list[float] |
     shown: list[float] | str = f"{count} x {name}"
     if count <= _MOST_SHOWN:
         shown = list(struct.unpack(f"<{count}{_TYPES[name]}", data))
-    return list(_TYPES).index(name), count, data, shown
+    return list(_TYPES).index(name), struct.pack("=Q", count) + data, shown
 
 
 def _number(value: object) -> int | float | None:

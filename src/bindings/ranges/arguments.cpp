@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -66,17 +65,6 @@ nvtx::Payload payload_of(const py::object& number) {
   return overflow > 0 ? HUGE_VAL : -HUGE_VAL;
 }
 
-// The elements lie behind their number, which the tool reads first.
-nvtx::Payload array_payload(nvtx::Element element, std::uint64_t count, const std::string& data) {
-  auto array = std::make_shared<nvtx::ArrayPayload>();
-  array->element = element;
-  array->count = count;
-  array->bytes.resize(sizeof count + data.size());
-  std::memcpy(array->bytes.data(), &count, sizeof count);
-  std::memcpy(array->bytes.data() + sizeof count, data.data(), data.size());
-  return std::shared_ptr<const nvtx::ArrayPayload>(std::move(array));
-}
-
 void read_payload(RangeArguments& into) {
   py::object found = into.payload;
   if (!PyLong_Check(found.ptr()) && !PyFloat_Check(found.ptr())) {
@@ -87,10 +75,10 @@ void read_payload(RangeArguments& into) {
     into.payload = into.shown_payload = std::move(found);
     return;
   }
-  const auto [element, count, data, shown] =
-      found.cast<std::tuple<int, std::uint64_t, std::string, py::object>>();
-  into.attributes.payload = array_payload(static_cast<nvtx::Element>(element), count, data);
-  into.shown_payload = shown;
+  auto [element, bytes, shown] = found.cast<std::tuple<int, std::string, py::object>>();
+  into.attributes.payload = std::make_shared<const nvtx::ArrayPayload>(
+      nvtx::ArrayPayload{static_cast<nvtx::Element>(element), std::move(bytes)});
+  into.shown_payload = std::move(shown);
 }
 
 py::object checked_args(const py::object& value) {
