@@ -294,11 +294,8 @@ void bind_graphs_capture(py::module_& module) {
   module.def("_drop_capture", &graphs::drop_capture, py::arg("stream"));
   module.def("_begin_empty_capture", &graphs::begin_empty_capture, py::arg("stream"));
   module.def("_relaxed_collections", &relaxed_collections);
-  const auto os = py::module_::import("os");
-  if (py::hasattr(os, "register_at_fork")) {
-    os.attr("register_at_fork")(py::arg("after_in_child") =
-                                    py::cpp_function(&end_relaxed_collections));
-  }
+  py::module_::import("os").attr("register_at_fork")(
+      py::arg("after_in_child") = py::cpp_function(&end_relaxed_collections));
 }
 
 }  // namespace gpuprof::bindings

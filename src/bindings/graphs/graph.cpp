@@ -44,16 +44,24 @@ using timing::SampleRef;
 namespace {
 
 using CopyList = std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>>;
+using EndedCapture = py::typing::Optional<graphs::CapturedParts>;
+using Times = py::typing::List<
+    py::typing::Tuple<py::typing::Tuple<py::str, py::ellipsis>, py::typing::Optional<py::float_>>>;
+
+// The driver's result, which is 0 for a graph that fitted, and the two nodes.
+using UpdateAnswer = std::tuple<int, std::int64_t, std::int64_t>;
 
 class PyGraph {
  public:
   // `handle` is the graph, unless `ended` brings one. `stream` is kept alive with the graph.
-  PyGraph(graphs::CapturedParts* ended, std::uintptr_t handle, std::uintptr_t stream, int ordinal,
+  PyGraph(const EndedCapture& ended, std::uintptr_t handle, std::uintptr_t stream, int ordinal,
           int timers, const std::string& name)
       : path_(name), stream_(stream), ordinal_(ordinal) {
-    graph_ = std::make_unique<CapturedGraph>(
-        ended != nullptr ? std::exchange(*ended, {}) : graphs::CapturedParts{},
-        reinterpret_cast<void*>(handle), stream, ordinal, static_cast<graphs::GraphTimers>(timers));
+    graphs::CapturedParts parts;
+    if (!ended.is_none()) parts = std::exchange(ended.cast<graphs::CapturedParts&>(), {});
+    graph_ =
+        std::make_unique<CapturedGraph>(std::move(parts), reinterpret_cast<void*>(handle), stream,
+                                        ordinal, static_cast<graphs::GraphTimers>(timers));
   }
 
   // With the interpreter lock. Waits for no launch of another thread.
@@ -90,10 +98,12 @@ class PyGraph {
   }
 
   // `objects` is what the graph needs from now on.
-  void update(PyGraph& other, const AnyTuple& objects, graphs::UpdateRefusal& refusal) {
+  UpdateAnswer update(PyGraph& other, const AnyTuple& objects) {
     graphs::Payload kept = keep_alive(objects);
+    graphs::UpdateRefusal refusal;
     without_gil([&] { graph_->update(*other.graph_, std::move(kept), refusal); });
     drain_kept();
+    return {refusal.result, refusal.node, refusal.node_of_other};
   }
 
   // Each copy is (address inside, address outside, bytes).
@@ -139,17 +149,23 @@ class PyGraph {
     return now.of_framework ? now : CurrentStream{stream_, ordinal_, false};
   }
 
-  std::vector<graphs::SpanTime> wait_for_times() {
+  Times times(bool wait) {
     std::vector<graphs::SpanTime> times;
     // Not even once with the lock: another thread may be in a launch that takes long.
     keep_polling_without_gil([&](timing::HostNanoseconds until) {
       return timing::poll_until(until, [&] {
         times = graph_->times();
-        return std::all_of(times.begin(), times.end(),
-                           [](const auto& t) { return t.ms.has_value(); });
+        return !wait || std::all_of(times.begin(), times.end(),
+                                    [](const auto& t) { return t.ms.has_value(); });
       });
     });
-    return times;
+    Times result;
+    for (const graphs::SpanTime& time : times) {
+      const py::tuple names =
+          time.named ? py::tuple(path_names(*time.path)) : py::make_tuple("(unnamed)");
+      result.append(py::make_tuple(names, time.ms));
+    }
+    return result;
   }
 
   CapturedGraph& graph() { return *graph_; }
@@ -267,19 +283,6 @@ PyMethodDef launch_method{
     "CudaError\n"
     "    The driver refused the launch.\n"};
 
-using Times = py::typing::List<
-    py::typing::Tuple<py::typing::Tuple<py::str, py::ellipsis>, py::typing::Optional<py::float_>>>;
-
-Times times_of(const std::vector<graphs::SpanTime>& times) {
-  Times result;
-  for (const graphs::SpanTime& time : times) {
-    const py::tuple names =
-        time.named ? py::tuple(path_names(*time.path)) : py::make_tuple("(unnamed)");
-    result.append(py::make_tuple(names, time.ms));
-  }
-  return result;
-}
-
 // Binds a method that takes the graph's lock, which another thread may hold over a driver call that
 // takes long: the lock of the interpreter is let go first. `as_python` makes the answer.
 template <typename Result, typename... Arguments>
@@ -296,31 +299,13 @@ auto locking(Result (CapturedGraph::*method)(), Convert as_python) {
 
 std::uintptr_t number_of(void* handle) noexcept { return reinterpret_cast<std::uintptr_t>(handle); }
 
-std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<graphs::CapturedParts>& ended,
-                                    std::uintptr_t handle, std::uintptr_t stream, int ordinal,
-                                    int timers, const std::string& name) {
-  auto* parts = ended.is_none() ? nullptr : ended.cast<graphs::CapturedParts*>();
-  return std::make_unique<PyGraph>(parts, handle, stream, ordinal, timers, name);
-}
-
-// The driver's result, which is 0 for a graph that fitted, and the two nodes.
-using UpdateAnswer = std::tuple<int, std::int64_t, std::int64_t>;
-
-UpdateAnswer update_graph(PyGraph& self, PyGraph& other, const AnyTuple& objects) {
-  graphs::UpdateRefusal refusal;
-  self.update(other, objects, refusal);
-  return {refusal.result, refusal.node, refusal.node_of_other};
-}
-
-Times graph_times(PyGraph& self, bool wait) {
-  return times_of(wait ? self.wait_for_times() : without_gil([&] { return self.graph().times(); }));
-}
-
 // What changes it, or is its framework's.
 void bind_making(py::class_<PyGraph>& graph) {
   graph
-      .def(py::init(&make_graph), py::arg("ended"), py::arg("handle"), py::arg("stream"),
-           py::arg("ordinal"), py::arg("timers"), py::arg("name"))
+      .def(py::init<const EndedCapture&, std::uintptr_t, std::uintptr_t, int, int,
+                    const std::string&>(),
+           py::arg("ended"), py::arg("handle"), py::arg("stream"), py::arg("ordinal"),
+           py::arg("timers"), py::arg("name"))
       .def("_retain", &PyGraph::retain, py::arg("objects"))
       .def("_read_scalars", &PyGraph::read_scalars, py::arg("objects"))
       .def("_read_scalars_of", locking(&CapturedGraph::read_scalars_of), py::arg("stream"))
@@ -334,7 +319,7 @@ void bind_making(py::class_<PyGraph>& graph) {
             without_gil([&] { self.graph().borrow_exec(reinterpret_cast<void*>(exec)); });
           },
           py::arg("exec"))
-      .def("_update", &update_graph, py::arg("other"), py::arg("objects"))
+      .def("_update", &PyGraph::update, py::arg("other"), py::arg("objects"))
       .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
       .def_readwrite("_direct", &PyGraph::direct)
       .def_readwrite("_notice", &PyGraph::notice)
@@ -349,7 +334,7 @@ void bind_making(py::class_<PyGraph>& graph) {
 }
 
 void bind_looking(py::class_<PyGraph>& graph) {
-  graph.def("_times", &graph_times, py::arg("wait"))
+  graph.def("_times", &PyGraph::times, py::arg("wait"))
       .def("_memory", locking(&CapturedGraph::memory,
                               [](const graphs::GraphMemory& memory) {
                                 return std::make_pair(memory.instantiate, memory.upload);
