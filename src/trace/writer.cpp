@@ -49,14 +49,14 @@ struct Entry {
 };
 using Entries = std::vector<std::shared_ptr<Entry>>;
 
-// The traces of one process; a forked child makes a new one. mutex() guards all members except
-// `thread`, which `lifecycle` guards.
+// The traces of one process; a forked child makes a new one. mutex() guards what is behind
+// `changed`.
 struct Shared {
-  std::mutex lifecycle;  // taken before mutex()
+  std::mutex lifecycle;  // taken before mutex(); guards the next two
   std::thread thread;
+  std::uint32_t next_number = 1;
   std::condition_variable_any changed;
   Entries entries;
-  std::uint32_t next_number = 1;
   bool stop = false;
 };
 
@@ -347,17 +347,12 @@ void remove(Shared& s, const std::shared_ptr<Entry>& done) {
   s.stop = false;
 }
 
-// Opens the trace of the sink that `make` makes of its number.
-template <typename Make>
-std::uint32_t start(Make&& make) {
+template <typename Sink, typename Options>
+std::uint32_t start(Options options) {
   Shared& s = shared();
   const std::lock_guard lifecycle(s.lifecycle);
-  std::uint32_t number = 0;
-  {
-    const Lock lock(mutex());
-    number = s.next_number++;
-  }
-  const auto entry = std::make_shared<Entry>(make(number));
+  const std::uint32_t number = s.next_number++;
+  const auto entry = std::make_shared<Entry>(std::make_shared<Sink>(number, std::move(options)));
   entry->state.open = true;  // what is asked for may come before the writer's first round is over
   entry->sink->describe(entry->state);
   if (!s.thread.joinable()) {
@@ -384,16 +379,9 @@ const bool writers_fork_hook = driver::on_fork_child(forget_writers_in_child);
 
 }  // namespace
 
-std::uint32_t open(OutputOptions options) {
-  return start(
-      [&](std::uint32_t number) { return std::make_shared<Output>(number, std::move(options)); });
-}
+std::uint32_t open(OutputOptions options) { return start<Output>(std::move(options)); }
 
-std::uint32_t open(RecorderOptions options) {
-  return start([&](std::uint32_t number) {
-    return std::make_shared<FlightRecorder>(number, std::move(options));
-  });
-}
+std::uint32_t open(RecorderOptions options) { return start<FlightRecorder>(std::move(options)); }
 
 std::shared_ptr<FlightRecorder> find_recorder(std::uint32_t number) {
   Shared& s = shared();
