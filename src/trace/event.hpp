@@ -78,7 +78,7 @@ struct GpuSpan {
 // For the few events that need it.
 struct Extra {
   std::string args;                  // members of a JSON object, without its braces; may be empty
-  std::unique_ptr<const Label> own;  // the name, where it was not interned
+  std::shared_ptr<const Label> own;  // the name, where it was not interned
   GpuSpan gpu;
 };
 
@@ -104,7 +104,7 @@ static_assert(sizeof(Event) <= 64);
 inline void set_name(Event& event, std::string_view text) {
   event.name = intern(text);
   if (event.name != nullptr) return;
-  auto label = std::make_unique<Label>();
+  auto label = std::make_shared<Label>();
   append_json(label->json, text);
   event.name = label.get();
   if (event.extra == nullptr) event.extra = new Extra;

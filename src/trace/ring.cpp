@@ -18,14 +18,6 @@ std::size_t size_of(const Event& event) noexcept {
   return sizeof(Event) + sizeof(Extra) + kAllocator + extra.args.size() + label;
 }
 
-std::unique_ptr<Extra> copy_of(const Extra& extra) {
-  auto copy = std::make_unique<Extra>();
-  copy->args = extra.args;
-  if (extra.own) copy->own = std::make_unique<const Label>(*extra.own);
-  copy->gpu = extra.gpu;
-  return copy;
-}
-
 }  // namespace
 
 Ring::Chunk::~Chunk() {
@@ -45,11 +37,10 @@ void Ring::add(const Event& event, std::uint32_t noted_by, HostNanoseconds now) 
     ++too_large_;
     return;
   }
-  std::unique_ptr<Extra> extra = event.extra != nullptr ? copy_of(*event.extra) : nullptr;
+  auto extra = event.extra != nullptr ? std::make_unique<Extra>(*event.extra) : nullptr;
   Chunk& chunk = chunk_with_room(size, now);
   Event& copy = chunk.events.emplace_back(event);
   if (copy.tid == 0) copy.tid = noted_by;
-  if (extra && extra->own) copy.name = extra->own.get();
   copy.extra = extra.release();
   chunk.bytes += size;
   chunk.last = now;
