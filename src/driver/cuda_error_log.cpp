@@ -23,18 +23,14 @@ struct Log {
 
 Log& log_state() { return immortal<Log>(); }
 
-std::string_view without_spaces(std::string_view line) {
-  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
-  return line;
-}
-
 // The lines of the log. A line of the calling thread holds the number that pthread_self() returns.
 std::vector<LogLine> lines_of(std::string_view text) {
   const std::string thread = std::to_string(pthread_self());
   std::vector<LogLine> lines;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
-    const std::string_view line = without_spaces(text.substr(0, end));
+    std::string_view line = text.substr(0, end);
+    line = line.substr(0, line.find_last_not_of(" \r") + 1);
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
     if (line.empty()) continue;
     lines.push_back({line.find(thread) != std::string_view::npos, std::string(line)});

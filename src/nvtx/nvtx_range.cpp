@@ -152,10 +152,8 @@ Domain& domain_named(std::string_view name) {
 // NVTX calls a domain enabled even where NVTX_INJECTION64_PATH names a library that is no tool; no
 // domain has a handle then.
 bool tool_listens(Domain& domain) {
-  if (&domain == &unnamed_domain()) {
-    return default_domain().handle() != nullptr && nvtxDomainIsEnabled(nullptr) != 0;
-  }
-  return domain.handle() != nullptr && nvtxDomainIsEnabled(domain.handle()) != 0;
+  Domain& with_handle = &domain == &unnamed_domain() ? default_domain() : domain;
+  return with_handle.handle() != nullptr && nvtxDomainIsEnabled(domain.handle()) != 0;
 }
 
 struct Range::Prepared {

@@ -23,9 +23,9 @@ bool is_array(PyObject* value) {
 
 std::string type_only(PyObject* value) { return std::string("<") + Py_TYPE(value)->tp_name + ">"; }
 
-// The text of an object's repr() or str(); never an exception, but an interrupt.
-std::string text_by(PyObject* (*convert)(PyObject*), PyObject* value) {
-  PyObject* text = convert(value);
+// Never an exception, but an interrupt.
+std::string repr_of(PyObject* value) {
+  PyObject* text = PyObject_Repr(value);
   if (text == nullptr) {
     py::error_already_set error;
     if (!error.matches(PyExc_Exception)) throw error;
@@ -82,7 +82,7 @@ void append_members(std::string& out, PyObject* dict, int depth) {
     if (!first) out += ',';
     first = false;
     PyObject* key = PyTuple_GET_ITEM(item.ptr(), 0);
-    trace::append_json(out, PyUnicode_Check(key) ? utf8(key) : text_by(&PyObject_Repr, key));
+    trace::append_json(out, PyUnicode_Check(key) ? utf8(key) : repr_of(key));
     out += ':';
     append_value(out, PyTuple_GET_ITEM(item.ptr(), 1), depth + 1);
   }
@@ -110,7 +110,7 @@ void append_value(std::string& out, PyObject* value, int depth) {
     append_members(out, value, depth);
     out += '}';
   } else {
-    trace::append_json(out, text_by(&PyObject_Repr, value));
+    trace::append_json(out, repr_of(value));
   }
 }
 
