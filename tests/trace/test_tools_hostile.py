@@ -191,16 +191,17 @@ def test_damaged_compression_is_told(tmp_path: Path) -> None:
         summary(path)
 
 
-def test_an_event_of_ten_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Path) -> None:
+def test_an_event_of_ten_megabytes_is_read_and_one_of_64_is_refused(tmp_path: Path) -> None:
     event = slice_event("x" * 10_000_000, 0, 1)
     path = written(tmp_path / "t.json", object_form([event]))
     tools.repair(path)
     assert load(tmp_path / "t.repaired.json")["traceEvents"] == [event]
-    path.write_bytes(b'[{"name":"' + b"x" * (66 << 20))
-    with pytest.raises(
-        TraceError, match="event 0, byte 1: the event is longer than 67108864 bytes"
-    ):
-        summary(path)
+    for rest in (b"x" * (2 << 20), b'"}]}'):
+        path.write_bytes(b'{"traceEvents":[{"name":"' + b"x" * (64 << 20) + rest)
+        with pytest.raises(
+            TraceError, match="event 0, byte 16: the event is longer than 67108864 bytes"
+        ):
+            summary(path)
 
 
 def test_a_huge_member_beside_the_events_is_passed_over(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ _EXPECTED = {
     "Expecting property name": "a key in quotes",
     "Expecting ':'": "':' after a key",
     "Expecting ','": "',' or the end of an array or object",
+    "Extra data": "nothing more, because the value has ended",
 }
 
 
@@ -34,6 +35,8 @@ class ReadError(Exception):
 
     `code` is of `DEFECTS`, or "json" where the text cannot be read any further.
     """
+
+    is_inner = False  # a key is there twice in an object inside; nothing else is wrong
 
     def __init__(
         self, offset: int, reason: str, event: int | None = None, code: str = "json"
@@ -48,14 +51,6 @@ class ReadError(Exception):
 
 class CutError(ReadError):
     """The text ends where something was expected."""
-
-
-class KeyTwiceError(ReadError):
-    """A key is there twice in an object, maybe the outermost one; nothing else is wrong."""
-
-    def __init__(self, *, is_outermost: bool) -> None:
-        super().__init__(0, DEFECTS["key"], code="key")
-        self.is_outermost = is_outermost
 
 
 def defect(at: int, code: str) -> ReadError:
@@ -95,19 +90,18 @@ def check(text: bytes) -> None:
     )
     string = text.decode(errors="surrogateescape")
     try:
-        _, end = decoder.raw_decode(string, len(string) - len(string.lstrip(_SPACE)))
+        decoder.decode(string)
     except json.JSONDecodeError as error:
         at = len(string[: error.pos].encode(errors="surrogateescape"))
         raise _broken(text, at, error.msg) from None
-    if end < len(string):
-        at = len(string[:end].encode(errors="surrogateescape"))
-        raise unexpected(text, at, "nothing more, because the value has ended")
     try:
         text.decode()
     except UnicodeDecodeError as error:
         raise defect(error.start, "utf8") from None
     if any(twice):
-        raise KeyTwiceError(is_outermost=twice[-1])
+        found = defect(0, "key")
+        found.is_inner = not twice[-1]
+        raise found
 
 
 def _broken(text: bytes, at: int, message: str) -> ReadError:
@@ -130,17 +124,14 @@ def _broken(text: bytes, at: int, message: str) -> ReadError:
 class ValueEnd:
     """Finds the end of a JSON value in bytes that come in pieces, by its brackets alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: bytes) -> None:
+        self._has_brackets = first in (b"{", b"[", b'"')
         self._depth = 0
-        self._in_string = self._escaped = self._begun = False
+        self._in_string = self._escaped = False
 
     def find(self, text: bytearray, at: int) -> int:
         """Go on at `at`; return where the value ends, or -1 if that is not in `text`."""
-        if not self._begun and at < len(text):
-            self._begun = True
-            if bytes(text[at : at + 1]) not in (b"{", b"[", b'"'):
-                self._depth = -1
-        if self._depth < 0:  # a number or a word, or nothing that is known
+        if not self._has_brackets:  # a number or a word, or nothing that is known
             delimiter = _DELIMITER.search(text, at)
             return delimiter.start() if delimiter else -1
         while at < len(text):
@@ -158,6 +149,6 @@ class ValueEnd:
                 self._in_string = not self._in_string
             else:
                 self._depth += 1 if byte in b"{[" else -1
-            if self._depth == 0 and not self._in_string and not self._escaped:
+            if self._depth == 0 and not self._in_string:
                 return at
         return -1

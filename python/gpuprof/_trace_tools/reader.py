@@ -25,7 +25,6 @@ from gpuprof._trace_tools.batch import (
 )
 from gpuprof._trace_tools.lexer import (
     CutError,
-    KeyTwiceError,
     ReadError,
     ValueEnd,
     check,
@@ -205,8 +204,8 @@ class EventReader:
 
         One that the file ends in is a `CutError`.
         """
+        end_of = ValueEnd(self._peek())
         begin, at, dropped = self._base + self._at, self._at, False
-        end_of = ValueEnd()
         while (end := end_of.find(self._text, at)) < 0:
             at = len(self._text)
             if at - self._at > most:
@@ -276,8 +275,10 @@ class EventReader:
         """Read one event in detail: one that is odd, or longer than what is here."""
         begin = self._base + self._at
         self.end.inside_event = True
-        raw = self._value(MAX_EVENT_BYTES, f"the event is longer than {MAX_EVENT_BYTES} bytes")
-        assert raw is not None
+        too_long = f"the event is longer than {MAX_EVENT_BYTES} bytes"
+        raw = self._value(MAX_EVENT_BYTES, too_long)
+        if raw is None:
+            raise ReadError(begin, too_long)
         self.end.inside_event = False
         event: Any = None
         fault: OddError | None = None
@@ -288,8 +289,7 @@ class EventReader:
                 if error.code == "json":
                     raise
                 fault = OddError(error.reason, error.offset - begin, error.code)
-                # What is twice in its args is the program's.
-                if not isinstance(error, KeyTwiceError) or error.is_outermost:
+                if not error.is_inner:  # what is twice in its args is the program's
                     event = fault
             event = event or SCAN(raw.decode(), 0)[0]
         except RecursionError:
