@@ -45,7 +45,7 @@ _NAMES = {
     "_timing.timer": "Timer",
     "_trace.events": "counter | Counter name_stream",
     "_trace_tools.diff": "trace_diff",
-    "_trace_tools.diff_results": "| TraceDiff",
+    "_trace_tools.results": "| TraceDiff",
     "_trace.flight_recorder": "flight_recorder",
     "_trace.window": "trace_windows",
     "_trace.writer": "TraceWriter trace",

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprof._common import checks
-from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, TraceDiff
 from gpuprof._trace_tools.diff_scan import KINDS, Contents, DiffScan, Figures
 from gpuprof._trace_tools.files import shown
 from gpuprof._trace_tools.idle import CAUSES
+from gpuprof._trace_tools.results import DiffRow, IdleRow, TraceDiff
 from gpuprof._trace_tools.tools import DEFAULT_TOP, cut_of, read
 from gpuprof.errors import TraceError
 

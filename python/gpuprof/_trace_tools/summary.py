@@ -291,7 +291,11 @@ class Summary(Scan):
         phase = phase_of(event)
         check_labels(event)
         if phase == "M":
-            self._take_metadata(event)
+            args, named = own_args(event), names_of(event)
+            self.dropped += _count_in(args, "dropped")
+            self.unplaced += _count_in(args, "unplaced")
+            if named and len(self.ranges.names) < 2 * MOST_TRACKS:
+                self.ranges.names[named[0]] = named[1][:MOST_TRACK_NAME]
         elif phase == "X":
             begin, duration, _ = self.span(event)
             self._add(self.ranges.sink(labels_of(event, self._by)), begin, duration)
@@ -328,13 +332,6 @@ class Summary(Scan):
         self._halves.end(key)
         begin, sink = opened
         self._add(sink, begin, time - begin)
-
-    def _take_metadata(self, event: Event) -> None:
-        args, named = own_args(event), names_of(event)
-        self.dropped += _count_in(args, "dropped")
-        self.unplaced += _count_in(args, "unplaced")
-        if named and len(self.ranges.names) < 2 * MOST_TRACKS:
-            self.ranges.names[named[0]] = named[1][:MOST_TRACK_NAME]
 
     def notes(self) -> list[str]:
         crossing = "times ranges overlap on a track without nesting: self times around them are too"
