@@ -17,13 +17,12 @@ from gpuprof._display.shown import OfBlock
 from gpuprof._display.table import Table
 from gpuprof._graphs import labels
 from gpuprof._kernels import to_trace
-from gpuprof._kernels.attribution import Attribution, attribute
+from gpuprof._kernels.attribution import Attribution, Span, Spans, attribute, python_threads
 from gpuprof._kernels.callers import CallerNotes
 from gpuprof._kernels.collector import Collector
 from gpuprof._kernels.compiled import add_modules
 from gpuprof._kernels.records import Collected
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals
-from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, scope_names
 from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof.errors import GpuprofError, InvalidStateError

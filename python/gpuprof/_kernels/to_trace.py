@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._kernels.attribution import common_prefix
+from gpuprof._kernels.attribution import NO_SCOPE, Spans, common_prefix
 from gpuprof._kernels.records import KINDS
-from gpuprof._kernels.spans import NO_SCOPE, Spans
 from gpuprof._trace import registry
 
 if TYPE_CHECKING:
@@ -35,77 +34,57 @@ Path = tuple[str, ...]
 
 
 class Slice(NamedTuple):
-    """One slice of a track; times are nanoseconds."""
+    """What `_core._trace_event` takes of a slice of a track; times are nanoseconds."""
 
     name: str
+    category: str
     begin_ns: int
     end_ns: int
-    category: str
+    tid: int
     args: dict[str, Any] | None
-    record: int  # of the work, -1 for a scope
+    number: int  # of the work or the call, -1 for a scope
 
 
 def write(evaluated: Evaluated, spans: Spans) -> None:
     """Write all records to the traces that are open."""
+    for number in registry.collecting() if _core._trace_records() else ():
+        for count, (phase, event) in enumerate(_events(evaluated, spans), 1):
+            _core._trace_event(phase, number, *event)
+            if count % _EVENTS_AT_ONCE == 0:
+                _core._trace_flush(number)
+
+
+def _events(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[str, tuple[Any, ...]]]:
     launch = evaluated.attribution.launch
-    for out in map(_Trace, registry.collecting() if _core._trace_records() else ()):
-        calls = _write_launches(evaluated, out)
-        for tid, slices in _stream_tracks(evaluated, spans):
-            for each in slices:
-                out.slice(each, tid)
-                # To the first work of the call alone.
-                if each.record >= 0 and (call := calls.pop(launch[each.record], None)):
-                    out.arrow(call, (each.begin_ns, tid))
+    places: dict[int, tuple[int, int]] = {}  # of calls: when each began, and its track
+    for call in _calls(evaluated):
+        places[call.number] = call.begin_ns, call.tid
+        yield "slice", call[:-1]
+    for each in _stream_tracks(evaluated, spans):
+        yield "slice", each[:-1]
+        # An arrow to the first work of the call alone.
+        if each.number >= 0 and (place := places.pop(launch[each.number], None)):
+            flow = next(_flows)
+            for phase, (at, tid) in (("start", place), ("end", (each.begin_ns, each.tid))):
+                yield phase, ("ac2g", "ac2g", at, at, tid, None, flow)
 
 
-class _Trace:
-    """A trace that is waited for now and then, so that no event is dropped."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._count = 0
-
-    def slice(self, each: Slice, tid: int) -> None:
-        end = max(each.begin_ns, each.end_ns)
-        begin = each.begin_ns
-        _core._trace_event(
-            "slice", self._number, each.name, each.category, begin, end, tid, each.args
-        )
-        self._note()
-
-    def arrow(self, begin: tuple[int, int], end: tuple[int, int]) -> None:
-        """Draw an arrow between two places, each a time and a track."""
-        flow = next(_flows)
-        for phase, (at, tid) in (("start", begin), ("end", end)):
-            _core._trace_event(phase, self._number, "ac2g", "ac2g", at, at, tid, None, flow)
-            self._note()
-
-    def _note(self) -> None:
-        self._count += 1
-        if self._count >= _EVENTS_AT_ONCE:
-            self._count = 0
-            _core._trace_flush(self._number)
-
-
-def _write_launches(evaluated: Evaluated, out: _Trace) -> dict[int, tuple[int, int]]:
-    """Write the calls that launched something; return when each began, and its track."""
+def _calls(evaluated: Evaluated) -> Iterator[Slice]:
+    """Yield the calls that launched something."""
     found = evaluated.found
     launches = found.launches
-    places: dict[int, tuple[int, int]] = {}
     for call in sorted({call for call in evaluated.attribution.launch if call >= 0}):
         thread = launches.thread_id[call]
         tid = _tid(("calls", thread), f"CUDA calls of thread {thread}")
         name = found.names[launches.name[call]]
-        begin = launches.begin_ns[call]
+        begin, end = launches.begin_ns[call], launches.end_ns[call]
         category = "cuda_runtime" if name.startswith("cuda") else "cuda_driver"
         args = {"correlation": launches.correlation[call], "thread": thread}
-        out.slice(Slice(name, begin, launches.end_ns[call], category, args, call), tid)
-        places[call] = (begin, tid)
-    return places
+        yield Slice(name, category, begin, max(begin, end), tid, args, call)
 
 
-def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, list[Slice]]]:
-    """Yield each stream's track, with its slices in the order of their begins, outer ones first."""
+def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[Slice]:
+    """Yield the slices of each stream's tracks in the order of their begins, outer ones first."""
     chains = spans.chains()
     for (device, stream), records in sorted(evaluated.found.streams().items()):
         for number, lane in enumerate(_lanes(evaluated, records)):
@@ -115,7 +94,7 @@ def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, li
             if number:
                 name += f" #{number + 1}"
             tid = _tid(("stream", device, stream, number), name)
-            yield tid, _slices(evaluated, lane, chains)
+            yield from _slices(evaluated, lane, chains, tid)
 
 
 def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
@@ -137,7 +116,7 @@ def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
 
 
 def _slices(
-    evaluated: Evaluated, records: Sequence[int], chains: Sequence[tuple[int, ...]]
+    evaluated: Evaluated, records: Sequence[int], chains: Sequence[tuple[int, ...]], tid: int
 ) -> list[Slice]:
     """Return the slices of one track: the work, and the scopes around runs of it."""
     found, by = evaluated.found, evaluated.attribution
@@ -164,11 +143,12 @@ def _slices(
         chain = [(entry, path[: depth + 1]) for depth, entry in enumerate(entries)]
         same = common_prefix(is_open, chain)
         close(same)
-        begin, end = work.begin_ns[record], work.end_ns[record]
+        begin = work.begin_ns[record]
+        end = max(begin, work.end_ns[record])
         for entry, names in chain[same:]:
             is_open.append((entry, names))
             places.append(len(slices))
-            slices.append(Slice(names[-1], begin, begin, SCOPE_CATEGORY, None, -1))
+            slices.append(Slice(names[-1], SCOPE_CATEGORY, begin, begin, tid, None, -1))
         kind = KINDS[work.kind[record]]
         category = kind if kind == "kernel" else f"gpu_{kind}"
         args: dict[str, Any] = {
@@ -185,7 +165,8 @@ def _slices(
             "caller": evaluated.caller(record),
         }
         args.update((name, value) for name, value in known.items() if value)
-        slices.append(Slice(found.names[work.name[record]], begin, end, category, args, record))
+        name = found.names[work.name[record]]
+        slices.append(Slice(name, category, begin, end, tid, args, record))
         last_end = max(last_end, end)
     close(0)
     return slices
