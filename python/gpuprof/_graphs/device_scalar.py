@@ -36,9 +36,7 @@ def _by_alias(part: int) -> dict[str, str]:
 
 
 _ALIASES, _NUMPY_CODES = _by_alias(0), _by_alias(1)
-_PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int64", float: "float64"}
 _BYTE_ORDERS = frozenset("<>=|")
-_FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first
 _SINGLE_BYTES = frozenset({"bool", "int8", "uint8"})
 _OWN_ORDER = "the machine's byte order"
 _EXACT = 2**53  # up to here every integer is a float
@@ -51,7 +49,7 @@ def dtype_name(dtype: object) -> str:
     if isinstance(dtype, str):
         return _from_text(dtype)
     if isinstance(dtype, type):
-        return _from_text(_PYTHON_TYPES.get(dtype, dtype.__name__))
+        return _from_text(dtype.__name__)
     name: object = getattr(dtype, "name", None)
     if isinstance(name, str):
         if getattr(dtype, "isnative", True) is False:
@@ -75,7 +73,8 @@ def _from_text(text: str) -> str:
     name = _NUMPY_CODES.get(code)
     if name is None:
         return _ALIASES.get(text, text)
-    if order in _FOREIGN_ORDERS and name not in _SINGLE_BYTES:
+    # Every machine with a driver has the little end first.
+    if order == ">" and name not in _SINGLE_BYTES:
         raise value_error(text, "dtype", _OWN_ORDER)
     return name
 
