@@ -11,7 +11,8 @@ import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._common.records import in_results
 from gpuprof._trace import path as trace_path
-from gpuprof._trace import registry, settings
+from gpuprof._trace import registry
+from gpuprof._trace.checks import checked_length, checked_limits, checked_signals
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import TraceError
 
@@ -96,14 +97,14 @@ def flight_recorder(
     >>> folder.cleanup()
     """
     ring = {
-        "keep": settings.checked_length(keep_last),
+        "keep": checked_length(keep_last),
         "keep_bytes": checks.whole(
             "keep_bytes", keep_bytes, _LEAST_BYTES, _MOST_BYTES, unit="bytes"
         ),
-        "signals": settings.checked_signals(dump_on),
+        "signals": checked_signals(dump_on),
         "max_dumps": checks.whole("max_dumps", max_dumps, 1, 2**31 - 1),
     }
-    return FlightRecorder(path, ring, settings.checked_limits(when), args, buffer_mib)
+    return FlightRecorder(path, ring, checked_limits(when), args, buffer_mib)
 
 
 @in_results

@@ -14,8 +14,9 @@ from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back
 from gpuprof._common.records import in_results
 from gpuprof._trace import path as trace_path
-from gpuprof._trace import registry, settings
+from gpuprof._trace import registry
 from gpuprof._trace.base import TraceBlock
+from gpuprof._trace.checks import checked_schedule
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import InvalidStateError, TraceError
 
@@ -127,7 +128,7 @@ class TraceWindows(TraceBlock):
         args: Mapping[str, object] | None,
         buffer_mib: int | None,
     ) -> None:
-        self._schedule = settings.checked_schedule(schedule)
+        self._schedule = checked_schedule(schedule)
         given = checks.path("path", path)
         trace_path.expand(trace_path.with_number(given, 1))  # which says what is wrong with it
         self._pattern = trace_path.absolute(given)

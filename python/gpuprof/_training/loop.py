@@ -25,7 +25,8 @@ from gpuprof._run.session import gpu_gets_done
 from gpuprof._run.torch_scopes import Parts, in_whole_program
 from gpuprof._timing import scope as timing
 from gpuprof._trace import path as trace_path
-from gpuprof._trace import registry, settings
+from gpuprof._trace import registry
+from gpuprof._trace.checks import checked_schedule
 from gpuprof._trace.window import TraceWindows, trace_windows
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
@@ -63,7 +64,7 @@ class TrainingLoop:
         self.what = what
         self.stats: Stats | RankStats | None = None
         self._path = None if trace is None else checks.path("trace", trace)
-        self._schedule = None if schedule is None else settings.checked_schedule(schedule)
+        self._schedule = None if schedule is None else checked_schedule(schedule)
         self._table = table
         self._open: dict[str, Any] = {}
         self._optimizers: dict[int, Any] = {}
