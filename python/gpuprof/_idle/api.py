@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gpuprof._display.table import Table
-    from gpuprof._kernels.records import Columns
+    from gpuprof._kernels.collector import Columns
 
 
 def idle() -> Idle:

@@ -19,9 +19,8 @@ from gpuprof._graphs import labels
 from gpuprof._kernels import to_trace
 from gpuprof._kernels.attribution import Attribution, Span, Spans, attribute, python_threads
 from gpuprof._kernels.callers import CallerNotes
-from gpuprof._kernels.collector import Collector
+from gpuprof._kernels.collector import Collected, Collector, Columns
 from gpuprof._kernels.compiled import add_modules
-from gpuprof._kernels.records import Collected
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotals
 from gpuprof._kernels.summary import Evaluated, scope_names
 from gpuprof._timing.listeners import Listener, on_sample
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from typing_extensions import Self
-
-    from gpuprof._kernels.records import Columns
 
 MAX_RECORDS = 1_000_000
 

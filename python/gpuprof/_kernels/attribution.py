@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gpuprof._frameworks.torch_inductor import Origin
 from gpuprof._graphs.labels import NodeScopes, Path
-from gpuprof._kernels.records import Collected, Column
+from gpuprof._kernels.collector import Collected, Column
 
 NO_SCOPE = -1
 NO_LAUNCH = -1

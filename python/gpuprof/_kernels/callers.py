@@ -17,7 +17,7 @@ from types import CodeType
 import gpuprof._core as _core
 from gpuprof._common.monitoring import free_tool, monitoring, running, take_tool
 from gpuprof._common.places import NO_FRAME, is_of_library, short
-from gpuprof._kernels.records import Columns
+from gpuprof._kernels.collector import Columns
 
 _NAME = "gpuprof callers"
 _CALLS = {

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from gpuprof._frameworks.torch_hooks import Passive
 from gpuprof._frameworks.torch_inductor import Launch, Origin, common, launches
 from gpuprof._kernels.attribution import Attribution
-from gpuprof._kernels.records import KERNEL, Collected
+from gpuprof._kernels.collector import KERNEL, Collected
 
 Place: TypeAlias = "tuple[int, int]"  # a function, and which of its own kernels
 Places: TypeAlias = "frozenset[Place]"

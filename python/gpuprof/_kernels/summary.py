@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from gpuprof._kernels.attribution import Attribution
-from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
+from gpuprof._kernels.collector import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
 from gpuprof._trace_tools.idle import CAUSES as _CAUSES
 from gpuprof._trace_tools.idle import Work, gaps, launched_at

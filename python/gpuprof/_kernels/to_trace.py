@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._kernels.attribution import NO_SCOPE, Spans, common_prefix
-from gpuprof._kernels.records import KINDS
+from gpuprof._kernels.collector import KINDS
 from gpuprof._trace import registry
 
 if TYPE_CHECKING:
