@@ -21,9 +21,9 @@ class OpenTrace(Protocol):
     def _reopen_in_child(self) -> None: ...
 
 
-# By number, also those that a forked child has from its parent. No lock: one would be in an unknown
-# state in a child, and each step here is one operation on the dict.
-_writers: dict[int, OpenTrace] = {}
+# With its number each, also those that a forked child has from its parent. No lock: one would be in
+# an unknown state in a child, and each step here is one operation on the dict.
+_writers: dict[OpenTrace, int] = {}
 _exiting = False
 
 
@@ -31,7 +31,7 @@ def remember(writer: OpenTrace, number: int) -> None:
     """Take an open trace in, to be closed at exit, and give it what it collects."""
     if not _writers:
         close_at_exit()
-    _writers[number] = writer
+    _writers[writer] = number
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing.util import Finalize
@@ -44,23 +44,21 @@ def remember(writer: OpenTrace, number: int) -> None:
 
 def forget(writer: OpenTrace) -> None:
     """Take a trace out that is closed, or belongs to the parent."""
-    for number, other in list(_writers.items()):
-        if other is writer:
-            _writers.pop(number, None)
+    _writers.pop(writer, None)
 
 
 def reopen_in_child() -> bool:
     """Open the traces of the parent process anew; False if the process is about to end."""
     if _exiting:
         return False  # nobody would close them
-    for writer in list(_writers.values()):
+    for writer in list(_writers):
         writer._reopen_in_child()
     return True
 
 
 def collecting() -> list[int]:
     """Return the numbers of the open traces that take what the program does."""
-    return [number for number, writer in list(_writers.items()) if writer._collect]
+    return [number for writer, number in list(_writers.items()) if writer._collect]
 
 
 def close_at_exit() -> None:
@@ -78,7 +76,7 @@ def _close_at_exit() -> None:
 def _close_all() -> None:
     # One that fails, as by a warning made an error, is not the last.
     with held_back(), ExitStack() as each:
-        for writer in list(_writers.values()):
+        for writer in list(_writers):
             each.callback(writer.close)
 
 
