@@ -164,8 +164,6 @@ def shown(name: str) -> str:
 
 def objects_to_keep(keep_alive: object) -> tuple[object, ...]:
     """Check a ``keep_alive=`` argument: objects in an iterable that is no array and no text."""
-    if isinstance(keep_alive, (list, tuple)):
-        return tuple(keep_alive)
     kind = type(keep_alive)
     is_data = isinstance(keep_alive, (str, bytes, bytearray, memoryview)) or any(
         hasattr(kind, protocol)

@@ -15,7 +15,6 @@ from gpuprof._kernels.collector import Collected, Column
 
 NO_SCOPE = -1
 NO_LAUNCH = -1
-NO_LABEL = -1
 
 
 class Span(NamedTuple):
@@ -135,11 +134,11 @@ def attribute(
     launches_graph = ["GraphLaunch" in text for text in found.names]
 
     @cache
-    def labelled(path: int, graph: int, node: int) -> int:
+    def labelled(path: int, graph: int, node: int) -> int | None:
         label = labels.of_node(graph, node)
         around = launched_in[path]
         # The names around both are there once.
-        return result.number(around + label[common_prefix(around, label) :]) if label else NO_LABEL
+        return result.number(around + label[common_prefix(around, label) :]) if label else None
 
     for record, (correlation, graph, node) in enumerate(
         zip(work.correlation, work.graph_id, work.node_id, strict=True)
@@ -155,7 +154,7 @@ def attribute(
         if graph or (launch != NO_LAUNCH and launches_graph[names[launch]]):
             result.in_graph += 1
             below = labelled(path, graph, node)
-            if below != NO_LABEL:
+            if below is not None:
                 result.labelled += 1
                 path = below
         result.path[record] = path

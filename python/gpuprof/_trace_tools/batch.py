@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from gpuprof._trace_tools.lexer import ReadError, check
-from gpuprof._trace_tools.values import OddError
+from gpuprof._trace_tools.lexer import OddError, ReadError, check
 
 GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprof._trace_tools.values import MOST_NS, Event, args_of
+from gpuprof._trace_tools.scan import MOST_NS, Event, args_of
 
 CATEGORY = "gpuprof.clock"
 NAME = "clock offset to rank 0"

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from gpuprof._trace_tools import idle
 from gpuprof._trace_tools.merge import PID_STEP
 from gpuprof._trace_tools.nesting import TOP, enclosing
-from gpuprof._trace_tools.scan import Scan
-from gpuprof._trace_tools.values import (
+from gpuprof._trace_tools.scan import (
     EXACT_US,
     Event,
+    Scan,
     args_of,
     check_labels,
     own_args,

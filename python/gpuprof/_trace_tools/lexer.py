@@ -53,6 +53,14 @@ class CutError(ReadError):
     """The text ends where something was expected."""
 
 
+class OddError(Exception):
+    """Why an event cannot be used, and at which of its bytes."""
+
+    def __init__(self, reason: str, at: int = 0, code: str = "event") -> None:
+        super().__init__(reason, at, code)
+        self.reason, self.at, self.code = reason, at, code
+
+
 def defect(at: int, code: str) -> ReadError:
     """Say what is no strict JSON at a byte, though it is clear what it means."""
     return ReadError(at, DEFECTS[code], code=code)

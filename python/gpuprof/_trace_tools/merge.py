@@ -17,15 +17,13 @@ from typing import Any
 
 from gpuprof._trace_tools.batch import Header
 from gpuprof._trace_tools.clocks import CATEGORY, MOST_ANCHORS, Anchor, FileClock, anchors_in
-from gpuprof._trace_tools.lexer import ReadError
-from gpuprof._trace_tools.scan import Scan
-from gpuprof._trace_tools.values import (
+from gpuprof._trace_tools.lexer import OddError, ReadError
+from gpuprof._trace_tools.scan import (
     EXACT_IN_DOUBLES,
     MOST_NS,
     Event,
-    OddError,
+    Scan,
     check_labels,
-    microseconds,
     names_of,
     own_args,
     phase_of,
@@ -200,7 +198,7 @@ class Merge(Scan):
         try:
             if time is not None and (moved := _moved(scan, time)) != time:
                 del event["ts"]
-                begin = f'{{"ts":{microseconds(moved)},'
+                begin = f'{{"ts":{_microseconds(moved)},'
             named = names_of(event) if phase == "M" else None
             if named and len(named[0]) == 1:  # a process
                 event["args"]["name"] = _new_name(scan, event.get("pid"), named[1])
@@ -248,6 +246,10 @@ def _moved(scan: FileScan, time: int) -> int:
         reason = '"ts" is too large; expected a time within 146 years of the others'
         raise OddError(reason)
     return time
+
+
+def _microseconds(time: int) -> str:
+    return f"{'-' if time < 0 else ''}{abs(time) // 1000}.{abs(time) % 1000:03}"
 
 
 def _new_name(scan: FileScan, pid: Any, name: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from heapq import nlargest
 from typing import Any
 
-from gpuprof._trace_tools.values import MOST_NS
+from gpuprof._trace_tools.scan import FLOAT_SLACK, MOST_NS
 
 # Begin, negative duration, and the owner's number: in this order, outer slices come first.
 Slice = tuple[float, float, int]
@@ -22,7 +22,6 @@ MOST_SLICES = 50_000
 MOST_TRACKS = 20_000
 MOST_GAPS = 5
 NEVER = -MOST_NS - 1  # before all times
-FLOAT_SLACK = 0.5
 # Instead of numbers:
 TOP = -1  # nothing is around a slice
 LOOSE = -2  # several slices that were merged

@@ -25,13 +25,13 @@ from gpuprof._trace_tools.batch import (
 )
 from gpuprof._trace_tools.lexer import (
     CutError,
+    OddError,
     ReadError,
     ValueEnd,
     check,
     defect,
     unexpected,
 )
-from gpuprof._trace_tools.values import OddError
 
 MAX_EVENT_BYTES = 64 << 20
 MAX_HEADER_BYTES = 4 << 20

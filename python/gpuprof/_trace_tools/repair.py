@@ -8,7 +8,7 @@ from typing import Any
 from gpuprof._trace_tools.batch import Batch, End
 from gpuprof._trace_tools.lexer import ReadError
 from gpuprof._trace_tools.reader import EventReader
-from gpuprof._trace_tools.values import own_args
+from gpuprof._trace_tools.scan import own_args
 
 MOST_SHOWN = 256
 

@@ -1,4 +1,7 @@
-"""What all tools have in common: the events of a file, one after the other, and the odd ones."""
+"""What all tools have in common: the events of a file, one after the other, and the odd ones.
+
+An event's members must be what they should for the tools to use them.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,30 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Any
 
 from gpuprof._trace_tools.batch import Batch, End
-from gpuprof._trace_tools.lexer import ReadError
-from gpuprof._trace_tools.nesting import FLOAT_SLACK
+from gpuprof._trace_tools.lexer import OddError, ReadError
 from gpuprof._trace_tools.reader import EventReader
-from gpuprof._trace_tools.values import EXACT_US, MOST_NS, Event, OddError, kind_of, odd
 
+MOST_NS = 1 << 62  # 146 years
+EXACT_US = 4e12  # below, a double tells one nanosecond from the next
+GPU_ANNOTATION = "gpu_user_annotation"
+SCOPE_CATEGORIES = frozenset(("scope", "capture", "graph", "gpu", "gpu_graph", "gpu_in_graph"))
+GPU_CATEGORIES = frozenset(
+    ("gpu", "gpu_graph", "gpu_in_graph", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION)
+)
+MAX_SHOWN = 40
+EXACT_IN_DOUBLES = 1 << 53
+_MISSING = object()
+_KINDS = {int: "a number", float: "a number", str: "a string", dict: "an object", list: "an array"}
+FLOAT_SLACK = 0.5
 MOST_OPEN = 100_000
 WORTH_A_NOTE_NS = 1
 NEARLY_WHOLE = 0.05
+
+Event = dict[str, Any]
 
 
 class Scan(ABC):
@@ -134,3 +150,72 @@ class Halves:
         self.count -= 1
         if not self.waiting[key]:
             del self.waiting[key]
+
+
+def kind_of(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return _KINDS.get(type(value), "missing")
+
+
+def odd(event: Event, member: str, expected: str) -> OddError:
+    what = kind_of(value := event.get(member, _MISSING))
+    if what == "a number" and len(repr(value)) <= MAX_SHOWN:
+        what = repr(value)
+    return OddError(f'"{member}" is {what}; expected {expected}', code=member)
+
+
+def phase_of(event: Event) -> str:
+    phase = event.get("ph")
+    if type(phase) is not str or len(phase) != 1:
+        raise odd(event, "ph", "a letter in quotes")
+    return phase
+
+
+def check_labels(event: Event) -> None:
+    """Refuse names, categories, pids and tids that are what they may not be."""
+    for member in ("name", "cat"):
+        if type(event.get(member, "")) is not str:
+            raise odd(event, member, "a string")
+    for member in ("pid", "tid"):
+        value = event.get(member, 0)
+        if type(value) not in (int, str) and not (type(value) is float and math.isfinite(value)):
+            raise odd(event, member, "a whole number")
+
+
+def place_of(event: Event) -> tuple[Any, Any]:
+    return event.get("pid", ""), event.get("tid", "")
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a long text; a digest of the whole at its end keeps different ones different."""
+    if len(text) <= most:
+        return text
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{text[: most - len(digest) - 1]}~{digest}"
+
+
+def async_key(event: Event) -> int:
+    """Hash what the begin and the end of an asynchronous range, or of a flow, have in common."""
+    id2, number = event.get("id2"), event.get("id")
+    local = event.get("pid") if isinstance(id2, dict) and "local" in id2 else None
+    return hash(repr((event.get("cat"), number, event.get("name"), id2, local)))
+
+
+def args_of(event: Event) -> Event:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def own_args(event: Event) -> Event:
+    """Return what gpuprof says of a trace in a metadata event; empty for others."""
+    is_own = event.get("name") == "gpuprof" and event.get("ph") == "M"
+    return args_of(event) if is_own else {}
+
+
+def names_of(event: Event) -> tuple[tuple[Any, ...], str] | None:
+    """Return what a metadata event names, (pid,) or (pid, tid), and how; None for others."""
+    name, what, place = args_of(event).get("name"), event.get("name"), place_of(event)
+    if type(name) is not str or what not in ("process_name", "thread_name"):
+        return None
+    return place[:1] if what == "process_name" else place, name

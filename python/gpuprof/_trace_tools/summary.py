@@ -22,13 +22,14 @@ from gpuprof._trace_tools.nesting import (
     Track,
 )
 from gpuprof._trace_tools.results import GpuTrack, Range
-from gpuprof._trace_tools.scan import Halves, Scan
-from gpuprof._trace_tools.values import (
+from gpuprof._trace_tools.scan import (
     EXACT_US,
     GPU_ANNOTATION,
     GPU_CATEGORIES,
     SCOPE_CATEGORIES,
     Event,
+    Halves,
+    Scan,
     args_of,
     async_key,
     check_labels,

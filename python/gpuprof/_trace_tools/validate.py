@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from gpuprof._trace_tools.lexer import ReadError
+from gpuprof._trace_tools.lexer import OddError, ReadError
 from gpuprof._trace_tools.nesting import MOST_TRACKS, Nesting, Slice, Track
-from gpuprof._trace_tools.scan import MOST_OPEN, Halves, Scan
-from gpuprof._trace_tools.values import (
+from gpuprof._trace_tools.scan import (
     EXACT_IN_DOUBLES,
+    MOST_OPEN,
     Event,
-    OddError,
+    Halves,
+    Scan,
     async_key,
     kind_of,
-    may_matter_inside,
     names_of,
     phase_of,
     place_of,
@@ -44,6 +44,8 @@ _ENDS = {"s": STARTED, "f": ENDED}
 TAG_BITS = 2
 MOST_TEXT = 256
 _ABSENT = object()
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_MANY = b"0" * 16
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
 MOST_OF_CODE = 200
 
@@ -116,10 +118,10 @@ class Validation(Scan):
         if fault := batch.fault:
             place = batch.offset + fault.at
             self.findings.add("fault", fault.code, fault.reason, batch.first, place)
-        if may_matter_inside(batch.raw):
+        if _may_matter_inside(batch.raw):
             for self.place, event in enumerate(batch.events):
                 text = batch.text_of(self.place)
-                if isinstance(event, dict) and may_matter_inside(text):
+                if isinstance(event, dict) and _may_matter_inside(text):
                     with contextlib.suppress(ValueError):  # a number of too many digits
                         self._check_inner(json.loads(text))  # orjson rounds large ones
         self._nesting.slack = self.slack
@@ -331,3 +333,8 @@ class Validation(Scan):
         has_room = self.findings.has_room(severity, code)
         offset = self.batch.offset_of(self.place) if has_room else None
         self.findings.add(severity, code, message, self._index, offset)
+
+
+def _may_matter_inside(text: bytes) -> bool:
+    """Whether there may be whole numbers that readers round, or strings that end in a backslash."""
+    return b'\\\\"' in text or _MANY in text.translate(_ZEROS)
