@@ -116,8 +116,6 @@ class Kernels(OfBlock):
         self._rows: list[KernelRow] = []
         self._notes: list[str] = []
 
-    # --- the block ---------------------------------------------------------------------------
-
     def __enter__(self) -> Self:
         self._check_new()
         if _core._is_set("GPUPROF_DISABLE"):
@@ -185,7 +183,6 @@ class Kernels(OfBlock):
         spans = Spans([*self._spans, *still_open])
         self._spans = []
         found = collector.collected()
-        found.sort()
         attribution = attribute(found, spans, self._labels, self._threads)
         add_modules(found, attribution)
         evaluated = Evaluated(found, attribution)
@@ -212,8 +209,6 @@ class Kernels(OfBlock):
             Span(each.names, each.host_begin_ns, each.host_end_ns, each.thread_id)
             for each in samples[: max(0, room)]
         ]
-
-    # --- the result --------------------------------------------------------------------------
 
     @property
     def source(self) -> str:

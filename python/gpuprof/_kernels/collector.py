@@ -65,13 +65,10 @@ class Columns:
     def __len__(self) -> int:
         return len(self.begin_ns)
 
-    def extend(self, columns: Mapping[str, bytes]) -> None:
-        """Add records whose columns are the bytes of arrays of the same types."""
+    def fill(self, columns: Mapping[str, bytes]) -> None:
+        """Take columns as the bytes of arrays, in the order in which the records began."""
         for name in self._codes:
             getattr(self, name).frombytes(columns[name])
-
-    def sort(self) -> None:
-        """Put the records in the order in which they began."""
         begins = self.begin_ns
         if all(map(int.__le__, begins, begins[1:])):
             return
@@ -94,10 +91,6 @@ class Collected:
     until_ns: int = 0  # nobody knows when the GPU worked after that
     clock_error_ns: int = 0
     notes: list[str] = field(default_factory=list)
-
-    def sort(self) -> None:
-        self.work.sort()
-        self.launches.sort()
 
     def streams(self) -> dict[tuple[int, int], list[int]]:
         """Return the records of each stream, by its device and its number."""
@@ -203,8 +196,8 @@ class Collector:
         if not raw:
             return Collected([], notes=self._notes)
         found = Collected(raw["names"], notes=self._notes)
-        found.work.extend(raw["activities"])
-        found.launches.extend(raw["launches"])
+        found.work.fill(raw["activities"])
+        found.launches.fill(raw["launches"])
         names = {text: number for number, text in enumerate(found.names)}
         found.totals = {(kind, names[name]): sums for (kind, name), sums in raw["totals"].items()}
         found.dropped = raw["dropped"]
@@ -217,13 +210,12 @@ class Collector:
                 "profiler at a time"
             )
         for key, what in (
-            ("cupti_dropped", "lost by CUPTI, which had no buffer"),
-            ("incomplete", "without times"),
+            ("cupti_dropped", "records lost by CUPTI, which had no buffer: they are in no figure"),
+            ("incomplete", "records without times: they are in no figure"),
+            ("launches_dropped", "calls past the limit were not kept"),
         ):
             if raw[key]:
-                found.notes.append(f"{raw[key]:,} records {what}: they are in no figure")
-        if raw["launches_dropped"]:
-            found.notes.append(f"{raw['launches_dropped']:,} calls past the limit were not kept")
+                found.notes.append(f"{raw[key]:,} {what}")
         if raw["problem"]:
             found.notes.append(f"CUPTI could not be stopped as it should be: {raw['problem']}")
         return found

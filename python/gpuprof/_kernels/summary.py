@@ -6,6 +6,7 @@ Why a stream was idle is the rule of `gpuprof._trace_tools.idle`.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -13,13 +14,12 @@ from typing import Any
 from gpuprof._kernels.attribution import Attribution
 from gpuprof._kernels.collector import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
-from gpuprof._trace_tools.idle import CAUSES as _CAUSES
-from gpuprof._trace_tools.idle import Work, gaps, launched_at
+from gpuprof._trace_tools import idle as rule
 
 _NS = 1e-6  # milliseconds
 Path = tuple[str, ...]
 # By number; 0 is for work that followed without a gap, or that is the first of its stream.
-CAUSES = ("", *_CAUSES)
+CAUSES = ("", *rule.CAUSES)
 HOST_BOUND = CAUSES.index("host_bound")
 # The fields of a `KernelRow` that are added up, idle times by cause after `gpu_ms`.
 _SUMS = (
@@ -36,17 +36,17 @@ def idle(found: Collected, launch: Column) -> tuple[Column, Column, Column]:
     """
     work, launches = found.work, found.launches
 
-    def given(record: int) -> Work:
+    def given(record: int) -> rule.Work:
         call, at = launch[record], None
         if call >= 0:
             name = found.names[launches.name[call]]
-            at = launched_at(name, launches.begin_ns[call], launches.end_ns[call])
+            at = rule.launched_at(name, launches.begin_ns[call], launches.end_ns[call])
         return work.begin_ns[record], work.end_ns[record], work.correlation[record], at
 
     length, late = array("q", [0]) * len(work), array("q", [0]) * len(work)
     causes = array("B", [0]) * len(work)
     for records in found.streams().values():
-        for gap in gaps(map(given, records)):
+        for gap in rule.gaps(map(given, records)):
             record = records[gap.place]
             late[record] = length[record]  # a gap of two causes comes as two, host-bound first
             length[record] += int(gap.ns)
@@ -134,7 +134,7 @@ class Evaluated:
     def _sums(self) -> dict[Path, list[int]]:
         """Return the `_SUMS` of each path, in nanoseconds."""
         work, paths = self.found.work, self.attribution.paths
-        sums: dict[int, list[int]] = {}
+        sums: dict[int, list[int]] = defaultdict(lambda: [0] * len(_SUMS))
         for kind, begin, end, path, gap, cause, late, took, exposed in zip(
             work.kind,
             work.begin_ns,
@@ -146,9 +146,7 @@ class Evaluated:
             *communication(self.found),
             strict=True,
         ):
-            own = sums.get(path)
-            if own is None:
-                own = sums[path] = [0] * len(_SUMS)
+            own = sums[path]
             own[0 if kind == KERNEL else 2 if kind == MEMSET else 1] += 1
             own[3] += end - begin
             if cause:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._kernels.attribution import NO_SCOPE, Spans, common_prefix
-from gpuprof._kernels.collector import KINDS
 from gpuprof._trace import registry
 
 if TYPE_CHECKING:
     from gpuprof._kernels.summary import Evaluated
 
-SCOPE_CATEGORY = "gpu_user_annotation"  # what torch has for its own annotations on the GPU
+# What torch has for work, by its kind, and for its own annotations on the GPU.
+_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memcpy", "gpu_memset")
+SCOPE_CATEGORY = "gpu_user_annotation"
 _MODULE = -1 << 40  # in place of the number of an entry
 DEFAULT_STREAM = 7  # CUPTI's number of the legacy default stream
 _FIRST_TID = 1 << 27
@@ -101,17 +102,13 @@ def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
     """Put work of one stream that overlaps, as branches of a graph do, on tracks side by side."""
     work = evaluated.found.work
     lanes: list[list[int]] = []
-    ends: list[int] = []
     for record in records:
-        begin, end = work.begin_ns[record], work.end_ns[record]
-        for number, busy_until in enumerate(ends):
-            if busy_until <= begin:
-                lanes[number].append(record)
-                ends[number] = end
-                break
-        else:
+        begin = work.begin_ns[record]
+        lane = next((each for each in lanes if work.end_ns[each[-1]] <= begin), None)
+        if lane is None:
             lanes.append([record])
-            ends.append(end)
+        else:
+            lane.append(record)
     return lanes
 
 
@@ -149,8 +146,6 @@ def _slices(
             is_open.append((entry, names))
             places.append(len(slices))
             slices.append(Slice(names[-1], SCOPE_CATEGORY, begin, begin, tid, None, -1))
-        kind = KINDS[work.kind[record]]
-        category = kind if kind == "kernel" else f"gpu_{kind}"
         args: dict[str, Any] = {
             "device": work.device[record],
             "stream": work.stream[record],
@@ -165,7 +160,7 @@ def _slices(
             "caller": evaluated.caller(record),
         }
         args.update((name, value) for name, value in known.items() if value)
-        name = found.names[work.name[record]]
+        name, category = found.names[work.name[record]], _CATEGORIES[work.kind[record]]
         slices.append(Slice(name, category, begin, end, tid, args, record))
         last_end = max(last_end, end)
     close(0)
