@@ -90,9 +90,6 @@ class EventReader:
         del self._text[: self._at]
         self._base += self._at
         self._at = 0
-        return self._take_piece()
-
-    def _take_piece(self) -> bool:
         piece = next(self._pieces, b"")
         self._text += piece
         return bool(piece)
@@ -205,16 +202,16 @@ class EventReader:
         One that the file ends in is a `CutError`.
         """
         end_of = ValueEnd(self._peek())
-        begin, at, dropped = self._base + self._at, self._at, False
-        while (end := end_of.find(self._text, at)) < 0:
-            at = len(self._text)
-            if at - self._at > most:
+        begin, size, dropped = self._base + self._at, 0, False
+        while (end := end_of.find(self._text, self._at + size)) < 0:
+            size = len(self._text) - self._at
+            if size > most:
                 if too_long:
                     raise ReadError(begin, too_long)
                 del self._text[self._at :]
-                self._base += at - self._at
-                at, dropped = self._at, True
-            if not self._take_piece():
+                self._base += size
+                size, dropped = 0, True
+            if not self._fill():
                 raise self._cut_off(dropped)
         raw, self._at = bytes(self._text[self._at : end]), end
         return None if dropped or len(raw) > most else raw
