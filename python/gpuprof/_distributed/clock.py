@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from gpuprof._distributed.exchange import Exchange, pause
+from gpuprof._distributed.exchange import Exchange, looks
 from gpuprof._distributed.world import StoreError
 from gpuprof._trace_tools.clocks import Anchor
 
@@ -32,13 +32,14 @@ def measure(
     connection = exchange.connection
     hello, turn = _keys(exchange, when, exchange.world.rank)
     connection.set(hello, b"")
-    begun = time.monotonic()
-    while not connection.has([turn]):
-        if time.monotonic() >= deadline or is_over():
-            connection.delete(hello)
-            return None
-        pause(begun, deadline)
-        begun = time.monotonic()
+    is_there = False
+    for _ in looks(deadline):
+        is_there = connection.has([turn])
+        if is_there or is_over():
+            break
+    if not is_there:
+        connection.delete(hello)
+        return None
     reference = connection.get(turn).decode("ascii", "replace")
     best: Anchor | None = None
     for number in range(_tries(exchange)):
@@ -72,8 +73,7 @@ def serve(
 ) -> None:
     """Answer all other ranks but those that `has_left`, one by one, until the deadline."""
     waiting = [*range(1, exchange.world.size)]
-    while waiting:
-        begun = time.monotonic()
+    for _ in looks(deadline):
         for rank in list(waiting):
             keys = _keys(exchange, when, rank)
             if exchange.connection.has([keys[0]]):
@@ -81,9 +81,8 @@ def serve(
                 waiting.remove(rank)
             elif has_left(rank):
                 waiting.remove(rank)
-        if not waiting or time.monotonic() >= deadline:
+        if not waiting:
             return
-        pause(begun, deadline)
 
 
 def _answer(exchange: Exchange, hello: str, turn: str, reference: str) -> None:

@@ -19,12 +19,15 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.1
 Complete = Callable[[bytes], bool]
 
 
-def pause(begun: float, deadline: float) -> None:
-    """Wait as long as the last look has taken, so that looking takes at most half of the time."""
-    now = time.monotonic()
-    seconds = min(max(now - begun, SHORTEST_PAUSE_S), LONGEST_PAUSE_S, deadline - now)
-    if seconds > 0.0:
-        time.sleep(seconds)
+def looks(deadline: float) -> Iterator[None]:
+    """Yield once and, until the deadline, again; looking takes at most half of the time."""
+    while True:
+        begun = time.monotonic()
+        yield
+        now = time.monotonic()
+        if now >= deadline:
+            return
+        time.sleep(min(max(now - begun, SHORTEST_PAUSE_S), LONGEST_PAUSE_S, deadline - now))
 
 
 class Exchange:
@@ -74,16 +77,14 @@ class Exchange:
         found: dict[int, bytes] = {}
         waiting = [rank for rank in range(self.world.size) if rank != self.world.rank]
         try:
-            while waiting:
-                begun = time.monotonic()
+            for _ in looks(deadline):
                 for rank in self._present([*waiting]):
                     value = found[rank] = self.connection.get(self.key(rank))
                     if complete is None or complete(value):
                         waiting.remove(rank)
                 waiting = [rank for rank in waiting if not self._left(rank)]
-                if not waiting or time.monotonic() >= deadline:
+                if not waiting:
                     break
-                pause(begun, deadline)
         except StoreError as error:
             self.failure = str(error)
         return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprof._common.checks import MOST_S, number, type_error, warn_outside
 from gpuprof._distributed import wire
-from gpuprof._distributed.exchange import Exchange
+from gpuprof._distributed.exchange import Exchange, looks
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._distributed.world import StoreError, World, find
 from gpuprof._kernels.api import Kernels
@@ -106,14 +106,11 @@ def gather_stats(
 
 def _measured(deadline: float) -> Stats:
     """Return the statistics once no sample waits for the GPU, or at the deadline."""
-    pause = 0.001
-    while True:
+    for _ in looks(deadline):
         found = own_stats(wait=False)
-        left = deadline - time.monotonic()
-        if left <= 0.0 or not any(row.pending for row in found.values()):
-            return found
-        time.sleep(min(pause, left))
-        pause = min(2.0 * pause, 0.05)
+        if not any(row.pending for row in found.values()):
+            break
+    return found
 
 
 def _table(world: World, values: dict[int, bytes]) -> RankStats:

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpuprof._distributed.exchange import pause
+from gpuprof._distributed.exchange import looks
 from gpuprof._distributed.world import StoreError, World, distributed, find, timeout_s
 from gpuprof.errors import InvalidStateError
 
@@ -119,10 +119,11 @@ class Lockstep(Alone):
         found: dict[int, Any] = {}
         for rank, key in keys.items():
             try:
-                while not self._store.has([key]):
-                    if time.monotonic() >= until:
-                        self._refuse_to_wait(keys)
-                    pause(time.monotonic(), until)
+                for _ in looks(until):
+                    if self._store.has([key]):
+                        break
+                else:
+                    self._refuse_to_wait(keys)
                 written = self._store.get(key)
             except StoreError as failure:
                 raise _gone(failure) from None

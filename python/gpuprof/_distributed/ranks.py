@@ -150,18 +150,16 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
         return found
 
     def __getitem__(self, key: Any) -> RankRow:
-        if isinstance(key, str):
-            rows = [row for row in self.rows if row.path == key]
-            rows.sort(key=lambda row: (row.clock != "cuda", row.clock == "cpu"))
-        elif isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str):
-            rows = [row for row in self.rows if (row.path, row.clock) == key]
-        else:
-            rows = [self._rows[key]] if isinstance(key, tuple) and key in self._rows else []
+        rows = [
+            row
+            for row in self.rows
+            if key in (row.path, (row.path, row.clock), (row.names, row.clock))
+        ]
         if not rows:
             paths = ", ".join(dict.fromkeys(repr(row.path) for row in self.rows))
             message = f"no row {key!r}; the paths are {paths}" if paths else "nothing was measured"
             raise KeyError(message)
-        return rows[0]
+        return min(rows, key=lambda row: (row.clock != "cuda", row.clock == "cpu"))
 
     def __iter__(self) -> Iterator[tuple[Names, str]]:
         return iter(self._rows)
