@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from time import get_clock_info, perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gpuprof._core as _core
@@ -69,7 +69,6 @@ class Harness:
         self.ranks = work.ranks = ranks or join(options.ranks)
         self._sample_s = math.inf  # how long one takes, on several ranks
         self.host_ms = math.nan
-        self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
         self.device: int | None = None
         self._launches: Launches | None = None  # where the captured graphs have told them
         self._held: HeldStream | None = None  # of a function with GPU work
@@ -94,11 +93,11 @@ class Harness:
 
     @property
     def tick_ms(self) -> float:
-        return self._clock_tick_ms / self.sampler.calls
+        return self.sampler.tick_ms / self.sampler.calls
 
     def waited(self) -> float:
         """Return the share of a median sample so far in which the thread waited for a CPU."""
-        return waited(self.sampler.found().get("noise", {}))
+        return waited(self.sampler.noise())
 
     def paused(self, work: Callable[..., _Returned], *args: Any) -> _Returned:
         """Call `work` with this thread's scopes off, unless the options ask for them."""
@@ -118,7 +117,7 @@ class Harness:
         if self.mode != "cpu" or self._calls or self.work.setup is not None:
             return False
         calls = self.sampler.calls
-        nearest = _nearest_calls(calls, max(median_ms * calls, self._clock_tick_ms))
+        nearest = _nearest_calls(calls, max(median_ms * calls, self.sampler.tick_ms))
         if max(nearest, calls) <= 2 * min(nearest, calls):
             return False
         self.sampler.calls = nearest
@@ -190,10 +189,7 @@ class Harness:
             sizes = (0, 1) if one else self._sizes(probed.wall_ms, MAX_SLOPE)
             return samplers.SynchronizedSampler(self.work, held, sizes)
         self._capturable = where
-        sampler = self._on_gpu_clock(where, held, probed)
-        if sampler.clock == "cuda":
-            self._clock_tick_ms = held.calibration.tick_ns * 1e-6
-        return sampler
+        return self._on_gpu_clock(where, held, probed)
 
     def _enter_stream(self) -> StreamRef:
         where = resolve(self.options.stream)

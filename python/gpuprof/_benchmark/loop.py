@@ -224,9 +224,8 @@ class Measurer(Harness):
 
     def _report(self, taken: Samples, duration_s: float = 0.0) -> BenchResult:
         options, sampler, samples = self.options, self.sampler, taken.samples
-        on_gpu, found = sampler.mode != "cpu", sampler.found()
+        on_gpu, noise = sampler.mode != "cpu", sampler.noise()
         self._warn_of_quality(taken)
-        noise = found.get("noise", {})
         if (share := waited(noise)) > WORTH_SAYING:
             self.work.warn(
                 f"the thread waited for a CPU for {percent(share)} of a sample, which is in the "
@@ -245,6 +244,7 @@ class Measurer(Harness):
             gate=sampler.gate,
             clock_mhz=tuple(taken.mhz) if len(taken.mhz) == len(samples) else (),
             throttle_reasons=tuple(sorted(taken.reasons)),
+            noise=noise,
             nbytes=options.nbytes,
             flops=options.flops,
             launches=self.launches() if on_gpu else None,
@@ -256,7 +256,6 @@ class Measurer(Harness):
             machine=machine.describe(self.device),
             created=now(),
             duration_s=duration_s,
-            **found,
         )
         return result if self.ranks.is_alone else merged(self.ranks.gather(result.to_dict()))
 

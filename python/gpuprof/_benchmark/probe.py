@@ -58,7 +58,7 @@ def _host_times(work: Work, held: HeldStream) -> tuple[float, float]:
     walls: list[float] = []
     spent = 0.0  # with the set-up
     begun = perf_counter_ns()
-    while not _enough(len(host), spent):
+    while len(host) < _MAX_CALLS and spent < (_PROBE_MS if len(host) >= _MIN_CALLS else SLOW_MS):
         work.set_up(held.synchronize)
         begin = perf_counter_ns()
         work.call()
@@ -69,12 +69,6 @@ def _host_times(work: Work, held: HeldStream) -> tuple[float, float]:
         spent = work.ranks.decide("the probe", (perf_counter_ns() - begun) * 1e-6)
     host_ms, wall_ms = statistics.median(host), statistics.median(walls)
     return work.ranks.decide("the host's time", host_ms), work.ranks.decide("the time", wall_ms)
-
-
-def _enough(calls: int, spent_ms: float) -> bool:
-    if calls < _MIN_CALLS:
-        return spent_ms > SLOW_MS
-    return spent_ms >= _PROBE_MS or calls >= _MAX_CALLS
 
 
 def _works_elsewhere(work: Work, held: HeldStream, wall_ms: float) -> bool:

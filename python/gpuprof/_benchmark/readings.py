@@ -24,12 +24,9 @@ _COLUMNS = 8  # of it that are parts of the whole
 
 
 class Noise:
-    """Records the noise on one thread from `restart` on."""
+    """Records the noise on one thread, from now on."""
 
     def __init__(self) -> None:
-        self.restart()
-
-    def restart(self) -> None:
         self._loops: list[float] = []
         self._walls: list[float] = []
         self._on_cpu: list[int] = []

@@ -39,7 +39,6 @@ class _HostRounds(samplers.CpuSampler):
     """Rounds on the host's clock; `value` is what a single call of the last one returned."""
 
     value: Any = None
-    tick_ms: float | None = None  # of another clock than the host's
 
     def _call(self, calls: int) -> None:
         self.value = None  # else the last value would be there beside the new one
@@ -92,8 +91,8 @@ class _DeviceRounds(_HostRounds):
         self._work.warn(self._held.warning)
         return [each / self.calls for each in self._gpu_ms]
 
-    def found(self) -> dict[str, Any]:
-        return {} if self.clock == "cuda" else super().found()
+    def noise(self) -> dict[str, float]:
+        return {} if self.clock == "cuda" else super().noise()
 
     def close(self) -> None:
         super().close()
@@ -136,9 +135,8 @@ class _Rounds(Measurer):
         samples = timed.decide(host)
         if self.device is None and _core.cuda_in_use():
             self.work.warn(_LATE)
-        if timed.tick_ms is not None:
+        if timed.clock == "cuda":
             self.host_ms = median(host)
-            self._clock_tick_ms = timed.tick_ms
         result = self._report(Samples(samples))
         if timed.calls > 1:  # no round has kept a value
             self.work.set_up()

@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from time import get_clock_info, perf_counter_ns, thread_time_ns
+from typing import TYPE_CHECKING
 
 from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.readings import Noise
@@ -40,6 +40,7 @@ class Sampler(ABC):
     clock = ""
     l2 = "n/a"
     calls = 1
+    tick_ms = get_clock_info("perf_counter").resolution * 1e3  # the step of its clock
     cpu_ms = 0.0  # the CPU time of a call in the last sample, on the CPU's clock
 
     def __init__(self, work: Work) -> None:
@@ -56,8 +57,8 @@ class Sampler(ABC):
     def restart(self) -> None:  # noqa: B027
         """Forget what was read beside the samples so far."""
 
-    def found(self) -> dict[str, Any]:
-        """Return what was read beside the samples, as fields of `BenchResult`."""
+    def noise(self) -> dict[str, float]:
+        """Return what was read beside the samples, as `BenchResult.noise` has it."""
         return {}
 
     def close(self) -> None:  # noqa: B027
@@ -94,6 +95,7 @@ class _GatedSampler(DeviceSampler):
 
     def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int] = (0, 1)) -> None:
         super().__init__(work, held, sizes)
+        self.tick_ms = held.calibration.tick_ns * 1e-6
         self._timers = [Timer("cuda", held.handle) for _ in range(2)]
         self._few_first = True
 
@@ -263,7 +265,7 @@ class CpuSampler(Sampler):
         self._work.call_times(calls)
 
     def restart(self) -> None:
-        self._noise.restart()
+        self._noise = Noise()
 
-    def found(self) -> dict[str, Any]:
-        return {"noise": self._noise.found(self.calls)}
+    def noise(self) -> dict[str, float]:
+        return self._noise.found(self.calls)

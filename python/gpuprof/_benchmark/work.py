@@ -19,6 +19,7 @@ from keyword import iskeyword
 from operator import length_hint
 from typing import Any, TypeAlias
 
+from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import reach
@@ -83,10 +84,7 @@ class Work:
         if is_call(given):
             self._use(tuple(given[0]), dict(given[1]))
         elif given is not None:
-            message = (
-                f"setup: expected it to return None or (args, kwargs), got {type(given).__name__}"
-            )
-            raise TypeError(message)
+            raise checks.type_error(given, "setup", "it to return None or (args, kwargs)")
         synchronize()
 
     def first_call(self) -> None:
@@ -203,9 +201,8 @@ def _is_on_gpu(value: Any) -> bool:
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, array) for each GPU array or tensor in `value`."""
-    if loaded.tensor_type() or loaded.cupy_array_type():
-        found = _walk(value, path)
-        yield from ((at, each) for at, each in found if is_tensor(each) or _is_cupy(each))
+    found = _walk(value, path)
+    return ((at, each) for at, each in found if is_tensor(each) or _is_cupy(each))
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
