@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO
 
 from gpuprof._common.checks import choice
 from gpuprof._common.text import (
@@ -244,33 +244,21 @@ def html_list(texts: Sequence[str]) -> str:
     return "".join(f"<div>{in_html(text)}</div>" for text in texts)
 
 
-class HasNames(Protocol):
-    """A row of a path, which may have several rows."""
-
-    @property
-    def names(self) -> Names:
-        """The names of the path, outermost first."""
-
-
-R = TypeVar("R", bound=HasNames)
-
-
-@dataclass(frozen=True)
-class Line(Generic[R]):
+class Line(NamedTuple):
     """A row's place in the tree. `label` is what the lines above it do not say of its path."""
 
-    row: R
+    row: Any
     depth: int
     label: str
 
 
-def tree_lines(rows: Iterable[R]) -> list[Line[R]]:
-    """Put rows in the order of the tree.
+def tree_lines(rows: Iterable[Any]) -> list[Line]:
+    """Put rows in the order of the tree of their `names`, outermost first.
 
     A path stands below the closest path around it that has a row. Paths side by side, and rows of
     one path, keep their order.
     """
-    by_names: dict[Names, list[R]] = {}
+    by_names: dict[Names, list[Any]] = {}
     for row in rows:
         by_names.setdefault(row.names, []).append(row)
     inside: dict[Names, list[Names]] = {}
