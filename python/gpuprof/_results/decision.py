@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.records import Check, Record, in_results, or_none
+from gpuprof._common.records import Record, in_results
 
 
 class Verdict(str, Enum):
@@ -62,15 +61,6 @@ def _field(member: str) -> str:
     if member == "threshold":
         return "floor"
     return member.partition("_")[0] if member.startswith(("base_", "new_")) else member
-
-
-def _of(kind: str) -> Check:
-    """Return the check that takes a decision, the plain form of one of that kind, or None."""
-    return or_none(
-        lambda name, value: (
-            value if isinstance(value, Decision) else Decision._read(name, value, kind)
-        )
-    )
 
 
 @in_results
@@ -127,7 +117,6 @@ class Decision(Record):
     changes: str = ""
 
     _NEWER = frozenset(map(_field, _MEMBERS["time"])) | {"kind", "changes"}
-    _CHECKS = MappingProxyType({name: _of(name) for name in _BESIDE})
 
     @property
     def beside(self) -> list[Decision]:
@@ -150,10 +139,10 @@ class Decision(Record):
         return {member: plain[_field(member)] for member in _MEMBERS[self.kind]}
 
     @classmethod
-    def _read(cls, where: str, data: object, kind: str | None = None) -> Decision:
+    def _read(cls, where: str, data: object) -> Decision:
         found = checks.mapping(where, data)
         kinds = (each for each, members in _MEMBERS.items() if members[1] in found)
-        kind = kind or next(kinds, "time")
+        kind = next(kinds, "time")
         members = set(_MEMBERS[kind])
         wrong = sorted((members ^ found.keys()) - (members - found.keys()).intersection(_BESIDE))
         if wrong:  # older ones say nothing of what is beside the time
