@@ -145,12 +145,8 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     name = checks.path("path", path)
     if not name or "\0" in name:
         raise checks.value_error(name, "path", "the name of a file to write")
-    target = Path(name)
-    if target.is_dir():
-        reason = "is a directory; expected the name of a file to write"
-        raise IsADirectoryError(errno.EISDIR, reason, name)
     try:
-        with writing(target) as file:
+        with writing(Path(name)) as file:
             file.write(text.encode(errors="replace"))
     except OSError as error:
         # The original one may name the temporary file, or nothing.
@@ -163,8 +159,8 @@ def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
         return os.fdopen(os.dup(descriptor), "wb", buffering=_BUFFER)
     real = Path(os.path.realpath(path))
     if real.is_dir():
-        message = f"{path} is a directory; expected the name of a file to write"
-        raise IsADirectoryError(message)
+        reason = "is a directory; expected the name of a file to write"
+        raise IsADirectoryError(errno.EISDIR, reason, str(path))
     if real.exists() and not real.is_file():
         return os.fdopen(os.open(real, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=_BUFFER)
     return replacing(real)

@@ -130,8 +130,7 @@ class Record(Plain):
     def _read(cls, where: str, data: object) -> Self:
         """Build one from its plain form, which errors call `where`."""
         if type(data) is not dict and not isinstance(data, Mapping):
-            message = f"{where}: expected what to_dict() returns, got {checks.shortened(data)}"
-            raise ValueError(message)
+            raise checks.value_error(data, where, "what to_dict() returns")
         readers, needed, known = _readers(cast("Any", cls))
         if cls._HEAD:
             _check_head(cls, where, data)

@@ -141,7 +141,6 @@ class Baseline:
 
     def __init__(self, runs: Runs, level: Level, threshold: float | None) -> None:
         self.runs, self.level = runs, level
-        # The noise floor of a baseline without noise, and what it is called.
         self.least, self.named = self._least(threshold)
         self.left_out = self._rare_run()
         self.kept = [run for run in runs if run is not self.left_out]

@@ -39,16 +39,17 @@ def judge(
         side = "no baseline run has" if not base else "no new run has"
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
     warnings: list[str] = []
-    alike = comparable(base, new[-1])
-    if odd := next(filter(None, (difference(run, new[-1]) for run in new)), None):
-        rule = f"the new runs cannot be taken together: {odd}"
+    odd, reasons = (
+        [why for run in runs if (why := difference(run, new[-1]))] for runs in (new, base)
+    )
+    if odd:
+        rule = f"the new runs cannot be taken together: {odd[0]}"
         return Decision(Verdict.INCOMPARABLE, rule=rule)
-    if not alike:
-        return Decision(Verdict.INCOMPARABLE, rule=difference(base[-1], new[-1]) or "")
-    if len(alike) < len(base):
-        reason = next(filter(None, (difference(run, new[-1]) for run in base)))
-        left_out = f"{len(base) - len(alike)} of {len(base)} baseline runs"
-        warnings.append(f"{left_out} left out: {reason}")
+    if len(reasons) == len(base):
+        return Decision(Verdict.INCOMPARABLE, rule=reasons[-1])
+    if reasons:
+        warnings.append(f"{len(reasons)} of {len(base)} baseline runs left out: {reasons[0]}")
+    alike = comparable(base, new[-1])
     old, now = usable_runs(alike), usable_runs(new)
     for side, runs, usable in (("baseline run", alike, old), ("new run", new, now)):
         if not usable:

@@ -159,8 +159,7 @@ def _checked(paths: object) -> list[str]:
     if isinstance(paths, str):
         paths = [paths]
     if not isinstance(paths, Iterable):
-        message = f"paths: expected a str, an iterable of str or None, got {type(paths).__name__}"
-        raise TypeError(message)
+        raise checks.type_error(paths, "paths", "a str, an iterable of str or None")
     texts: list[object] = list(paths)
     for text in texts:
         if not isinstance(text, str):

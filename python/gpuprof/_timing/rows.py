@@ -88,11 +88,7 @@ class Summary(Record):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # One object for all that are empty: its NaNs are equal to nothing but themselves.
-        return super(Summary, self).__reduce__() if self.count else (_empty, ())
-
-
-def _empty() -> Summary:
-    return EMPTY
+        return super(Summary, self).__reduce__() if self.count else (Summary.from_dict, (None,))
 
 
 COUNTS = ("dropped", "pending", "failed", "skipped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -147,10 +148,9 @@ class Stats(Shown, Exported, Document, Mapping[Key, Row]):
     @cached_property
     def _inside_ms(self) -> dict[Exact, float]:
         """For each row with others inside, what those add up to."""
-        sums: dict[Exact, float] = {}
+        sums: dict[Exact, float] = defaultdict(float)
         for key, outer in self._enclosing.items():
-            outer_key = outer.names, outer.clock
-            sums[outer_key] = sums.get(outer_key, 0.0) + self._exact[key].time.total_ms
+            sums[outer.names, outer.clock] += self._exact[key].time.total_ms
         return sums
 
     def self_ms(self, row: Row) -> float:
