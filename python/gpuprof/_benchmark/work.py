@@ -19,7 +19,6 @@ from keyword import iskeyword
 from operator import length_hint
 from typing import Any, TypeAlias
 
-from gpuprof._common import checks
 from gpuprof._distributed.lockstep import Alone
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import reach
@@ -84,7 +83,10 @@ class Work:
         if is_call(given):
             self._use(tuple(given[0]), dict(given[1]))
         elif given is not None:
-            raise checks.type_error(given, "setup", "it to return None or (args, kwargs)")
+            message = (
+                f"setup: expected it to return None or (args, kwargs), got {type(given).__name__}"
+            )
+            raise TypeError(message)
         synchronize()
 
     def first_call(self) -> None:
