@@ -252,7 +252,7 @@ class Measurer(Harness):
             energy=taken.energy,
             peaks=peaks_for(self.work, options, self.device) if on_gpu else {},
             warnings=tuple(self.work.warnings),
-            params=dict(options.params),
+            params=dict(options.params or {}),
             machine=machine.describe(self.device),
             created=now(),
             duration_s=duration_s,

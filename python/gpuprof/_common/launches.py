@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
-from types import MappingProxyType
+from typing import Annotated
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.records import Record, by_name, in_results
+from gpuprof._common.records import Checked, by_name, in_results
 from gpuprof._common.text import MAX_TEXT_BYTES, output_text
 
 UNNAMED = "(kernel without a name)"
@@ -26,14 +26,12 @@ MAX_PART = 40  # characters of what tells two names apart
 _MOST = 2**53  # of launches
 Key = tuple[str, str]  # the kind, and the kernel's whole name
 _PLURALS = {COPY: "memory copies", MEMSET: "memsets", "kernel": "kernels"}
-
-
-_count_of = partial(checks.whole, least=0, most=_MOST)
+_number = partial(checks.whole, most=_MOST)
 
 
 @in_results
 @dataclass(frozen=True)
-class Launches(Record):
+class Launches(Checked):
     """What one call, or one replay of a graph, launches on the GPU.
 
     Attributes
@@ -53,23 +51,12 @@ class Launches(Record):
         What chooses kernels: the GPU and the versions of the libraries, as far as they are known.
     """
 
-    kernels: Mapping[str, int] = field(default_factory=dict)
-    copies: int = 0
-    memsets: int = 0
-    source: str = "graph"
-    varies: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
-
-    _CHECKS = MappingProxyType(
-        {
-            "kernels": by_name(partial(checks.whole, least=1, most=_MOST)),
-            "copies": _count_of,
-            "memsets": _count_of,
-            "source": checks.text,
-            "varies": checks.text,
-            "versions": by_name(checks.text),
-        }
-    )
+    kernels: Annotated[Mapping[str, int], by_name(_number)] = field(default_factory=dict)
+    copies: Annotated[int, partial(_number, least=0)] = 0
+    memsets: Annotated[int, partial(_number, least=0)] = 0
+    source: Annotated[str, checks.text] = "graph"
+    varies: Annotated[str, checks.text] = ""
+    versions: Annotated[Mapping[str, str], by_name(checks.text)] = field(default_factory=dict)
 
     @property
     def num_kernels(self) -> int:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
+from typing import Annotated, Any
 
 import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.records import Record, by_name, in_results, or_none
+from gpuprof._common.records import Checked, by_name, in_results, or_none
 
 _MOST = 1e21  # per second; thousands of times what any device does
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -28,9 +28,13 @@ _rate = partial(checks.number, least=0, most=_MOST, above=True)
 _given: dict[int | None, Peaks] = {}  # by the index of the device; None is every device
 
 
+def _by_dtype(name: str, value: Any) -> dict[str, float]:
+    return {dtype_name(key): each for key, each in by_name(_rate)(name, value).items()}
+
+
 @in_results
 @dataclass(frozen=True)
-class Peaks(Record):
+class Peaks(Checked):
     """The most that a device does.
 
     Attributes
@@ -42,17 +46,8 @@ class Peaks(Record):
         Bytes that its memory moves in a second, read and written ones together.
     """
 
-    flops: Mapping[str, float] = field(default_factory=dict)
-    bytes_per_s: float | None = None
-
-    _CHECKS = MappingProxyType(
-        {
-            "flops": lambda name, value: {
-                dtype_name(key): each for key, each in by_name(_rate)(name, value).items()
-            },
-            "bytes_per_s": or_none(_rate),
-        }
-    )
+    flops: Annotated[Mapping[str, float], _by_dtype] = field(default_factory=dict)
+    bytes_per_s: Annotated[float | None, or_none(_rate)] = None
 
     def flops_of(self, dtype: object = None) -> tuple[str, float] | None:
         """Return a data type and its FLOP/s, by default the fastest; None if it has none here."""

@@ -21,6 +21,7 @@ from math import isfinite, nan
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     ClassVar,
     TypeAlias,
@@ -87,13 +88,11 @@ class Plain:
 class Record(Plain):
     """A dataclass that is read back from its plain form, too.
 
-    `_NEWER` are fields that files of an older gpuprof lack. `_CHECKS` are run on the fields by the
-    constructor, and take plain forms as well; other fields are read as their types say.
+    Fields are read as their types say. `_NEWER` are those that files of an older gpuprof lack.
     """
 
     __slots__ = ()
     _NEWER: ClassVar[Collection[str]] = ()
-    _CHECKS: ClassVar[Mapping[str, Check]] = {}
     _SCOPE: ClassVar[dict[str, Any]]  # what the names in types mean
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -103,10 +102,6 @@ class Record(Plain):
             while frame.f_back and frame.f_globals["__name__"] == "abc":
                 frame = frame.f_back
             cls._SCOPE = frame.f_globals
-
-    def __post_init__(self) -> None:
-        for name, check in self._CHECKS.items():
-            object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @classmethod
     def _names(cls) -> dict[str, Any]:
@@ -146,6 +141,19 @@ class Record(Plain):
         except (TypeError, ValueError) as error:
             message = f"{where}.{error}"
             raise ValueError(message) from None
+
+
+class Checked(Record):
+    """A record whose constructor runs the checks that the types of its fields are `Annotated` with.
+
+    They take plain forms as well.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, check in _checks(cast("Any", type(self))).items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
 
 
 class Json:
@@ -245,16 +253,23 @@ def _members(kind: Any) -> tuple[dict[str, Any], Sequence[str]]:
     return {name: head.get(name) for name in found}, [name for name in found if name not in head]
 
 
+def _types(kind: Any) -> dict[str, Any]:
+    """Return the types of all fields, with the checks that they are annotated with."""
+    # By hand, because these classes call their module "gpuprof", which has none of the names.
+    texts = SimpleNamespace(__annotations__={each.name: each.type for each in fields(kind)})
+    return type_hints(texts, kind._SCOPE, kind._names(), include_extras=True)
+
+
+@cache
+def _checks(kind: Any) -> dict[str, Check]:
+    types = _types(kind).items()
+    return {name: each.__metadata__[0] for name, each in types if get_origin(each) is Annotated}
+
+
 @cache
 def _readers(kind: Any) -> tuple[dict[str, Check], frozenset[str], frozenset[str]]:
     """Return what reads each field, and the names that data must have and may have."""
-    # By hand, because these classes call their module "gpuprof", which has none of the names.
-    texts = SimpleNamespace(__annotations__={each.name: each.type for each in fields(kind)})
-    types = type_hints(texts, kind._SCOPE, kind._names())
-    found = {
-        name: _SCALARS[Any] if name in kind._CHECKS else _reader(each)
-        for name, each in types.items()
-    }
+    found = {name: _reader(each) for name, each in _types(kind).items()}
     fields_read = frozenset(found)
     return found, fields_read - {*kind._NEWER}, fields_read.union(_members(kind)[0])
 
@@ -281,6 +296,8 @@ def _plain(value: Any) -> Any:
 def _reader(kind: Any) -> Check:
     """Return what makes a member's value of its plain form, by the field's type."""
     outer, inner = get_origin(kind), get_args(kind)
+    if outer is Annotated:
+        return _SCALARS[Any]
     if outer in {Union, UnionType}:  # with None, always
         return or_none(next(_reader(each) for each in inner if each is not NoneType))
     if outer is tuple and inner[-1] is not Ellipsis:

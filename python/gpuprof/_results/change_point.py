@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import sub
-from types import MappingProxyType
+from typing import Annotated
 
 from gpuprof._common import checks
-from gpuprof._common.records import Record, in_results, or_none
+from gpuprof._common.records import Checked, in_results, or_none
 from gpuprof._results.statistics import beside_line, exp, mad, median
 
 P_LIMIT = 0.01
@@ -46,7 +46,7 @@ _MOST_STEPS = 4
 
 @in_results
 @dataclass(frozen=True)
-class HistoryChange(Record):
+class HistoryChange(Checked):
     """Where a series changed.
 
     Attributes
@@ -66,23 +66,12 @@ class HistoryChange(Record):
         For a step back to an earlier level: the first point that no longer had that level.
     """
 
-    index: int
-    p: float
-    ratio: float
-    kind: str = "step"
-    last: int | None = None
-    back_to: int | None = None
-
-    _CHECKS = MappingProxyType(
-        {
-            "index": partial(checks.whole, least=0),
-            "p": partial(checks.number, least=0.0, most=1.0),
-            "ratio": partial(checks.number, least=0.0, above=True),
-            "kind": partial(checks.choice, known=("step", "drift")),
-            "last": or_none(partial(checks.whole, least=0)),
-            "back_to": or_none(checks.whole),
-        }
-    )
+    index: Annotated[int, partial(checks.whole, least=0)]
+    p: Annotated[float, partial(checks.number, least=0.0, most=1.0)]
+    ratio: Annotated[float, partial(checks.number, least=0.0, above=True)]
+    kind: Annotated[str, partial(checks.choice, known=("step", "drift"))] = "step"
+    last: Annotated[int | None, or_none(partial(checks.whole, least=0))] = None
+    back_to: Annotated[int | None, or_none(checks.whole)] = None
 
 
 @dataclass(frozen=True)

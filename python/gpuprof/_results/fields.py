@@ -1,4 +1,4 @@
-"""What each field of a `BenchResult` may hold."""
+"""What fields of a `BenchResult` may hold."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpuprof._common import checks
-from gpuprof._common.launches import Launches
-from gpuprof._common.records import Check, by_name, check_of, each_of, or_none
+from gpuprof._common.records import by_name, each_of, or_none
 
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
@@ -21,11 +20,11 @@ PEAKS = ("bytes_per_s", "flops_per_s", "dtype")
 
 _MOST = 1e12  # of milliseconds: 30 years
 _MOST_A_SECOND = 1e21  # of bytes, or of operations
-_not_negative = partial(checks.number, least=0, most=_MOST)
-AMOUNT = or_none(partial(checks.whole, least=0, most=2**63 - 1))
+not_negative = partial(checks.number, least=0, most=_MOST)
+amount = or_none(partial(checks.whole, least=0, most=2**63 - 1))
 
 
-def _samples(name: str, value: Any) -> Any:
+def samples(name: str, value: Any) -> Any:
     # Slopes of two noisy times may be below 0.
     found = each_of(partial(checks.number, least=-_MOST, most=_MOST))(name, value)
     if not found:
@@ -33,7 +32,7 @@ def _samples(name: str, value: Any) -> Any:
     return found
 
 
-def _memory(name: str, value: Any) -> dict[str, int]:
+def memory(name: str, value: Any) -> dict[str, int]:
     found = checks.mapping(name, value)
     if found and found.keys() != {*MEMORY}:
         raise checks.value_error(value, name, f"an empty mapping, or one of {', '.join(MEMORY)}")
@@ -43,14 +42,14 @@ def _memory(name: str, value: Any) -> dict[str, int]:
     }
 
 
-def _energy(name: str, value: Any) -> dict[str, float]:
-    found: dict[str, float] = by_name(_not_negative)(name, value)
+def energy(name: str, value: Any) -> dict[str, float]:
+    found: dict[str, float] = by_name(not_negative)(name, value)
     if found and found.keys() != {*ENERGY}:
         raise checks.value_error(value, name, f"an empty mapping, or one of {', '.join(ENERGY)}")
     return found
 
 
-def _peaks(name: str, value: Any) -> dict[str, Any]:
+def peaks(name: str, value: Any) -> dict[str, Any]:
     found = checks.mapping(name, value)
     for key, item in found.items():
         what = f"{name}[{key!r}]"
@@ -62,35 +61,6 @@ def _peaks(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _time_or_nan(name: str, value: Any) -> float:
+def time_or_nan(name: str, value: Any) -> float:
     is_none = value is None or (isinstance(value, float) and math.isnan(value))
     return math.nan if is_none else checks.number(name, value)
-
-
-CHECKS: dict[str, Check] = {
-    "name": checks.text,
-    "mode": partial(checks.choice, known=MODES),
-    "requested_mode": partial(checks.choice, known=REQUESTED_MODES),
-    "clock": partial(checks.choice, known=CLOCKS),
-    "l2": partial(checks.choice, known=L2_STATES),
-    "samples_ms": _samples,
-    "host_ms": _time_or_nan,  # NaN is a time that was not taken
-    "tick_ms": _not_negative,
-    "calls_per_sample": checks.whole,
-    "gate": partial(checks.choice, known=GATES),
-    "clock_mhz": each_of(_not_negative),
-    "throttle_reasons": each_of(checks.text),
-    "noise": by_name(_not_negative),
-    "nbytes": AMOUNT,
-    "flops": AMOUNT,
-    "memory": _memory,
-    "energy": _energy,
-    "peaks": _peaks,
-    "launches": or_none(check_of(Launches)),
-    "warnings": each_of(checks.text),
-    "params": checks.mapping,
-    "extra_info": checks.mapping,
-    "machine": checks.mapping,
-    "created": checks.text,
-    "duration_s": _not_negative,
-}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from os import PathLike, fspath
-from types import MappingProxyType
+from typing import Annotated
 
 from gpuprof._common import checks
-from gpuprof._common.records import Document, Record, check_of, each_of, head, in_results
+from gpuprof._common.records import Checked, Document, Record, check_of, each_of, head, in_results
 from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import duration, interval_text, percent_change, percent_sign
 from gpuprof._display import series_plot
@@ -57,7 +57,7 @@ _COMMIT_CHARACTERS = 10
 
 @in_results
 @dataclass(frozen=True)
-class HistoryPoint(Record):
+class HistoryPoint(Checked):
     """One run of a benchmark.
 
     Attributes
@@ -78,16 +78,12 @@ class HistoryPoint(Record):
     """
 
     time: str
-    value: float
-    low: float
-    high: float
+    value: Annotated[float, partial(checks.number, least=0.0)]
+    low: Annotated[float, checks.number]
+    high: Annotated[float, checks.number]
     commit: str | None
     machine: str
     compared: bool = True
-
-    _CHECKS = MappingProxyType(
-        {"value": partial(checks.number, least=0.0), "low": checks.number, "high": checks.number}
-    )
 
 
 @in_results
@@ -219,7 +215,7 @@ class HistorySeries(Record):
 
 
 @dataclass(frozen=True, repr=False)
-class History(Shown, Exported, Document):
+class History(Shown, Exported, Document, Checked):
     """The series of benchmarks that were saved, with the run where each changed.
 
     Parameters
@@ -230,10 +226,9 @@ class History(Shown, Exported, Document):
 
     __module__ = "gpuprof"
 
-    series: tuple[HistorySeries, ...]
+    series: Annotated[tuple[HistorySeries, ...], each_of(check_of(HistorySeries))]
 
     _HEAD = head("gpuprof-history", unit="ms")
-    _CHECKS = MappingProxyType({"series": each_of(check_of(HistorySeries))})
 
     @property
     def names(self) -> list[str]:

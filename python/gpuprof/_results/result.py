@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Annotated, Any
 
-from gpuprof._common.checks import value_error, whole
+from gpuprof._common import checks
 from gpuprof._common.launches import Launches
 from gpuprof._common.quantiles import quantile
-from gpuprof._common.records import Document, check_of, each_of, head
+from gpuprof._common.records import Checked, Document, by_name, check_of, each_of, head, or_none
 from gpuprof._common.text import in_html, plural, shown_text
 from gpuprof._common.units import duration, interval_text, joules
 from gpuprof._display import histogram
@@ -23,15 +23,14 @@ from gpuprof._display.histogram import Bin
 from gpuprof._display.records import Records
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, aligned, html_list
-from gpuprof._results import statistics, texts
+from gpuprof._results import fields, statistics, texts
 from gpuprof._results.export import RATES, SPREAD, figures_of, samples_of
-from gpuprof._results.fields import CHECKS
 
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
 
 @dataclass(frozen=True, repr=False)
-class BenchResult(Shown, Exported, Document):
+class BenchResult(Shown, Exported, Document, Checked):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -110,43 +109,44 @@ class BenchResult(Shown, Exported, Document):
 
     __module__ = "gpuprof"
 
-    name: str
-    mode: str
-    requested_mode: str
-    clock: str
-    l2: str
-    samples_ms: tuple[float, ...]
-    host_ms: float = math.nan
-    tick_ms: float = 0.0
-    calls_per_sample: int = 1
-    gate: str = "n/a"
-    clock_mhz: tuple[float, ...] = ()
-    throttle_reasons: tuple[str, ...] = ()
-    noise: Mapping[str, float] = field(default_factory=dict)
-    nbytes: int | None = None
-    flops: int | None = None
-    memory: Mapping[str, int] = field(default_factory=dict)
-    energy: Mapping[str, float] = field(default_factory=dict)
-    peaks: Mapping[str, Any] = field(default_factory=dict)
-    launches: Launches | None = None
-    warnings: tuple[str, ...] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
-    extra_info: Mapping[str, Any] = field(default_factory=dict)
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    created: str = ""
-    duration_s: float = 0.0
-    ranks: tuple[BenchResult, ...] = ()
+    name: Annotated[str, checks.text]
+    mode: Annotated[str, partial(checks.choice, known=fields.MODES)]
+    requested_mode: Annotated[str, partial(checks.choice, known=fields.REQUESTED_MODES)]
+    clock: Annotated[str, partial(checks.choice, known=fields.CLOCKS)]
+    l2: Annotated[str, partial(checks.choice, known=fields.L2_STATES)]
+    samples_ms: Annotated[tuple[float, ...], fields.samples]
+    host_ms: Annotated[float, fields.time_or_nan] = math.nan
+    tick_ms: Annotated[float, fields.not_negative] = 0.0
+    calls_per_sample: Annotated[int, checks.whole] = 1
+    gate: Annotated[str, partial(checks.choice, known=fields.GATES)] = "n/a"
+    clock_mhz: Annotated[tuple[float, ...], each_of(fields.not_negative)] = ()
+    throttle_reasons: Annotated[tuple[str, ...], each_of(checks.text)] = ()
+    noise: Annotated[Mapping[str, float], by_name(fields.not_negative)] = field(
+        default_factory=dict
+    )
+    nbytes: Annotated[int | None, fields.amount] = None
+    flops: Annotated[int | None, fields.amount] = None
+    memory: Annotated[Mapping[str, int], fields.memory] = field(default_factory=dict)
+    energy: Annotated[Mapping[str, float], fields.energy] = field(default_factory=dict)
+    peaks: Annotated[Mapping[str, Any], fields.peaks] = field(default_factory=dict)
+    launches: Annotated[Launches | None, or_none(check_of(Launches))] = None
+    warnings: Annotated[tuple[str, ...], each_of(checks.text)] = ()
+    params: Annotated[Mapping[str, Any], checks.mapping] = field(default_factory=dict)
+    extra_info: Annotated[Mapping[str, Any], checks.mapping] = field(default_factory=dict)
+    machine: Annotated[Mapping[str, Any], checks.mapping] = field(default_factory=dict)
+    created: Annotated[str, checks.text] = ""
+    duration_s: Annotated[float, fields.not_negative] = 0.0
+    ranks: Annotated[tuple[BenchResult, ...], each_of(check_of(BenchResult))] = ()
 
     _HEAD = head("gpuprof-result", unit="ms")
     _MEMBERS = (..., "summary")
     _NEWER = frozenset({"noise", "memory", "energy", "peaks", "launches", "ranks"})
-    _CHECKS = CHECKS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clock_mhz and len(self.clock_mhz) != len(self.samples_ms):
             expected = f"a value for each of {len(self.samples_ms)} samples, or none"
-            raise value_error(self.clock_mhz, "clock_mhz", expected)
+            raise checks.value_error(self.clock_mhz, "clock_mhz", expected)
 
     @property
     def count(self) -> int:
@@ -292,7 +292,7 @@ class BenchResult(Shown, Exported, Document):
             How many bins at most. None is narrower than a tick, and samples far outside the
             quartiles share a bin at the end.
         """
-        return histogram.text(bins_of(self, whole("bins", bins, 1, 1000)))
+        return histogram.text(bins_of(self, checks.whole("bins", bins, 1, 1000)))
 
     def __str__(self) -> str:
         warnings = [f"  warning: {shown_text(each)}" for each in self.warnings]
@@ -313,9 +313,6 @@ class BenchResult(Shown, Exported, Document):
             f"<div><div><b>{in_html(headline(self))}</b></div>{drawing}"
             f"<table><tbody>{facts}</tbody></table>{html_list(warnings_of([self]))}</div>"
         )
-
-
-CHECKS["ranks"] = each_of(check_of(BenchResult))
 
 
 def merged(ranks: Sequence[object]) -> BenchResult:
