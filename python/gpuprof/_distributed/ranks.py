@@ -13,7 +13,7 @@ from gpuprof._common.units import duration
 from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, tree_lines
 from gpuprof._distributed import wire
-from gpuprof._distributed.rows import RankRow, Waiting
+from gpuprof._distributed.rows import RankRow, waiting_around
 
 if TYPE_CHECKING:
     from gpuprof._display.records import Records
@@ -69,11 +69,12 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
             self.empty = (*self.empty, rank)
         if pending:
             self.pending = (*self.pending, rank)
-        waiting = Waiting(rows)
+        waiting = waiting_around(rows)
         for each in rows:
             key = each.names, each.clock
             row = self._rows.setdefault(key, RankRow(*key))
-            row.add(rank, each, waiting.inside(*key))
+            inside = 0.0 if row.is_collective else waiting.get((row.path, row.clock == "cuda"), 0.0)
+            row.add(rank, each, inside)
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
@@ -68,12 +69,10 @@ class RankRow(Plain, Mapping[int, RankTimes]):
 
     def add(self, rank: int, row: Measured, waiting_ms: float) -> None:
         """Add a rank's row, and all it waited."""
-        count, total, mean, p50, least, most = row.times
+        count, total, mean, *rest = row.times
         waiting = min(waiting_ms / count, mean)
         on_gpu = row.communication_ms, row.exposed_ms
-        self._by_rank[rank] = RankTimes(
-            rank, int(count), total, mean, p50, least, most, waiting, *on_gpu
-        )
+        self._by_rank[rank] = RankTimes(rank, int(count), total, mean, *rest, waiting, *on_gpu)
 
     def _each(self, figure: str) -> list[float]:
         return [getattr(times, figure) for times in self._by_rank.values()]
@@ -176,29 +175,20 @@ class RankRow(Plain, Mapping[int, RankTimes]):
         )
 
 
-class Waiting:
-    """What one rank spent in collectives, by the text of each path around them.
+def waiting_around(rows: Sequence[Measured]) -> Mapping[tuple[str, bool], float]:
+    """Return what one rank spent in collectives inside each path, on the GPU's clock or the host's.
 
-    What DistributedDataParallel runs on another thread is known by that text only.
+    By the text of the path, for what DistributedDataParallel runs on another thread is known by
+    that only, and by whether the clock is the GPU's. In milliseconds.
     """
-
-    def __init__(self, rows: Sequence[Measured]) -> None:
-        self._on_gpu: dict[str, float] = {}
-        self._on_host: dict[str, float] = {}
-        for row in rows:
-            if COLLECTIVE not in row.names[-1]:
-                continue
-            text = "/".join(row.names)
-            gpu = row.gpu_ms if row.clock == "cuda" else row.host_ms
-            around = text[: text.rindex(COLLECTIVE)].rstrip("/")
-            while around:
-                self._on_gpu[around] = self._on_gpu.get(around, 0.0) + gpu
-                self._on_host[around] = self._on_host.get(around, 0.0) + row.host_ms
-                around = around.rpartition("/")[0]
-
-    def inside(self, names: Names, clock: str) -> float:
-        """Return the total inside a scope in milliseconds, as the scope's own clock sees it."""
-        if COLLECTIVE in names[-1]:
-            return 0.0
-        by_text = self._on_gpu if clock == "cuda" else self._on_host
-        return by_text.get("/".join(names), 0.0)
+    found: dict[tuple[str, bool], float] = defaultdict(float)
+    for row in rows:
+        if COLLECTIVE not in row.names[-1]:
+            continue
+        text = "/".join(row.names)
+        around = text[: text.rindex(COLLECTIVE)].rstrip("/")
+        while around:
+            found[around, True] += row.gpu_ms if row.clock == "cuda" else row.host_ms
+            found[around, False] += row.host_ms
+            around = around.rpartition("/")[0]
+    return found
