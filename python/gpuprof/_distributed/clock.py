@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from gpuprof._distributed.exchange import Exchange, looks
+from gpuprof._distributed.exchange import Exchange, polls
 from gpuprof._distributed.world import StoreError
 from gpuprof._trace_tools.clocks import Anchor
 
@@ -33,7 +33,7 @@ def measure(
     hello, turn = _keys(exchange, when, exchange.world.rank)
     connection.set(hello, b"")
     is_there = False
-    for _ in looks(deadline):
+    for _ in polls(deadline):
         is_there = connection.has([turn])
         if is_there or is_over():
             break
@@ -73,7 +73,7 @@ def serve(
 ) -> None:
     """Answer all other ranks but those that `has_left`, one by one, until the deadline."""
     waiting = [*range(1, exchange.world.size)]
-    for _ in looks(deadline):
+    for _ in polls(deadline):
         for rank in list(waiting):
             keys = _keys(exchange, when, rank)
             if exchange.connection.has([keys[0]]):

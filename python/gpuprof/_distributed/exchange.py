@@ -19,8 +19,8 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.1
 Complete = Callable[[bytes], bool]
 
 
-def looks(deadline: float) -> Iterator[None]:
-    """Yield once and, until the deadline, again; looking takes at most half of the time."""
+def polls(deadline: float) -> Iterator[None]:
+    """Yield once and, until the deadline, again; polling takes at most half of the time."""
     while True:
         begun = time.monotonic()
         yield
@@ -77,7 +77,7 @@ class Exchange:
         found: dict[int, bytes] = {}
         waiting = [rank for rank in range(self.world.size) if rank != self.world.rank]
         try:
-            for _ in looks(deadline):
+            for _ in polls(deadline):
                 for rank in self._present([*waiting]):
                     value = found[rank] = self.connection.get(self.key(rank))
                     if complete is None or complete(value):

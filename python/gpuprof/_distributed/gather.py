@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprof._common.checks import MOST_S, number, type_error, warn_outside
 from gpuprof._distributed import wire
-from gpuprof._distributed.exchange import Exchange, looks
+from gpuprof._distributed.exchange import Exchange, polls
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._distributed.world import StoreError, World, find
 from gpuprof._kernels.api import Kernels
@@ -106,7 +106,7 @@ def gather_stats(
 
 def _measured(deadline: float) -> Stats:
     """Return the statistics once no sample waits for the GPU, or at the deadline."""
-    for _ in looks(deadline):
+    for _ in polls(deadline):
         found = own_stats(wait=False)
         if not any(row.pending for row in found.values()):
             break

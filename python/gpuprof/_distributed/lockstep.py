@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpuprof._distributed.exchange import looks
+from gpuprof._distributed.exchange import polls
 from gpuprof._distributed.world import StoreError, World, distributed, find, timeout_s
 from gpuprof.errors import InvalidStateError
 
@@ -119,7 +119,7 @@ class Lockstep(Alone):
         found: dict[int, Any] = {}
         for rank, key in keys.items():
             try:
-                for _ in looks(until):
+                for _ in polls(until):
                     if self._store.has([key]):
                         break
                 else:

@@ -11,8 +11,6 @@ from gpuprof._common.records import by_name, each_of, or_none
 
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
-CLOCKS = ("cuda", "host", "cpu")
-L2_STATES = ("hot", "rotated", "flushed", "n/a")
 GATES = ("gated", "ungated", "n/a")
 MEMORY = ("peak_bytes", "change_bytes")
 ENERGY = ("joules", "watts", "resolution", "step_joules", "block_s")

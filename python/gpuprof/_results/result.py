@@ -112,8 +112,8 @@ class BenchResult(Shown, Exported, Document, Checked):
     name: Annotated[str, checks.text]
     mode: Annotated[str, partial(checks.choice, known=fields.MODES)]
     requested_mode: Annotated[str, partial(checks.choice, known=fields.REQUESTED_MODES)]
-    clock: Annotated[str, partial(checks.choice, known=fields.CLOCKS)]
-    l2: Annotated[str, partial(checks.choice, known=fields.L2_STATES)]
+    clock: Annotated[str, partial(checks.choice, known=texts.CLOCKS)]
+    l2: Annotated[str, partial(checks.choice, known=(*texts.L2_STATES, "n/a"))]
     samples_ms: Annotated[tuple[float, ...], fields.samples]
     host_ms: Annotated[float, fields.time_or_nan] = math.nan
     tick_ms: Annotated[float, fields.not_negative] = 0.0
