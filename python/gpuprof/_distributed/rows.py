@@ -69,10 +69,12 @@ class RankRow(Plain, Mapping[int, RankTimes]):
 
     def add(self, rank: int, row: Measured, waiting_ms: float) -> None:
         """Add a rank's row, and all it waited."""
-        count, total, mean, *rest = row.times
+        count, total, mean, p50, least, most = row.times
         waiting = min(waiting_ms / count, mean)
         on_gpu = row.communication_ms, row.exposed_ms
-        self._by_rank[rank] = RankTimes(rank, int(count), total, mean, *rest, waiting, *on_gpu)
+        self._by_rank[rank] = RankTimes(
+            rank, int(count), total, mean, p50, least, most, waiting, *on_gpu
+        )
 
     def _each(self, figure: str) -> list[float]:
         return [getattr(times, figure) for times in self._by_rank.values()]
