@@ -13,6 +13,7 @@ import importlib.machinery
 import io
 import os
 import pkgutil
+import runpy
 import sys
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
@@ -67,16 +68,19 @@ def run(target: Target) -> None:
 
 def _load(target: Target) -> tuple[CodeType, dict[str, Any]]:
     """Set `sys.argv` and `sys.path`, and return the code with what its module begins with."""
+    find: Any = runpy  # Python's own way, with its own texts, which is public in no other form
     if target.is_module:
         sys.argv = ["-m", *target.arguments]
         _set_first_path(os.getcwd())  # noqa: PTH109
-        return _load_module(target.name)
+        _, spec, code = find._get_module_details(target.name, _NotFoundError)
+        sys.argv[0] = spec.origin
+        return code, _names(spec.loader, spec.origin, spec)
     sys.argv = [target.name, *target.arguments]
     path = os.path.abspath(target.name)  # noqa: PTH100 (links stay as they were given)
-    importer = pkgutil.get_importer(path)
-    if importer is not None:  # a folder, or an archive
+    if pkgutil.get_importer(path) is not None:  # a folder, or an archive
         _set_first_path(path, is_always=True)
-        return _load_from(importer, target.name)
+        _, spec, code = find._get_main_module_details(_NotFoundError)
+        return code, _names(spec.loader, spec.origin, spec)
     _set_first_path(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
     loader: Any
     if path.endswith(".pyc"):
@@ -86,38 +90,19 @@ def _load(target: Target) -> tuple[CodeType, dict[str, Any]]:
         loader = importlib.machinery.SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
-    return code, _names(None, loader, None, path, None)
+    return code, _names(loader, path, None)
 
 
-def _load_module(name: str) -> tuple[CodeType, dict[str, Any]]:
-    # Python's own way to find what -m names, with its own texts, is public in no other form.
-    import runpy
-
-    find: Any = runpy._get_module_details  # type: ignore[attr-defined]
-    _, spec, code = find(name, _NotFoundError)
-    sys.argv[0] = spec.origin
-    return code, _names(spec, spec.loader, spec.parent, spec.origin, spec.cached)
-
-
-def _load_from(importer: Any, where: str) -> tuple[CodeType, dict[str, Any]]:
-    spec = importer.find_spec("__main__")
-    code = spec and spec.loader and spec.loader.get_code("__main__")
-    if code is None:
-        message = f"can't find '__main__' module in {where!r}"
-        raise _NotFoundError(message)
-    return code, _names(spec, spec.loader, "", spec.origin, spec.cached)
-
-
-def _names(spec: Any, loader: Any, package: str | None, file: str, cached: Any) -> dict[str, Any]:
+def _names(loader: Any, file: str, spec: Any) -> dict[str, Any]:
     names = {
         "__name__": "__main__",
         "__doc__": None,
-        "__package__": package,
+        "__package__": spec and spec.parent,
         "__loader__": loader,
         "__spec__": spec,
         "__builtins__": builtins,
         "__file__": file,
-        "__cached__": cached,
+        "__cached__": spec and spec.cached,
     }
     if sys.version_info < (3, 14):
         names["__annotations__"] = {}
