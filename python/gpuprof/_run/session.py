@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
@@ -77,6 +77,7 @@ class Session:
         self._has_reported = self._is_over = False
         self._trace: TraceWriter | None = None
         self._steps = Steps()
+        self._stop_scopes = contextlib.ExitStack()
         self._torch = TorchScopes(wishes.depth, self._steps) if wishes.depth else None
         self._imports = facts.ImportTimes()
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
@@ -90,6 +91,7 @@ class Session:
         """Open the trace, and let scopes come; errors as of `FunctionScopes.start`."""
         if self._functions is not None:
             self._functions.start()
+            self._stop_scopes.callback(self._functions.stop)
         if (self._wishes.trace is not None or self._wishes.idle) and sys.version_info >= (3, 12):
             # It is the thread that writes the trace, or looks at the GPU.
             warnings.filterwarnings("ignore", message=_FORK_WARNING, category=DeprecationWarning)
@@ -103,22 +105,17 @@ class Session:
             self._trace.start()
         atexit.register(self._finish_after_interrupt)
         atexit.register(self.finish)  # after the trace's own, so it runs before that
-        os.register_at_fork(after_in_child=self._stop_scopes)
+        os.register_at_fork(after_in_child=self._stop_scopes.close)
         os.register_at_fork(after_in_child=self._steps.stop)
         if self._torch is not None:
+            self._stop_scopes.callback(self._torch.detach)
             self._torch.attach()
+        self._stop_scopes.callback(self._imports.stop)
         self._imports.start()
 
     def note_failure(self, error: BaseException) -> None:
         """Say that the program ends by an exception: its GPU may never get done."""
         self._failure = error
-
-    def _stop_scopes(self) -> None:
-        self._imports.stop()
-        if self._torch is not None:
-            self._torch.detach()
-        if self._functions is not None:
-            self._functions.stop()
 
     def finish(self) -> None:
         """Close the trace and report. Nothing in here but Ctrl-C changes how the program ends.
@@ -149,37 +146,36 @@ class Session:
         try:
             self._finish()
         except Exception as error:  # a traceback here would look like the program's own
-            _say(sys.__stderr__, f"gpuprof: no report: {type(error).__name__}: {error}")
+            _say(f"gpuprof: no report: {type(error).__name__}: {error}")
         self._has_reported = True
 
     def _finish(self) -> None:
         seconds = time.monotonic() - self._begin_s
-        self._stop_scopes()
-        out = sys.__stderr__
+        self._stop_scopes.close()
         with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
-        _say(out, f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
-        found = self._collect(out)
+        _say(f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
+        found = self._collect()
         for pattern in self._functions.unmatched() if self._functions is not None else ():
-            _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
+            _say(f"gpuprof: no function that ran matches --scopes {pattern!r}")
         about = facts.in_words(facts.describe(self._wishes.command))
         covered = facts.coverage(found, seconds, self._imports.seconds)
-        _say(out, f"gpuprof: {about}")
-        _say(out, f"gpuprof: {covered}")
-        _show(out, found)
-        step = self._diagnose(out)
+        _say(f"gpuprof: {about}")
+        _say(f"gpuprof: {covered}")
+        _show(found)
+        step = self._diagnose()
         for line in step.plain() if step else ():
-            _say(out, line)
+            _say(line)
         if self._kernels_error:
-            _say(out, self._kernels_error)
+            _say(self._kernels_error)
         for each in self._work.values():
-            _print(out, each, **({"most": MOST_LINES} if isinstance(each, KernelTotals) else {}))
+            _print(each, **({"most": MOST_LINES} if isinstance(each, KernelTotals) else {}))
         if (path := self._wishes.stats) is not None:
-            with _telling(out, f"the statistics to {path}", f"the statistics are in {path}"):
+            with _telling(f"the statistics to {path}", f"the statistics are in {path}"):
                 refuse_foreign(path, STATS)  # the program may have put a file there meanwhile
                 write_whole(path, found.to_json() + "\n")
         if (path := self._wishes.html) is not None:
-            with _telling(out, f"the report {path}", f"the report is {path}"):
+            with _telling(f"the report {path}", f"the report is {path}"):
                 from gpuprof._report.html import write_page
                 from gpuprof._report.sections import stats_part
 
@@ -191,26 +187,26 @@ class Session:
                     parts.append((f"GPU work: {name}", each._repr_html_()))
                 write_page(path, title, parts, f"{about}; {covered}; ")
         if self._trace is not None and self._trace.error is None:
-            _say(out, f"gpuprof: the trace is {self._trace.path}")
+            _say(f"gpuprof: the trace is {self._trace.path}")
 
-    def _diagnose(self, out: TextIO | None) -> Table | None:
+    def _diagnose(self) -> Table | None:
         """Return what is said of the program's steps; that it failed harms nothing else."""
         try:
             return diagnose(self._steps)
         except Exception as error:
-            _say(out, f"gpuprof: no diagnosis: {type(error).__name__}: {error}")
+            _say(f"gpuprof: no diagnosis: {type(error).__name__}: {error}")
             return None
         finally:
             self._steps.stop()
 
-    def _collect(self, out: TextIO | None) -> Stats:
+    def _collect(self) -> Stats:
         """Wait for the GPU, close the trace and return the statistics."""
         if self._failure is not None and not wait(gpu_gets_done):
-            _say(out, f"gpuprof: the GPU was not done {_PATIENCE_S:.0f} s after the program failed")
+            _say(f"gpuprof: the GPU was not done {_PATIENCE_S:.0f} s after the program failed")
             if self._trace is not None:  # to close it would wait for the GPU
                 self._trace.flush()
                 registry.forget(self._trace)
-                _say(out, f"gpuprof: the trace stays {self._trace.path}.part")
+                _say(f"gpuprof: the trace stays {self._trace.path}.part")
                 self._trace = None
             self._stop_work(gpu_is_done=False)
             return timing.stats(wait=False)
@@ -220,7 +216,7 @@ class Session:
         try:
             return wait(timing.stats) or timing.stats(wait=False)
         except GpuprofError as error:  # a driver that is gone: what was read before it is good
-            _say(out, f"gpuprof: some times could not be read: {error}")
+            _say(f"gpuprof: some times could not be read: {error}")
             return timing.stats(wait=False)
 
     def _stop_work(self, *, gpu_is_done: bool = True) -> None:
@@ -241,15 +237,15 @@ class Session:
 
 
 @contextlib.contextmanager
-def _telling(out: TextIO | None, what: str, done: str) -> Iterator[None]:
+def _telling(what: str, done: str) -> Iterator[None]:
     """Say what was written, or why it cannot be."""
     try:
         yield
     except Exception as error:
         text = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        _say(out, f"gpuprof: cannot write {what}: {text}")
+        _say(f"gpuprof: cannot write {what}: {text}")
     else:
-        _say(out, f"gpuprof: {done}")
+        _say(f"gpuprof: {done}")
 
 
 def gpu_gets_done() -> bool:
@@ -266,24 +262,24 @@ def gpu_gets_done() -> bool:
         time.sleep(0.01)
 
 
-def _show(out: TextIO | None, found: Stats) -> None:
+def _show(found: Stats) -> None:
     if found:
-        _print(out, found)
+        _print(found)
     elif _core._is_set("GPUPROF_DISABLE"):
-        _say(out, "gpuprof: GPUPROF_DISABLE is set, so nothing was measured")
+        _say("gpuprof: GPUPROF_DISABLE is set, so nothing was measured")
     else:
         functions = "name functions with --scopes 'MODULE.*', or " if is_supported() else ""
         timers = "write `with gpuprof.timer(...)`"
-        _say(out, f"gpuprof: the program entered no scope: {functions}{timers}")
+        _say(f"gpuprof: the program entered no scope: {functions}{timers}")
 
 
-def _say(out: TextIO | None, text: str) -> None:
+def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone
-        if out is not None:
-            write_text(out, shown_text(text) + "\n")
+        if sys.__stderr__ is not None:
+            write_text(sys.__stderr__, shown_text(text) + "\n")
 
 
-def _print(out: TextIO | None, found: Shown, **options: Any) -> None:
+def _print(found: Shown, **options: Any) -> None:
     with contextlib.suppress(OSError, ValueError):
-        if out is not None:
-            found.print(out, **options)
+        if sys.__stderr__ is not None:
+            found.print(sys.__stderr__, **options)
