@@ -83,9 +83,7 @@ class TorchScopes:
         try:
             torch = loaded.torch()
             if self.depth:
-                task_number = getattr(torch._C, "_current_graph_task_id", None)
-                if task_number is not None:
-                    self._is_in_backward = lambda: task_number() != -1
+                self._is_in_backward = lambda: torch._C._current_graph_task_id() != -1
                 keep_from_compiler(*_METHODS)
                 hooks = self._hook(self._enter), self._hook(self._leave)
                 self._undo.callback(torch_hooks.around_all_modules(*hooks))
@@ -127,8 +125,12 @@ class TorchScopes:
 
         # torch.compile traces it, and leaves it out of what it compiles.
         def hook(owner: Any, *_arguments: Any) -> None:
-            if not is_compiling():
+            if is_compiling():
+                return
+            try:
                 call(owner, sys._getframe(1))
+            except Exception as error:
+                self._fail(error)
 
         keep_from_compiler(hook)
         return hook
@@ -156,15 +158,12 @@ class TorchScopes:
             return
         elif top.level >= self.depth:
             return
-        try:
-            inner = _inside(module)
-            name = self._names.of(inner, top.inner if top is not None and top.level else None)
-            level = 1 if top is None else top.level + 1
-            if top is None:
-                self.steps.mark(FORWARD, name)
-            self._open(_Entry(module, _core.timer(name), level, frame, inner))
-        except Exception as error:
-            self._fail(error)
+        inner = _inside(module)
+        name = self._names.of(inner, top.inner if top is not None and top.level else None)
+        level = 1 if top is None else top.level + 1
+        if top is None:
+            self.steps.mark(FORWARD, name)
+        self._open(_Entry(module, _core.timer(name), level, frame, inner))
 
     def _leave(self, module: Any, _frame: Any) -> None:
         stack = self._local.stack
@@ -192,11 +191,8 @@ class TorchScopes:
     def _close(self, error: tuple[Any, Any, Any]) -> None:
         entry = self._local.stack.pop()
         raised = error[1] is not None and id(error[1]) != entry.handled
-        try:
-            entry.scope.__exit__(*(error if raised else _NO_ERROR))
-            self.steps.end(entry.sample)
-        except Exception as failure:
-            self._fail(failure)
+        entry.scope.__exit__(*(error if raised else _NO_ERROR))
+        self.steps.end(entry.sample)
 
     def _drop_ended(self, frame: Any) -> None:
         """Close what an exception has ended of which torch tells no hook, such as Ctrl-C."""
@@ -212,16 +208,12 @@ class TorchScopes:
     def _begin_step(self, optimizer: Any, frame: Any) -> None:
         if not self.is_on:
             return
-        try:
-            self._drop_ended(frame)
-            stack = self._local.stack
-            if stack and stack[-1].level == 0:  # a wrapper calls the optimizer that it holds
-                stack[-1].again += 1
-                return
-            scope = _core.timer(OPTIMIZER)
-            self._open(_Entry(optimizer, scope, 0, frame, optimizer))
-        except Exception as error:
-            self._fail(error)
+        self._drop_ended(frame)
+        stack = self._local.stack
+        if stack and stack[-1].level == 0:  # a wrapper calls the optimizer that it holds
+            stack[-1].again += 1
+            return
+        self._open(_Entry(optimizer, _core.timer(OPTIMIZER), 0, frame, optimizer))
 
     def _end_step(self, optimizer: Any, _frame: Any) -> None:
         stack = self._local.stack
