@@ -23,7 +23,6 @@ from gpuprof._common import checks
 from gpuprof._common.monitoring import free_tool, monitoring, take_tool
 
 _NAME = "gpuprof"
-_OWN = "gpuprof"
 _NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 _ASYNC_YIELD = "async_generator_wrapped_value"  # the class of what such a generator yields
 _NO_ERROR = (None, None, None)
@@ -66,13 +65,12 @@ class FunctionScopes:
         return tuple(each for each in self._patterns if each not in self._matched)
 
     def _find(self, code: CodeType, module: object) -> Any:
-        if code.co_name in _NO_FUNCTIONS or not code.co_flags & inspect.CO_OPTIMIZED:
-            return None  # no function: the body of a module or a class
-        if not isinstance(module, str) or module.partition(".")[0] == _OWN:
+        is_function = code.co_flags & inspect.CO_OPTIMIZED  # and no body of a module or a class
+        if not is_function or code.co_name in _NO_FUNCTIONS or not isinstance(module, str):
             return None
         name = f"{module}.{code.co_qualname}"  # type: ignore[attr-defined, unused-ignore]
         found = [each for each in self._patterns if fnmatch.fnmatchcase(name, each)]
-        if not found:
+        if not found or module.partition(".")[0] == _NAME:
             return None
         self._matched.update(found)
         return _core.timer(name.removeprefix("__main__."))
