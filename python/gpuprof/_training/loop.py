@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -41,8 +42,6 @@ Schedule = tuple[int, int, int, int]
 _PARTS = {"forward", "backward", "optimizer.step"}
 # Those that are being measured. Kept here, because a scope that nobody closes stays open.
 _running: list[TrainingLoop] = []
-# Which loop measures the training of a model, with what that training is known by.
-_loops: weakref.WeakKeyDictionary[Any, tuple[TrainingLoop, Any]] = weakref.WeakKeyDictionary()
 
 
 class TrainingLoop:
@@ -72,6 +71,8 @@ class TrainingLoop:
         self._trace: RankTrace | TraceWindows | TraceWriter | None = None
         self._thread: int | None = None
         self._process = 0  # a forked worker has the same thread
+        self._model: Callable[[], Any]
+        self._training: Callable[[], Any]
         self._has_parts = False
         if self._path is not None:
             has_windows = self._schedule is not None
@@ -95,27 +96,22 @@ class TrainingLoop:
         A second loop for the same `training` stays off, with a warning. What an earlier one for the
         model has left open, because nobody told of its end, is closed.
         """
-        try:
-            loop, known = _loops.get(model, (None, None))
-        except TypeError:  # it has no hash: two loops for it are not noticed
-            model, loop, known = self, None, None
-        if loop is not None and known is not None and known() is training:
-            if loop is not self:
+        earlier = [each for each in _running if each._model() is model]
+        if any(each._training() is training for each in earlier):
+            if self not in earlier:
                 self._warn(f"{self.what} is there twice, and one of them measures this training")
             return
-        others = [
-            each for each in _running if tells_little and each.is_on and each.what == self.what
-        ]
-        for earlier in {loop or self, self, *others}:
-            earlier.end(RuntimeError("the training before it was not ended"), table=False)
+        if tells_little:
+            earlier += [each for each in _running if each.is_on and each.what == self.what]
+        for each in {self, *earlier}:
+            each.end(RuntimeError("the training before it was not ended"), table=False)
         if _core._is_set("GPUPROF_DISABLE"):
             return
         self.stats = None
         self._thread, self._process = threading.get_ident(), os.getpid()
+        # So that a training that failed does not keep its model.
+        self._model, self._training = weakref.ref(model), weakref.ref(training)
         _running.append(self)
-        _loops[model] = self, weakref.ref(training)
-        key = weakref.ref(model)  # so that a training that failed does not keep its model
-        self._undo.callback(lambda: None if key() is None else _loops.pop(key(), None))
         self._has_parts = in_whole_program()
         try:
             self._undo.enter_context(Parts() if tells_little else batches.Hold())
