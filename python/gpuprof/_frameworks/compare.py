@@ -100,27 +100,21 @@ def differences(
     coarsest = max((_tolerance(name) or 0.0 for name in computed_in), default=0.0)
     least = min(coarsest, _TOLERANCES["bfloat16"])
     results: list[Difference | None] = []
-    comparable: dict[str, list[tuple[int, Arrays, str, Any, Any]]] = {}
+    entries: list[tuple[int, Arrays, str, Any, Any]] = []
     for path, expected, found in pairs:
         results.append(_other_kind(path, expected, found))
         if results[-1] is None and is_array(expected):
             arrays = arrays_of(type(expected), on)
             if not arrays.in_place:
-                entry = (len(results) - 1, arrays, path, expected, found)
-                comparable.setdefault(arrays.name, []).append(entry)
-    for entries in comparable.values():
-        # All are enqueued before the first is waited for.
-        same = [arrays.same_bytes(*pair) for _, arrays, _, *pair in entries]
-        other = [entry for entry, equal in zip(entries, same, strict=True) if not equal]
-        measured: Mapping[int, float] = {}
-        tensors = ((at, expected) for at, _, _, expected, _ in other if loaded.is_tensor(expected))
-        floating = [at for at, expected in tensors if _tolerance(expected.dtype) is not None]
-        if units is not None and floating and not any(results):
-            measured = units(floating)
-        for at, arrays, path, expected, found in other:
-            results[at] = _compared(
-                arrays, path, expected, found, least=least, unit=measured.get(at)
-            )
+                entries.append((len(results) - 1, arrays, path, expected, found))
+    # All are enqueued before the first is waited for.
+    same = [arrays.same_bytes(*pair) for _, arrays, _, *pair in entries]
+    other = [entry for entry, equal in zip(entries, same, strict=True) if not equal]
+    tensors = ((at, expected) for at, _, _, expected, _ in other if loaded.is_tensor(expected))
+    floating = [at for at, expected in tensors if _tolerance(expected.dtype) is not None]
+    measured = units(floating) if units and floating and not any(results) else {}
+    for at, arrays, path, expected, found in other:
+        results[at] = _compared(arrays, path, expected, found, least=least, unit=measured.get(at))
     return [result for result in results if result is not None]
 
 
