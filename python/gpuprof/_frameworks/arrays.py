@@ -120,7 +120,6 @@ def copied(tensors: Sequence[Any]) -> list[Any]:
 
 
 def put_back(tensors: Sequence[Any], copies: Sequence[Any]) -> None:
-    """Write copies of torch's tensors back to them."""
     if tensors:
         # In inference mode, tensors that were made in it can be written to as well.
         with loaded.torch().inference_mode():
@@ -195,13 +194,12 @@ class CupyArrays(Arrays):
         self._cupy = cupy
 
     def laid_out_like(self, array: Any, static: Any) -> Any:
-        itemsize = int(array.dtype.itemsize)
-        shape, strides = array.shape, [stride // itemsize for stride in array.strides]
-        own = [stride // itemsize for stride in static.strides]
-        if has_strides(shape, strides, own) or min(strides) < 0:
+        shape, strides, itemsize = array.shape, array.strides, int(array.dtype.itemsize)
+        if has_strides(shape, strides, static.strides) or min(strides) < 0:
             return static
-        base = self._cupy.empty(reach(shape, strides, 1)[1], dtype=array.dtype)
-        return self._cupy.lib.stride_tricks.as_strided(base, shape, array.strides)
+        size = reach(shape, strides, itemsize)[1] // itemsize
+        base = self._cupy.empty(size, dtype=array.dtype)
+        return self._cupy.lib.stride_tricks.as_strided(base, shape, strides)
 
     def fill(self, static: Any, array: Any) -> None:
         static[...] = array

@@ -27,8 +27,6 @@ from gpuprof._frameworks.torch import overwritten_peaks
 # Of `Figures.note`; src/timing/work.hpp has the same numbers.
 READ, SUM, NO_ALLOCATOR, NO_PEAK, REFUSED = range(5)
 
-_HOOK_NAME = "gpuprof memory"
-
 
 class Figures(NamedTuple):
     """What happened in a block, in bytes; NaN where it is not known.
@@ -183,7 +181,8 @@ class _CupyWindow:
         with contextlib.suppress(ValueError):
             self._hook.windows.remove(self)
         # Another thread's hook stays: its dictionary is out of reach.
-        if not self._hook.windows and _threads.__dict__.pop(_HOOK_NAME, None) is self._hook:
+        if not self._hook.windows and getattr(_threads, "hook", None) is self._hook:
+            del _threads.hook
             self._hook.__exit__()
 
     def _used(self) -> int:
@@ -191,7 +190,7 @@ class _CupyWindow:
             return int(self._pool.used_bytes())
 
 
-_threads = threading.local()
+_threads = threading.local()  # each with its hook
 
 
 def _open_cupy(_stream: object) -> _CupyWindow | None:
@@ -205,11 +204,10 @@ def _open_cupy(_stream: object) -> _CupyWindow | None:
 
 
 def _hook_of_thread(cuda: Any) -> Any:
-    hook = _threads.__dict__.get(_HOOK_NAME)
-    if hook is None:
-        hook = _threads.__dict__[_HOOK_NAME] = _hook_class(cuda.MemoryHook)()
-        hook.__enter__()
-    return hook
+    if not hasattr(_threads, "hook"):
+        _threads.hook = _hook_class(cuda.MemoryHook)()
+        _threads.hook.__enter__()
+    return _threads.hook
 
 
 @functools.cache
@@ -217,7 +215,7 @@ def _hook_class(base: Any) -> Any:
     class Hook(base):  # type: ignore[misc]
         """Follows the level of the pools. May run in a garbage collection: it takes no lock."""
 
-        name = _HOOK_NAME
+        name = "gpuprof memory"
 
         def __init__(self) -> None:
             self.windows: list[_CupyWindow] = []

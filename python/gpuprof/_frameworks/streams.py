@@ -34,10 +34,7 @@ def as_current(ref: StreamRef) -> Iterator[None]:
         if ref.given is not None:
             cuda = loaded.torch_cuda()
             if cuda is not None:
-                theirs = isinstance(ref.given, cuda.Stream)
-                blocks.enter_context(
-                    cuda.stream(ref.given if theirs else cuda.ExternalStream(ref.handle))
-                )
+                blocks.enter_context(cuda.stream(torch_capture.stream_of(ref.given)))
             cupy = loaded.cupy()
             if cupy is not None:
                 blocks.enter_context(frameworks_cupy.stream_of(cupy.cuda, ref.handle, ref.device))
@@ -50,7 +47,7 @@ def torch_capture_stream(asked: object, device: int) -> Iterator[Any]:
     cuda = loaded.torch().cuda
     with cuda.device(device):
         before = cuda.current_stream()
-        stream = torch_capture.stream_to_capture(asked)
+        stream = torch_capture.stream_of(asked)
         with _joined(before, stream), cuda.stream(stream):
             yield stream
 

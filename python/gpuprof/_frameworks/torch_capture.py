@@ -100,7 +100,7 @@ def _device_of_current(torch: Any, stream: object) -> int | None:
     return None
 
 
-def stream_to_capture(asked: object) -> Any:
+def stream_of(asked: object) -> Any:
     """Return the `torch.cuda.Stream` that a ``stream=`` argument means on the current device.
 
     None is the current stream, or this thread's own where that is the legacy default one.
@@ -338,10 +338,16 @@ class TorchCapture:
         return pool._torch_handle()
 
     def _give_back(self) -> None:
+        """Give back free memory of the device and pinned memory: a pool has some of each."""
+        core = self._torch._C
+        names = ("_accelerator_emptyHostCache", "_host_emptyCache")  # newer, older
+        empty_pinned = next((getattr(core, each) for each in names if hasattr(core, each)), None)
         _Sharing.has_left = False
         try:
             with relaxed():
-                _empty_caches(self._torch)
+                self._torch.cuda.empty_cache()
+                if empty_pinned is not None:
+                    empty_pinned()
         except Exception:  # as of a torch that refuses it beside a capture of another thread
             _Sharing.has_left = True
 
@@ -432,12 +438,3 @@ def _end_quietly(graph: Any) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
         graph.capture_end()
-
-
-def _empty_caches(torch: Any) -> None:
-    """Give back free memory of the device and pinned memory: a pool has some of each."""
-    torch.cuda.empty_cache()
-    for name in ("_accelerator_emptyHostCache", "_host_emptyCache"):  # newer, older
-        if hasattr(torch._C, name):
-            getattr(torch._C, name)()
-            return

@@ -118,7 +118,6 @@ def _dispatch_mode() -> Any:
             return to_copy(tensor, device=device, non_blocking=True)
 
         def _filled(self, into: Any, tensor: Any, non_blocking: bool = False) -> Any:
-            """Do `copy_`."""
             if tensor.is_pinned():
                 is_alike = tensor.dtype == into.dtype and tensor.shape == into.shape
                 if non_blocking and is_alike and tensor.is_contiguous():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
@@ -32,7 +31,8 @@ class RandomnessProbe:
 
     def __init__(self, torch: Any, *, only_default: bool = True) -> None:
         self._torch = torch
-        self._can_tell = only_default and _version(torch) < (2, 12)
+        is_older = re.match(r"2\.(8|9|10|11)\b", str(torch.__version__))
+        self._can_tell = only_default and is_older is not None
         self._lock = threading.RLock()  # torch's replay is not for two threads at once
         self.uses_random: bool | None = None
 
@@ -189,9 +189,3 @@ def what_it_lacks(torch: Any) -> str:
         f"torch {torch.__version__} does not give the executable graph: update, upload and "
         "collected timers are not available; torch 2.9 or later gives it"
     )
-
-
-def _version(torch: Any) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", str(torch.__version__))
-    # One that does not say its number is taken for a new one.
-    return (int(match[1]), int(match[2])) if match else (sys.maxsize, 0)

@@ -203,13 +203,11 @@ def keep_origins() -> None:
 
     Code that was compiled before, or that a cache has from before, has no such notes.
     """
-    for tracer in _TRACERS:
-        module = loaded.torch_part(f"_functorch._aot_autograd.{tracer}")
-        copy = getattr(module, _COPY, None)
-        if copy is not None:
-            break
-    else:
+    tracers = (loaded.torch_part(f"_functorch._aot_autograd.{each}") for each in _TRACERS)
+    module = next((each for each in tracers if hasattr(each, _COPY)), None)
+    if module is None:
         return
+    copy = getattr(module, _COPY)
 
     def copy_with_origins(joint: Any) -> Any:
         result = copy(joint)
