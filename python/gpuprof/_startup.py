@@ -66,27 +66,19 @@ def _follow_flight_recorder() -> None:
         number: Any = signal.Signals.__members__.get(name, name)  # what is none is refused in words
         flight_recorder(path, dump_on=[number]).start()
     except Exception as error:  # whatever it is, the first use of gpuprof must not raise it
-        import warnings
-
-        message = f"gpuprof: GPUPROF_FLIGHT_RECORDER was ignored: {error}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        _warn(f"GPUPROF_FLIGHT_RECORDER was ignored: {error}")
 
 
 def _follow_budget() -> None:
     wish = os.environ.get("GPUPROF_BUDGET", "").strip()
     if not wish:
         return
-    try:
-        share = float(wish.removesuffix("%")) / (100 if wish.endswith("%") else 1)
-    except ValueError:
-        share = 0.0
-    if 0.0 < share <= 1.0:
-        _core._set_budget(share)
-        return
-    import warnings
+    from gpuprof._common import checks
 
-    message = f"gpuprof: GPUPROF_BUDGET is a share such as 1% or 0.01, not {wish!r}; there is none"
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    try:
+        _core._set_budget(checks.number("share", checks.share(wish), 0, 1, above=True))
+    except ValueError:
+        _warn(f"GPUPROF_BUDGET is a share such as 1% or 0.01, not {wish!r}; there is none")
 
 
 def _follow_nvtx() -> None:
@@ -94,10 +86,7 @@ def _follow_nvtx() -> None:
     if wish in _ON or (wish == "auto" and _core.nvtx_tool_listens()):
         enable_nvtx()
     elif wish not in _OFF and wish != "auto":
-        import warnings
-
-        message = f"gpuprof: GPUPROF_NVTX is 1, 0 or auto, not {wish!r}; NVTX is off"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        _warn(f"GPUPROF_NVTX is 1, 0 or auto, not {wish!r}; NVTX is off")
 
 
 def _follow_ipython() -> None:
@@ -106,6 +95,12 @@ def _follow_ipython() -> None:
         from gpuprof._display import notebook
 
         notebook.follow_cells(shell)
+
+
+def _warn(text: str) -> None:
+    import warnings
+
+    warnings.warn(f"gpuprof: {text}", RuntimeWarning, stacklevel=3)
 
 
 def _keep_origins() -> None:

@@ -196,8 +196,6 @@ def log_every(
 
 
 class _OpenTelemetry:
-    """The listener of `opentelemetry`."""
-
     __qualname__ = "opentelemetry"
 
     def __init__(self, meter: Any, spans: SpanMaker | None, bounds: Sequence[float]) -> None:
@@ -266,8 +264,6 @@ _metrics: weakref.WeakKeyDictionary[Any, _Prometheus] = weakref.WeakKeyDictionar
 
 
 class _Lines:
-    """The listener of `log_every`."""
-
     __qualname__ = "log_every"
 
     def __init__(self, n: int, logger: Any, level: int) -> None:

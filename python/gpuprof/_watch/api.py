@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import not_pickled, shortened, whole
+from gpuprof._common.imports import need
 from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
@@ -66,9 +66,8 @@ def watch(model: Any, depth: int = 2) -> ModuleWatch:
     ...     model(torch.ones(2, 8)).sum().backward()
     >>> print(seen)  # doctest: +SKIP
     """
-    if loaded.whole_torch() is None and importlib.util.find_spec("torch") is None:
-        message = "gpuprof.watch needs torch, which is not installed: pip install torch"
-        raise ModuleNotFoundError(message, name="torch")
+    if loaded.whole_torch() is None:
+        need("torch", "gpuprof.watch")
     if not loaded.is_module(model):
         hint = "; pass an instance of it" if isinstance(model, type) else ""
         message = f"model: expected a torch.nn.Module, got {shortened(model)}{hint}"

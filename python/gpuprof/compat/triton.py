@@ -20,7 +20,6 @@ _MODES: dict[str, Callable[[Sequence[float]], float]] = {
     "median": statistics.median,
 }
 _LEAST_S = 1e-9  # of a limit: one sample is taken in any case
-_RETURN_MODES = (*_MODES, "all")
 
 
 def do_bench(
@@ -103,7 +102,7 @@ def do_bench_cudagraph(
 
 
 def _check(return_mode: object, quantiles: object, **milliseconds: object) -> None:
-    checks.choice("return_mode", return_mode, _RETURN_MODES)
+    checks.choice("return_mode", return_mode, (*_MODES, "all"))
     for name, given in milliseconds.items():
         checks.number(name, given, 0, 1e3 * checks.MOST_S)
     if quantiles is None:
