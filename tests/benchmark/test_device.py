@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,22 @@ def test_torch_and_cupy_together_are_a_sum(cupy: Any, monkeypatch: pytest.Monkey
         assert found == {"peak_bytes": 5 * KIB, "change_bytes": 0}
         assert any("the sum of torch's peak and CuPy's" in text for text in warnings)
         assert memory_of(lambda: torch.use(KIB)) == ({"peak_bytes": KIB, "change_bytes": 0}, [])
+
+
+def test_a_reading_that_ends_on_another_thread_leaves_that_threads_hook(cupy: Any) -> None:
+    with hooked(cupy) as pool:
+        moved = memory.Reading()
+
+        def measure() -> Figures:
+            with cupy.cuda.using_allocator(pool.malloc):
+                outer = memory.Reading()
+                moved.end()
+                inner = memory.Reading().end()
+                outer.end()
+                return inner
+
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(measure).result() == Figures(0, 0, 0)
 
 
 # Shares of the peaks

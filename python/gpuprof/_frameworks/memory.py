@@ -181,7 +181,8 @@ class _CupyWindow:
         with contextlib.suppress(ValueError):
             self._hook.windows.remove(self)
         # Another thread's hook stays: its dictionary is out of reach.
-        if not self._hook.windows and getattr(_threads, "hook", None) is self._hook:
+        is_here = getattr(_threads, "hook", None) is self._hook
+        if is_here and not self._hook.windows:
             del _threads.hook
             self._hook.__exit__()
 
