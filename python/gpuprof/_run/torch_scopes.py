@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import sys
 import threading
 import time
@@ -90,10 +91,8 @@ class TorchScopes:
             hooks = self._hook(self._begin_step), self._hook(self._end_step)
             self._undo.callback(torch_hooks.around_all_steps(*hooks))
             self._wrap_backward(torch)
-            if loaded.torch_part("utils.data.dataloader") is not None:
-                self._hook_loader()
-            else:
-                when_imported("torch.utils.data.dataloader", self._hook_loader)
+            importlib.import_module("torch.utils.data.dataloader")  # as torch itself does by now
+            self._undo.enter_context(batches.Hold(self._begin_wait))
             if self._is_noting:
                 self._undo.callback(waits.replace(torch, self._begin_wait))
                 # Where there is no other rank nobody waits, and torch.distributed stays as it is.
@@ -251,14 +250,6 @@ class TorchScopes:
 
         keep_from_compiler(backward)
         self._undo.callback(torch_hooks.replace(torch.autograd, "backward", backward))
-
-    def _hook_loader(self) -> None:
-        if not self.is_on:
-            return
-        try:
-            self._undo.enter_context(batches.Hold(self._begin_wait))
-        except AttributeError as error:  # another torch than those that are known
-            self._fail(error)
 
 
 def _inside(module: Any) -> Any:
