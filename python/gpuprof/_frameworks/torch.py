@@ -119,11 +119,10 @@ def fresh_autocast_cache() -> Iterator[None]:
     lies in the memory of the graph.
     """
     torch = loaded.whole_torch()
-    clear = getattr(torch, "clear_autocast_cache", None)
     with ExitStack() as undo:
-        if clear is not None and torch.is_autocast_enabled():
-            clear()
-            undo.callback(clear)
+        if torch is not None and torch.is_autocast_enabled():
+            torch.clear_autocast_cache()
+            undo.callback(torch.clear_autocast_cache)
         yield
 
 
@@ -220,21 +219,18 @@ def without_hooks(tensors: Iterable[Any]) -> Iterator[None]:
 
 def has_ddp(parameters: Iterable[Any]) -> bool:
     """Return whether a DistributedDataParallel averages the gradients of one of `parameters`."""
-    parallel = loaded.torch_part("nn.parallel.distributed")
-    if parallel is None:
-        return False
+    kind = loaded.torch().nn.parallel.DistributedDataParallel
     numbers = {id(each) for each in parameters}
     return any(
         id(parameter) in numbers
         for each in gc.get_objects()
-        if type(each) is parallel.DistributedDataParallel
+        if type(each) is kind
         for parameter in each.parameters()
     )
 
 
 def in_ddp_forward() -> bool:
-    parallel = loaded.torch_part("nn.parallel.distributed")
-    kind = getattr(parallel, "DistributedDataParallel", None)
+    kind = loaded.torch().nn.parallel.DistributedDataParallel
     return getattr(kind, "_active_ddp_module", None) is not None
 
 
