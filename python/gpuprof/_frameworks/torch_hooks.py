@@ -37,7 +37,6 @@ _global_hooks: set[int] = set()  # the numbers of ours among the hooks of all mo
 _put_back: list[Undo] = []  # what torch asks whether there are any
 _IS_CAPTURING = "_cuda_isCurrentStreamCapturing"
 _AS_CAPTURING = "gpuprof's as_if_capturing"
-_RUN_BACKWARD = "_engine_run_backward"
 _lent = threading.local()  # the function mode that backward passes of this thread run in
 
 
@@ -143,16 +142,14 @@ def backward_in(mode: Any) -> Iterator[None]:
 
 
 def _replace_run_backward() -> list[Undo]:
-    autograd = loaded.torch_part("autograd")
-    if not hasattr(autograd, _RUN_BACKWARD):
-        return []
-    engine = getattr(autograd, _RUN_BACKWARD)
+    autograd = loaded.torch().autograd
+    engine = autograd._engine_run_backward
 
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         with getattr(_lent, "mode", None) or contextlib.nullcontext():
             return engine(*args, **kwargs)
 
-    return [replace(autograd, _RUN_BACKWARD, run_backward)]
+    return [replace(autograd, "_engine_run_backward", run_backward)]
 
 
 _running_backward = _WhileNeeded(_replace_run_backward)
@@ -199,7 +196,7 @@ def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | N
         others = {*modules._global_forward_pre_hooks, *modules._global_forward_hooks}
         return bool(backward or others - _global_hooks)
 
-    if not _global_hooks and hasattr(modules, "_has_any_global_hook"):
+    if not _global_hooks:
         _put_back.append(replace(modules, "_has_any_global_hook", has_any_other))
     _global_hooks.update(ours)
 
