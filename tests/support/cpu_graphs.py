@@ -321,7 +321,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         (capture, "CapturedCall", Entry),
         (_core, "_ArraySpec", dict),
         (facts, "_unfit", lambda *_: None),
-        (facts, "_tensor_facts", lambda tensor, *_: facts.facts_by_attributes(tensor.cpu())),
+        (facts, "facts_of", lambda tensor: facts.facts_by_attributes(tensor.cpu())),
         (cache, "CallStream", lambda *_: Stream()),
         (capture, "Place", Place),
         (capture, "capture", Capture),

@@ -42,21 +42,24 @@ _MOVE = {
 def array_facts(value: object, path: str, role: str = "argument") -> Facts:
     """Return an array's facts, or raise a TypeError that says why a graph cannot work on it."""
     if isinstance(value, loaded.tensor_type()):
-        return _tensor_facts(value, path, role)
-    facts: Facts | None = _core._array_facts(value)
-    if facts is not None and facts.device_type in {CUDA, _PINNED, MANAGED}:
-        return facts
-    told = a_type(type(value))
-    if loaded.is_numpy_array(value):
-        how = _MOVE[role].format("cupy.asarray(x) or torch.from_numpy(x).cuda()")
-        wrong = f"a NumPy array; {how}"
-    elif facts is None:
-        # As a constant it would be compared by identity, and its memory never looked at.
-        how = "which is not readable as a dense array in device memory: pass one of torch or CuPy"
-        wrong = f"{told}, {how}"
+        wrong = _unfit(loaded.torch(), value, role)
+        if wrong is None:
+            return facts_of(value)
     else:
-        where = "in host memory" if facts.device_type == _CPU else "on another kind of device"
-        wrong = f"{told} {where}; {_MOVE[role].format('its own library')}"
+        facts: Facts | None = _core._array_facts(value)
+        if facts is not None and facts.device_type in {CUDA, _PINNED, MANAGED}:
+            return facts
+        told = a_type(type(value))
+        if loaded.is_numpy_array(value):
+            how = _MOVE[role].format("cupy.asarray(x) or torch.from_numpy(x).cuda()")
+            wrong = f"a NumPy array; {how}"
+        elif facts is None:
+            # As a constant it would be compared by identity, and its memory never looked at.
+            how = "not readable as a dense array in device memory: pass one of torch or CuPy"
+            wrong = f"{told}, which is {how}"
+        else:
+            where = "in host memory" if facts.device_type == _CPU else "on another kind of device"
+            wrong = f"{told} {where}; {_MOVE[role].format('its own library')}"
     message = f"{path}: {wrong}"
     raise TypeError(message)
 
@@ -68,14 +71,6 @@ def is_array_type(kind: type) -> bool:
 
 def is_array(value: object) -> bool:
     return is_array_type(type(value))
-
-
-def _tensor_facts(tensor: Any, path: str, role: str) -> Facts:
-    wrong = _unfit(loaded.torch(), tensor, role)
-    if wrong is not None:
-        message = f"{path}: {wrong}"
-        raise TypeError(message)
-    return facts_of(tensor)
 
 
 def facts_of(array: Any) -> Facts:
