@@ -194,9 +194,7 @@ class TorchScopes:
         """Close what an exception has ended of which torch tells no hook, such as Ctrl-C."""
         self._local.checked_ns = time.monotonic_ns()
         stack = self._local.stack
-        while stack:
-            if torch_hooks.is_running(stack[-1].frame, frame):
-                return
+        while stack and not torch_hooks.is_running(stack[-1].frame, frame):
             stack.pop().scope.__exit__(*_ENDED)  # as one that failed, it counts in no row
 
     # Optimizers
