@@ -155,14 +155,14 @@ class CapturingCalls(_core.CallBase):
         given, arrays = flat, []  # no memory for padding while the function runs
         return self._eagerly(args, kwargs)
 
-    def _stale(self, captured: CapturedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _stale(self, args: tuple[Any, ...], kwargs: dict[str, Any], captured: CapturedCall) -> Any:
         """Answer a call that an entry fits, where what the function reads besides has changed."""
         if captured in self._entries:
             self._drop_stale(captured)
         return self._miss(args, kwargs)
 
     def _verified(
-        self, captured: CapturedCall, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], captured: CapturedCall
     ) -> Any:
         """Answer a call that an entry fits, and compare it with the function's own result."""
         result = _core._no_fit

@@ -2,15 +2,14 @@
 //
 // `CallBase` is the base class of gpuprof.GraphedCallable, which answers what no entry fits: by
 // `_miss(args, kwargs)`, where what a graph was captured with has changed by
-// `_stale(entry, args, kwargs)`, where the call is to be compared with the function by
-// `_verified(entry, args, kwargs)`, and on a stream that is being captured by
+// `_stale(args, kwargs, entry)`, where the call is to be compared with the function by
+// `_verified(args, kwargs, entry)`, and on a stream that is being captured by
 // `_eagerly(args, kwargs)`.
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "bindings/bind.hpp"
 #include "bindings/callable/cache_entry.hpp"
@@ -24,8 +23,7 @@ namespace py = pybind11;
 namespace {
 
 struct CallObject {
-  PyObject_HEAD                         // NOLINT
-      std::vector<PyObject*>* entries;  // owned, most recently used first
+  PyObject_HEAD PyObject* entries;  // a list, most recently used first
   unsigned long long hits;
 };
 
@@ -36,82 +34,57 @@ CallObject& call_object(PyObject* self) { return *reinterpret_cast<CallObject*>(
 PyObject* make_call(PyTypeObject* type, PyObject* /*args*/, PyObject* /*keywords*/) {
   PyObject* self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    call_object(self).entries = new std::vector<PyObject*>;
-    return self;
-  });
+  call_object(self).entries = PyList_New(0);
+  if (call_object(self).entries == nullptr) Py_CLEAR(self);
+  return self;
 }
 
+// A cycle is broken by the list, which the collector empties.
 int traverse_call(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (call_object(self).entries == nullptr) return 0;
-  for (PyObject* entry : *call_object(self).entries) Py_VISIT(entry);
-  return 0;
-}
-
-int clear_call(PyObject* self) {
-  if (call_object(self).entries == nullptr) return 0;
-  std::vector<PyObject*> entries;
-  entries.swap(*call_object(self).entries);
-  for (PyObject* entry : entries) Py_DECREF(entry);
+  Py_VISIT(call_object(self).entries);
   return 0;
 }
 
 void dealloc_call(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  clear_call(self);
-  delete call_object(self).entries;
-  type->tp_free(self);
-  Py_DECREF(type);
+  Py_XDECREF(call_object(self).entries);
+  free_object(self);
 }
 
-PyObject* ask_python(PyObject* self, PyObject* name, PyObject* entry, PyObject* args,
-                     PyObject* keywords) {
-  PyObject* none = keywords != nullptr ? nullptr : PyDict_New();
-  PyObject* given = keywords != nullptr ? keywords : none;
-  PyObject* result = nullptr;
-  if (given != nullptr) {
-    result = entry != nullptr ? PyObject_CallMethodObjArgs(self, name, entry, args, given, nullptr)
-                              : PyObject_CallMethodObjArgs(self, name, args, given, nullptr);
-  }
-  Py_XDECREF(none);
+// Calls a method with the arguments of a call, and with the entry if there is one.
+PyObject* ask_python(PyObject* self, PyObject* name, PyObject* args, PyObject* keywords,
+                     PyObject* entry = nullptr) {
+  PyObject* given = keywords != nullptr ? Py_NewRef(keywords) : checked(PyDict_New());
+  PyObject* result = PyObject_CallMethodObjArgs(self, name, args, given, entry, nullptr);
+  Py_DECREF(given);
   return checked(result);
 }
 
-void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {
-  if (!entries.empty() && entries.front() == entry) return;
-  const auto found = std::find(entries.begin(), entries.end(), entry);
-  if (found != entries.end()) std::rotate(entries.begin(), found, found + 1);
+void move_to_front(PyObject* entries, PyObject* entry) {
+  PyObject** const first = PySequence_Fast_ITEMS(entries);
+  PyObject** const last = first + PyList_GET_SIZE(entries);
+  PyObject** const found = std::find(first, last, entry);
+  if (found != last) std::rotate(first, found, found + 1);
 }
 
 enum class Answer { kNo, kStale, kVerify, kCapturing, kYes };
 
 // `result` is a new reference where the answer is kYes. `entry` is kept by the caller.
 // `verifies` says that the caller can compare a call with the function.
-Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, bool verifies,
-                 CallBuffers& buffers, PyObject*& result) {
-  if (!cached.matches(args, keywords, buffers) || !cached.state_is_as_captured())
-    return Answer::kNo;
-  if (!cached.guards_hold()) return Answer::kStale;
-  if (verifies && cached.is_to_be_verified()) return Answer::kVerify;
-  result = cached.run(buffers);
-  return result != nullptr ? Answer::kYes : Answer::kCapturing;
-}
-
-// The same, letting go of what it takes.
 Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, bool verifies,
                  PyObject*& result) {
   CacheEntry& cached = call_entry(entry);
   std::unique_ptr<CallBuffers> buffers = cached.take_buffers();
-  Answer answer = Answer::kNo;
-  try {
-    answer = try_entry(cached, args, keywords, verifies, *buffers, result);
-  } catch (const std::exception&) {
-    buffers->let_go();
-    throw;
-  }
-  buffers->let_go();
+  const auto try_entry = [&] {
+    if (!cached.matches(args, keywords, *buffers) || !cached.state_is_as_captured())
+      return Answer::kNo;
+    if (!cached.guards_hold()) return Answer::kStale;
+    if (verifies && cached.is_to_be_verified()) return Answer::kVerify;
+    result = cached.run(*buffers);
+    return result != nullptr ? Answer::kYes : Answer::kCapturing;
+  };
+  const Answer answer = with_cleanup(try_entry, [&] { buffers->let_go(); });
   cached.give_back(std::move(buffers));
   return answer;
 }
@@ -121,31 +94,25 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
   static PyObject* const stale = interned("_stale");
   static PyObject* const verified = interned("_verified");
   static PyObject* const in_capture = interned("_eagerly");
-  auto& entries = *call_object(self).entries;
+  PyObject* const entries = call_object(self).entries;
   // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
   // at all, and Python finds it.
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    PyObject* entry = entries[i];
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); ++i) {
+    PyObject* entry = PyList_GET_ITEM(entries, i);
     PyObject* result = nullptr;
     Answer answer = Answer::kNo;
-    Py_INCREF(entry);
-    try {
+    keeping(entry, [&] {
       answer = answer_by(entry, args, keywords, /*verifies=*/true, result);
-      if (answer == Answer::kStale) result = ask_python(self, stale, entry, args, keywords);
-      if (answer == Answer::kVerify) result = ask_python(self, verified, entry, args, keywords);
-    } catch (const std::exception&) {
-      Py_DECREF(entry);
-      throw;
-    }
-    if (answer == Answer::kYes) {
+      if (answer == Answer::kStale) result = ask_python(self, stale, args, keywords, entry);
+      if (answer == Answer::kVerify) result = ask_python(self, verified, args, keywords, entry);
+      if (answer != Answer::kYes) return;
       move_to_front(entries, entry);
       ++call_object(self).hits;
-    }
-    Py_DECREF(entry);
-    if (answer == Answer::kCapturing) return ask_python(self, in_capture, nullptr, args, keywords);
+    });
+    if (answer == Answer::kCapturing) return ask_python(self, in_capture, args, keywords);
     if (answer != Answer::kNo) return result;
   }
-  return ask_python(self, miss, nullptr, args, keywords);
+  return ask_python(self, miss, args, keywords);
 }
 
 PyObject* call_entries(PyObject* self, PyObject* args, PyObject* keywords) {
@@ -160,24 +127,18 @@ bool is_entry(PyObject* object) {
 }
 
 PyObject* add_entry(PyObject* self, PyObject* entry) {
-  if (!is_entry(entry)) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    auto& entries = *call_object(self).entries;
-    entries.insert(entries.begin(), entry);
-    Py_INCREF(entry);
-    return Py_NewRef(Py_None);
-  });
+  if (!is_entry(entry) || PyList_Insert(call_object(self).entries, 0, entry) != 0) return nullptr;
+  Py_RETURN_NONE;
 }
 
 PyObject* remove_entry(PyObject* self, PyObject* entry) {
-  auto& entries = *call_object(self).entries;
-  const auto found = std::find(entries.begin(), entries.end(), entry);
-  const bool was_there = found != entries.end();
-  if (was_there) {
-    entries.erase(found);
-    Py_DECREF(entry);
+  PyObject* const entries = call_object(self).entries;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); ++i) {
+    if (PyList_GET_ITEM(entries, i) != entry) continue;
+    if (PyList_SetSlice(entries, i, i + 1, nullptr) != 0) return nullptr;
+    Py_RETURN_TRUE;
   }
-  return PyBool_FromLong(was_there);
+  Py_RETURN_FALSE;
 }
 
 // _run(entry, args, kwargs): the result of a call that this entry is for, even if it is in no list;
@@ -190,35 +151,27 @@ PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count
     return nullptr;
   }
   if (!is_entry(arguments[0])) return nullptr;
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+  return guarded<PyObject*>(nullptr, [&] {
     static PyObject* const in_capture = interned("_eagerly");
     PyObject* result = nullptr;
-    switch (answer_by(arguments[0], arguments[1], arguments[2], /*verifies=*/false, result)) {
-      case Answer::kYes:
-        move_to_front(*call_object(self).entries, arguments[0]);
-        return result;
-      case Answer::kCapturing:
-        return ask_python(self, in_capture, nullptr, arguments[1], arguments[2]);
-      case Answer::kStale:
-      case Answer::kNo:
-      case Answer::kVerify:  // not asked for
-        break;
-    }
-    return Py_NewRef(no_fit);
+    const Answer answer =
+        answer_by(arguments[0], arguments[1], arguments[2], /*verifies=*/false, result);
+    if (answer == Answer::kCapturing)
+      return ask_python(self, in_capture, arguments[1], arguments[2]);
+    if (answer != Answer::kYes) return Py_NewRef(no_fit);
+    move_to_front(call_object(self).entries, arguments[0]);
+    return result;
   });
 }
 
 PyObject* get_entries(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    // Making the tuple may run code that changes the list.
-    std::vector<py::object> entries;
-    for (PyObject* entry : *call_object(self).entries) {
-      entries.push_back(py::reinterpret_borrow<py::object>(entry));
-    }
-    py::tuple result(entries.size());
-    for (std::size_t i = 0; i < entries.size(); ++i) result[i] = entries[i];
-    return result.release().ptr();
-  });
+  // To make a tuple may run code that changes the entries. A list of its own grows without.
+  PyObject* copy = PyList_New(0);
+  if (copy == nullptr) return nullptr;
+  const bool is_copied = PyList_SetSlice(copy, 0, 0, call_object(self).entries) == 0;
+  PyObject* result = is_copied ? PyList_AsTuple(copy) : nullptr;
+  Py_DECREF(copy);
+  return result;
 }
 
 PyObject* get_hits(PyObject* self, void* /*closure*/) {
@@ -245,7 +198,6 @@ PyType_Slot call_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(&make_call)},
     {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_call)},
     {Py_tp_traverse, reinterpret_cast<void*>(&traverse_call)},
-    {Py_tp_clear, reinterpret_cast<void*>(&clear_call)},
     {Py_tp_call, reinterpret_cast<void*>(&call_entries)},
     {Py_tp_getset, call_getset},
     {Py_tp_methods, call_methods},

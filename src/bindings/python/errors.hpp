@@ -80,6 +80,13 @@ std::invoke_result_t<Work&> with_cleanup(Work&& work, Cleanup&& cleanup) {
   }
 }
 
+// Calls `work` while an object is kept alive, whatever the work drops.
+template <typename Work>
+void keeping(PyObject* object, Work&& work) {
+  Py_INCREF(object);
+  with_cleanup(work, [&] { Py_DECREF(object); });
+}
+
 // Runs `body` in a C function that CPython calls: exceptions become Python's, the result `failed`.
 // A thread that CPython ends at exit unwinds through here and must not be stopped.
 template <typename Result, typename Body>

@@ -190,13 +190,6 @@ class Watch {
   pybind11::typing::List<pybind11::object> scopes_;  // that are not open
 };
 
-// Calls `work` while an object of C++ is kept alive, whatever the work drops.
-template <typename Work>
-void keeping(PyObject* object, Work&& work) {
-  Py_INCREF(object);
-  with_cleanup(work, [&] { Py_DECREF(object); });
-}
-
 // A new reference to the exception that is being handled, or None.
 PyObject* handled_exception();
 
