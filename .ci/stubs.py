@@ -72,6 +72,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Sample.__repr__": ("(self) -> str",),
     "Scope.__call__": ("(self, function: _Function) -> _Function",),
     "_WatchHook.__call__": ("(self, *arguments: typing.Any) -> None",),
+    "_CacheEntry.__init__": ("(self, **given: typing.Any) -> None",),
     "_Watch.__init__": ("(self, **functions: typing.Any) -> None",),
     "_WatchedEntry.__init__": ("(self, module: typing.Any, caller: _WatchedEntry | None) -> None",),
     "Scope.__reduce__": ("(self) -> tuple[typing.Any, ...]",),

@@ -378,16 +378,16 @@ OTHERS = st.lists(PLACES, max_size=3).map(merged)
 def entry(how: list[str], written: list[Range], read: list[Range]) -> Any:
     """Return an entry for as many arrays, which it copies in, copies back too, or leaves there."""
     arrays = [
-        _core._ArraySpec(
-            framework=types.SimpleNamespace(types=(bytes,), in_place=each == "in place"),
-            inside=None,
-            desc=(0, 2, 0, (2, 32, 1), (1,), (1,)),
-            call_strides=None,
-            requires_grad=None,
-            of_torch=False,
-            copied_in=each != "in place",
-            copied_back=each == "written",
-        )
+        {
+            "framework": types.SimpleNamespace(types=(bytes,), in_place=each == "in place"),
+            "inside": None,
+            "desc": (0, 2, 0, (2, 32, 1), (1,), (1,)),
+            "call_strides": None,
+            "requires_grad": None,
+            "of_torch": False,
+            "copied_in": each != "in place",
+            "copied_back": each == "written",
+        }
         for each in how
     ]
     return _core._CacheEntry(

@@ -319,7 +319,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         (_core, "require_cuda", lambda: None),
         (_core, "_capture_of", lambda *_: (Capture.status, 0, 0, False)),
         (capture, "CapturedCall", Entry),
-        (_core, "_ArraySpec", dict),
         (facts, "_unfit", lambda *_: None),
         (facts, "facts_of", lambda tensor: facts.facts_by_attributes(tensor.cpu())),
         (cache, "CallStream", lambda *_: Stream()),

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import gpuprof._core as _core
 from gpuprof._callable.entry import CapturedCall, after_run, floating_dtypes
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
@@ -385,20 +384,20 @@ class Recording:
             "stream": on.ask,
         }
 
-    def _spec(self, number: int, each: _Input, on: CallStream) -> _core._ArraySpec:
+    def _spec(self, number: int, each: _Input, on: CallStream) -> dict[str, Any]:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
         asks_gradients = of_torch and self._state.records_gradients
-        return _core._ArraySpec(
-            framework=each.arrays.at(on),
-            inside=each.static,
-            desc=facts,
-            call_strides=self._call_strides(each.leaf),
-            requires_grad=each.leaf.requires_grad if asks_gradients else None,
-            of_torch=of_torch,
-            copied_in=each.nbytes > 0,
-            copied_back=each.nbytes > 0 and number in self._written,
-        )
+        return {
+            "framework": each.arrays.at(on),
+            "inside": each.static,
+            "desc": facts,
+            "call_strides": self._call_strides(each.leaf),
+            "requires_grad": each.leaf.requires_grad if asks_gradients else None,
+            "of_torch": of_torch,
+            "copied_in": each.nbytes > 0,
+            "copied_back": each.nbytes > 0 and number in self._written,
+        }
 
     def _call_strides(self, leaf: Leaf) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""

@@ -37,45 +37,13 @@ struct CallBuffers {
   void let_go();
 };
 
-// Each is (framework, make, like, whether it is copied): make(like) gives an array for one call;
-// where `make` is None, `like` is the result.
-using EntryResults =
-    std::vector<std::tuple<pybind11::object, pybind11::object, pybind11::object, bool>>;
-
 // Disjoint byte ranges in order, each from its first byte to the one after the last.
 using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
 
-// Questions about state outside of the arguments, each with the answer at the capture, which has to
-// be the same still.
-using StateGuards = std::vector<std::pair<pybind11::object, pybind11::object>>;
-
-// What gpuprof._callable.capture makes an entry of.
-struct EntrySpec {
-  pybind11::object graph;  // a CapturedGraph
-  Pattern args;            // of positional arguments
-  Pattern keywords;        // of keyword arguments
-  bool keywords_in_order;  // whether the function may see their order
-  std::vector<ArraySpec> arrays;
-  StateGuards state_guards;
-  pybind11::object guards;  // _Guards, of the modules and tensors that the function reads
-  EntryResults results;
-  Pattern result;
-  Ranges written;          // where the function writes besides
-  Ranges read;             // where it reads besides, or leaves its results
-  pybind11::object after;  // after(*arrays written): tells torch what a run changes, or None
-  pybind11::object apply;  // apply(entry, *arrays): the results, by autograd, which calls
-                           // replay(); None for a run without
-  std::uint64_t verify_every = 0;  // which calls Python compares with the function; 0: none
-  // Where a call is: asked of the API of `stream_type`; where it has none of `stream`, a handle or
-  // what is called with the device; None is the graph's own stream.
-  pybind11::int_ device;
-  pybind11::object stream_type;
-  pybind11::object stream;
-};
-
 class CacheEntry {
  public:
-  explicit CacheEntry(EntrySpec spec);
+  // Of what gpuprof._callable.capture describes, by the names of the members below.
+  explicit CacheEntry(const pybind11::kwargs& given);
 
   // What a call may use: that of the call before, unless it is still in use.
   std::unique_ptr<CallBuffers> take_buffers();
@@ -84,11 +52,9 @@ class CacheEntry {
   // `keywords` is null for none. Fills in the arrays.
   bool matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const;
   [[nodiscard]] bool state_is_as_captured() const;
-  [[nodiscard]] bool guards_hold() const {
-    return !cleared_ && bindings::guards_hold(spec_.guards.ptr());
-  }
+  [[nodiscard]] bool guards_hold() const { return bindings::guards_hold(guards_.ptr()); }
   // Whether this call is one that Python compares with the function itself.
-  bool is_to_be_verified() { return spec_.verify_every != 0 && ++calls_ % spec_.verify_every == 0; }
+  bool is_to_be_verified() { return verify_every_ != 0 && ++calls_ % verify_every_ == 0; }
 
   // Null where the stream is being captured, with no exception set: nothing was done.
   PyObject* run(CallBuffers& buffers);
@@ -99,7 +65,7 @@ class CacheEntry {
   [[nodiscard]] bool overlap_at(const Ranges& places) const;
 
   [[nodiscard]] std::uint64_t runs() const noexcept { return runs_; }
-  [[nodiscard]] const pybind11::object& graph() const noexcept { return spec_.graph; }
+  [[nodiscard]] const pybind11::object& graph() const noexcept { return graph_; }
 
   int traverse(visitproc visit, void* arg) const;
   // Breaks cycles that run through here; the entry is of no use any more.
@@ -113,7 +79,33 @@ class CacheEntry {
   [[nodiscard]] bool overlaps(const std::vector<CallArray>& arrays) const;
   [[nodiscard]] CurrentStream stream() const;
 
-  EntrySpec spec_;
+  // Owns the objects that are borrowed below; null once they are gone. All is in tuples, as the
+  // collector empties no tuple by itself.
+  pybind11::object kept_;
+  pybind11::object graph_;  // a CapturedGraph
+  Pattern args_;            // of positional arguments
+  Pattern keywords_;        // of keyword arguments
+  bool keywords_in_order_;  // whether the function may see their order
+  std::vector<ArraySpec> arrays_;
+  // Questions about state outside of the arguments, each with the answer at the capture, which has
+  // to be the same still.
+  std::vector<std::pair<pybind11::handle, pybind11::handle>> state_guards_;
+  pybind11::handle guards_;  // _Guards, of the modules and tensors that the function reads
+  // Each is (framework, make, like, whether it is copied): make(like) gives an array for one call;
+  // where `make` is None, `like` is the result.
+  std::vector<std::tuple<pybind11::handle, pybind11::handle, pybind11::handle, bool>> results_;
+  Pattern result_;
+  Ranges written_;              // where the function writes besides
+  Ranges read_;                 // where it reads besides, or leaves its results
+  pybind11::handle after_;      // after(*arrays written): tells torch what a run changes, or None
+  pybind11::handle apply_;      // apply(entry, *arrays): the results, by autograd, which calls
+                                // replay(); None for a run without
+  std::uint64_t verify_every_;  // which calls Python compares with the function; 0: none
+  // Where a call is: asked of the API of `stream_type`; where it has none of `stream`, a handle or
+  // what is called with the device; None is the graph's own stream.
+  pybind11::handle device_;
+  pybind11::handle stream_;
+
   std::vector<std::size_t> in_;    // the arrays that are copied in
   std::vector<std::size_t> out_;   // the results that are copied out, and then
   std::vector<std::size_t> back_;  // the arrays that are copied back
@@ -122,7 +114,6 @@ class CacheEntry {
   std::unique_ptr<CallBuffers> spare_;
   std::uint64_t runs_ = 0;
   std::uint64_t calls_ = 0;
-  bool cleared_ = false;  // there are no guards any more
 };
 
 // The entry inside a `_core._CacheEntry`, without a check.

@@ -1,5 +1,7 @@
 #include "bindings/callable/pattern.hpp"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -35,7 +37,10 @@ bool is_plain_view(PyObject* array, bool is_complex) {
   return says_no(array, is_neg) && (!is_complex || says_no(array, is_conj));
 }
 
-// Whether an object has more attributes of its own than the captured one: a function may see them.
+bool is_of(PyObject* value, py::handle type) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(value)) == type.ptr();
+}
+
 bool has_more_attributes(PyObject* object, std::size_t count) {
   static PyObject* const name = interned("__dict__");
   PyObject* own = PyObject_GetAttr(object, name);
@@ -60,6 +65,27 @@ bool has_strides(const std::int64_t* strides, const std::vector<std::int64_t>& w
 }
 
 }  // namespace
+
+ArraySpec::ArraySpec(const py::dict& given)
+    : ArrayFacts(array_facts(given["desc"])),
+      framework(given["framework"].ptr()),
+      inside(given["inside"].ptr()),
+      call_strides(given["call_strides"].cast<decltype(call_strides)>()),
+      requires_grad(given["requires_grad"].cast<decltype(requires_grad)>()),
+      copied_in(given["copied_in"].cast<bool>()),
+      copied_back(given["copied_back"].cast<bool>()),
+      in_place(framework.attr("in_place").cast<bool>()) {
+  for (const py::handle type : framework.attr("types")) {
+    types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
+  }
+  // A real tensor is a negative view where it is the imaginary part of a conjugate one, every
+  // second of its numbers, which shows in its strides if it has more than one.
+  const auto code = static_cast<DlCode>(dtype.code);
+  const bool is_real = code == DlCode::kFloat || code == DlCode::kBfloat;
+  const bool is_one = std::all_of(shape.begin(), shape.end(), [](auto n) { return n == 1; });
+  may_be_view = given["of_torch"].cast<bool>() && (code == DlCode::kComplex || (is_real && is_one));
+  measure(shape, strides.data(), dtype.bits, first, last);
+}
 
 bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array) {
   const auto& types = spec.types;
@@ -142,24 +168,13 @@ Pattern::Pattern(py::handle described) {
   const bool has_keys = is_named || kind_ == Kind::kDict;
   if (is_named) callback(Callback::kAnother);  // found now, so that build() throws nothing
   std::size_t next = 1;
-  if (has_object) object_ = parts[next++];
+  if (has_object) object_ = parts[next++].ptr();
   if (kind_ == Kind::kValue) return;
-  if (kind_ == Kind::kRegistered || is_made) function_ = parts[next++];
-  if (has_keys) keys_ = py::cast<py::tuple>(parts[next++]);
+  if (kind_ == Kind::kRegistered || is_made) function_ = parts[next++].ptr();
+  if (has_keys) keys_ = py::cast<py::tuple>(parts[next++]).ptr();
   for (const py::handle child : py::cast<py::tuple>(parts[next])) children_.emplace_back(child);
-  if (has_keys && keys_.size() != children_.size()) throw py::value_error("not a pattern: keys");
+  if (has_keys && py::len(keys_) != children_.size()) throw py::value_error("not a pattern: keys");
   if (kind_ == Kind::kRegistered && children_.size() != 2) throw py::value_error("not a pattern");
-}
-
-int Pattern::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(object_.ptr());
-  Py_VISIT(function_.ptr());
-  Py_VISIT(keys_.ptr());
-  for (const Pattern& child : children_) {
-    const int stop = child.traverse(visit, arg);
-    if (stop != 0) return stop;
-  }
-  return 0;
 }
 
 bool Pattern::matches(PyObject* value, const CallMatch& call) const {
@@ -172,7 +187,9 @@ bool Pattern::matches(PyObject* value, const CallMatch& call) const {
     case Kind::kList:
       return matches_sequence(value, call);
     case Kind::kObject:
-      return matches_attributes(value, call);
+      // A function may see more attributes than the captured object had.
+      return is_of(value, object_) && !has_more_attributes(value, children_.size()) &&
+             matches_by_key(value, &PyObject_GetAttr, call);
     case Kind::kRegistered:
       return matches_registered(value, call);
     case Kind::kDict:
@@ -190,16 +207,17 @@ bool Pattern::matches_new(PyObject* value, const CallMatch& call) const {
 }
 
 bool Pattern::matches_keywords(PyObject* keywords, bool in_order, const CallMatch& call) const {
-  if (keywords == nullptr) return keys_.empty();
-  return in_order ? matches_entries(keywords, call) : matches_by_key(keywords, call);
+  if (keywords == nullptr) return children_.empty();
+  if (in_order) return matches_entries(keywords, call);
+  return PyDict_GET_SIZE(keywords) == static_cast<Py_ssize_t>(children_.size()) &&
+         matches_by_key(keywords, &PyObject_GetItem, call);
 }
 
-bool Pattern::matches_by_key(PyObject* value, const CallMatch& call) const {
-  if (PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) return false;
+bool Pattern::matches_by_key(PyObject* value, binaryfunc get, const CallMatch& call) const {
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    PyObject* item = PyDict_GetItemWithError(value, key_at(i));
+    PyObject* item = get(value, key_at(i));
     if (item == nullptr) return ignore_exception();
-    if (!children_[i].matches_new(Py_NewRef(item), call)) return false;
+    if (!children_[i].matches_new(item, call)) return false;
   }
   return true;
 }
@@ -218,19 +236,8 @@ bool Pattern::matches_sequence(PyObject* value, const CallMatch& call) const {
   return true;
 }
 
-bool Pattern::matches_attributes(PyObject* value, const CallMatch& call) const {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
-  if (has_more_attributes(value, keys_.size())) return false;
-  for (std::size_t i = 0; i < children_.size(); ++i) {
-    PyObject* item = PyObject_GetAttr(value, key_at(i));
-    if (item == nullptr) return ignore_exception();
-    if (!children_[i].matches_new(item, call)) return false;
-  }
-  return true;
-}
-
 bool Pattern::matches_registered(PyObject* value, const CallMatch& call) const {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
+  if (!is_of(value, object_)) return false;
   PyObject* parts = PyObject_CallOneArg(function_.ptr(), value);
   if (parts == nullptr) return ignore_exception();
   const bool same = matches_sequence(parts, call);
@@ -239,9 +246,7 @@ bool Pattern::matches_registered(PyObject* value, const CallMatch& call) const {
 }
 
 bool Pattern::matches_entries(PyObject* value, const CallMatch& call) const {
-  const bool right_type = kind_ == Kind::kDict
-                              ? PyDict_CheckExact(value)
-                              : reinterpret_cast<PyObject*>(Py_TYPE(value)) == object_.ptr();
+  const bool right_type = kind_ == Kind::kDict ? PyDict_CheckExact(value) : is_of(value, object_);
   if (!right_type || PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) {
     return false;
   }

@@ -7,8 +7,8 @@
 //   | ("object", type, attribute names, children) | ("mapping", type, keys, children) |
 //   ("registered", type, function that takes one apart, (pattern of its parts, of the rest))
 // and of a result ("object", function that makes one of a list of its parts, children).
-// Patterns own references to what they name. All functions need the interpreter lock; comparing
-// values may run Python code.
+// Patterns borrow what they name: they are good for as long as the tuple. All functions need the
+// interpreter lock; comparing values may run Python code.
 #pragma once
 
 #include <Python.h>
@@ -22,20 +22,23 @@
 
 namespace gpuprof::bindings {
 
-// One array of the arguments. Its facts are those of the array inside.
+// One array of the arguments. Its facts are those of the array inside. Borrows the objects.
 struct ArraySpec : ArrayFacts {
-  pybind11::object framework;  // an Arrays of gpuprof._frameworks.arrays; it keeps the types alive
-  pybind11::object inside;     // the array that the graph reads
-  std::vector<PyTypeObject*> types;  // exact
-  bool in_place = false;             // only this very array will do
+  // Of what gpuprof._callable.capture tells by names: `desc` has the facts.
+  explicit ArraySpec(const pybind11::dict& given);
+
+  pybind11::handle framework;  // an Arrays of gpuprof._frameworks.arrays; it keeps the types alive
+  pybind11::handle inside;     // the array that the graph reads
   // Of the call's array, where the function may see them; else those of any call will do.
   std::optional<std::vector<std::int64_t>> call_strides;
   std::optional<bool> requires_grad;  // what the call's array must say; else nothing is asked
-  bool may_be_view = false;           // its bits may stand for the negative, or the conjugate
+  bool copied_in;                     // from the call's array
+  bool copied_back;                   // to the call's array, which the function writes to
+  bool in_place;                      // only this very array will do
+  std::vector<PyTypeObject*> types;   // exact
+  bool may_be_view;                   // its bits may stand for the negative, or the conjugate
   std::int64_t first = 0;             // from the address to the first byte of the array inside
   std::int64_t last = 0;              // to the one after the last
-  bool copied_in = false;             // from the call's array
-  bool copied_back = false;           // to the call's array, which the function writes to
 };
 
 // One array of a call. Whoever made the list of them lets go of the objects: no destructor does,
@@ -63,8 +66,7 @@ void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides
 
 class Pattern {
  public:
-  Pattern() = default;
-  // Throws py::value_error for what is no pattern.
+  // Throws py::value_error and py::cast_error for what is no pattern.
   explicit Pattern(pybind11::handle described);
 
   // Whether `value` is of this structure.
@@ -75,8 +77,6 @@ class Pattern {
 
   // A new structure around `arrays`; a new reference, or null with a Python exception set.
   [[nodiscard]] PyObject* build(const std::vector<PyObject*>& arrays) const;
-
-  int traverse(visitproc visit, void* arg) const;
 
  private:
   enum class Kind : std::uint8_t {
@@ -91,10 +91,10 @@ class Pattern {
   };
   bool matches_new(PyObject* value, const CallMatch& call) const;
   bool matches_sequence(PyObject* value, const CallMatch& call) const;
-  bool matches_attributes(PyObject* value, const CallMatch& call) const;
   bool matches_entries(PyObject* value, const CallMatch& call) const;
   bool matches_registered(PyObject* value, const CallMatch& call) const;
-  bool matches_by_key(PyObject* value, const CallMatch& call) const;
+  // What `get` finds in the value for each key.
+  bool matches_by_key(PyObject* value, binaryfunc get, const CallMatch& call) const;
   [[nodiscard]] PyObject* key_at(std::size_t index) const {
     return PyTuple_GET_ITEM(keys_.ptr(), static_cast<Py_ssize_t>(index));
   }
@@ -103,9 +103,9 @@ class Pattern {
 
   Kind kind_ = Kind::kValue;
   std::size_t index_ = 0;      // kArray
-  pybind11::object object_;    // kValue: the value; else the type
-  pybind11::object function_;  // takes a kRegistered apart, or makes the kObject of a result
-  pybind11::tuple keys_;       // kDict, kMapping: keys; kObject: attribute names
+  pybind11::handle object_;    // kValue: the value; else the type
+  pybind11::handle function_;  // takes a kRegistered apart, or makes the kObject of a result
+  pybind11::handle keys_;      // kDict, kMapping: keys; kObject: attribute names; a tuple
   std::vector<Pattern> children_;
 };
 

@@ -1,6 +1,5 @@
 #include "bindings/interop/array_desc.hpp"
 
-#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "bindings/bind.hpp"
@@ -195,19 +195,14 @@ bool read_array(PyObject* object, ArrayDesc& desc) {
   return false;
 }
 
-ArrayFacts array_facts(PyObject* described) {
-  const auto facts = py::cast<py::tuple>(py::handle(described));
-  if (facts.size() != 6) throw py::value_error("not the facts of an array");
-  const auto dtype = py::cast<py::tuple>(facts[3]);
-  ArrayFacts read;
-  read.address = facts[0].cast<std::uintptr_t>();
-  read.device = {facts[1].cast<std::int32_t>(), facts[2].cast<std::int32_t>()};
-  read.dtype = {dtype[0].cast<std::uint8_t>(), dtype[1].cast<std::uint8_t>(),
-                dtype[2].cast<std::uint16_t>()};
-  read.shape = facts[4].cast<std::vector<std::int64_t>>();
-  read.strides = facts[5].cast<std::vector<std::int64_t>>();
-  if (read.shape.size() != read.strides.size()) throw py::value_error("not the facts of an array");
-  return read;
+ArrayFacts array_facts(py::handle described) {
+  using Dtype = std::tuple<std::uint8_t, std::uint8_t, std::uint16_t>;
+  using Sizes = std::vector<std::int64_t>;
+  auto [address, type, device, dtype, shape, strides] =
+      described.cast<std::tuple<std::uintptr_t, std::int32_t, std::int32_t, Dtype, Sizes, Sizes>>();
+  if (shape.size() != strides.size()) throw py::value_error("not the facts of an array");
+  const auto [code, bits, lanes] = dtype;
+  return {address, {type, device}, {code, bits, lanes}, std::move(shape), std::move(strides)};
 }
 
 void bind_array_desc(py::module_& module) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <Python.h>
+#include <pybind11/pybind11.h>
 
 #include <array>
 #include <cstdint>
@@ -38,7 +39,7 @@ struct ArrayFacts {
   std::vector<std::int64_t> strides;
 };
 // Throws py::value_error and py::cast_error for anything else.
-ArrayFacts array_facts(PyObject* described);
+ArrayFacts array_facts(pybind11::handle described);
 
 // False if the object is no array in memory: no such protocol, or one that refuses, as for sparse
 // tensors. No Python exception is left set, other than an interrupt, which is thrown.
