@@ -67,12 +67,16 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", stand_in)  # type: ignore[arg-type]
 
 
+def container(entries: Any, expected: dict[Any, Any], whole: bool, owner: Any = None) -> Any:
+    return entries, tuple(expected), tuple(expected.values()), whole, owner
+
+
 def whole(entries: dict[Any, Any]) -> _core._Guards:
-    return _core._Guards(((entries, tuple(entries.items()), True, None),), (), 0)
+    return _core._Guards((container(entries, entries, True),), (), 0)
 
 
 def listed(entries: dict[Any, Any], owner: Any = None, **expected: Any) -> _core._Guards:
-    return _core._Guards(((entries, tuple(expected.items()), False, owner),), (), 0)
+    return _core._Guards((container(entries, expected, False, owner),), (), 0)
 
 
 def arrays(*given: Array, at_once: int = 0) -> _core._Guards:
@@ -155,8 +159,8 @@ def test_lists_and_sets_hold_what_they_held() -> None:
     given, names = [1, None, "a"], {1, "a"}
     guards = _core._Guards(
         (
-            (given, tuple(enumerate(given)), True, None),
-            (names, tuple(dict.fromkeys(names).items()), True, None),
+            container(given, dict(enumerate(given)), True),
+            container(names, dict.fromkeys(names), True),
         ),
         (),
         0,
@@ -214,7 +218,7 @@ def test_a_dict_may_be_guarded_several_times() -> None:
     del one
     entries["a"] = 2
     assert not other.hold()
-    again = _core._Guards(2 * ((entries, (("a", 2),), True, None),), (), 0)
+    again = _core._Guards(2 * (container(entries, {"a": 2}, True),), (), 0)
     del other
     assert again.hold()
     entries["a"] = 1
@@ -256,9 +260,9 @@ def test_a_sweep_finds_an_array_in_as_many_checks_as_there_are() -> None:
 @pytest.mark.parametrize(
     ("dicts", "tensors"),
     [
-        ((((), (), True, None),), ()),
-        ((({}, (), True),), ()),
-        ((({}, (1,), True, None),), ()),
+        ((((), (), (), True, None),), ()),
+        ((({}, (), (), True),), ()),
+        ((({}, (1,), (), True, None),), ()),
         ((), ((1, None),)),
         ((), ((Array(), (1, 2)),)),
         ((), (Array(),)),
@@ -277,7 +281,7 @@ def test_nothing_is_kept_alive_after_release() -> None:
     entries, array = {"a": Value()}, Array()
     held = weakref.ref(entries["a"]), weakref.ref(array)
     guards = _core._Guards(
-        ((entries, tuple(entries.items()), True, None),), ((array, _core._array_facts(array)),), 0
+        (container(entries, entries, True),), ((array, _core._array_facts(array)),), 0
     )
     counts = sys.getrefcount(entries)
     del array

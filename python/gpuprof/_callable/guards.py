@@ -117,7 +117,13 @@ class ModuleGuards:
                 self._add_tensor(f"a tensor of shape {tuple(tensor.shape)}", tensor)
         self.core = _core._Guards(
             tuple(
-                (each.entries, tuple(each.captured.items()), each.kind != "attribute", each.holder)
+                (
+                    each.entries,
+                    tuple(each.captured),
+                    tuple(each.captured.values()),
+                    each.kind != "attribute",
+                    each.holder,
+                )
                 for each in self._containers
             ),
             tuple(

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -142,16 +143,16 @@ PyObject* absent() {
 // What a `_core._Guards` is.
 class Guards {
  public:
-  // `containers`: tuples of (dict, list or set, ((key, value), ...), whole, owner). A whole dict
-  // has these keys alone, in this order. Of another one no other key is looked at, and `ABSENT`
-  // as a value says that the key is not there. `owner` is the object whose `__dict__` it has to be,
-  // or None. A list has these values, a set these keys. `tensors`: tuples of (tensor, its
-  // _core._array_facts or None). Each check compares all containers, and the next `at_once` tensors
-  // in turn; 0 is all of them. Throws py::value_error and py::cast_error for anything else.
+  // `containers`: tuples of (dict, list or set, keys, values, whole, owner), with a tuple of each.
+  // A whole dict has these keys alone, in this order. Of another one no other key is looked at, and
+  // `ABSENT` as a value says that the key is not there. `owner` is the object whose `__dict__` it
+  // has to be, or None. A list has these values, a set these keys. `tensors`: tuples of (tensor,
+  // its _core._array_facts or None). Each check compares all containers, and the next `at_once`
+  // tensors in turn; 0 is all of them. Throws py::value_error and py::cast_error for anything else.
   Guards(const py::tuple& containers, const py::tuple& tensors, std::size_t at_once)
-      : at_once_(at_once) {
-    for (const py::handle each : containers) add_container(each);
-    for (const py::handle each : tensors) add_tensor(each);
+      : kept_containers_(containers), kept_tensors_(tensors), at_once_(at_once) {
+    for (const py::handle each : containers) add_container(py::cast<py::tuple>(each));
+    for (const py::handle each : tensors) add_tensor(py::cast<py::tuple>(each));
     watch();
   }
   Guards(const Guards&) = delete;
@@ -166,55 +167,37 @@ class Guards {
   void flag() noexcept { flagged_ = true; }
 
   int traverse(visitproc visit, void* arg) const {
-    for (const auto* all : {&dicts_, &sequences_}) {
-      for (const Container& each : *all) {
-        Py_VISIT(each.object.ptr());
-        Py_VISIT(each.owner.ptr());
-      }
-    }
-    for (const Entry& each : entries_) {
-      Py_VISIT(each.key.ptr());
-      Py_VISIT(each.expected.ptr());
-    }
-    for (const Tensor& each : tensors_) {
-      Py_VISIT(each.tensor.ptr());
-      Py_VISIT(each.attributes.ptr());
-    }
+    Py_VISIT(kept_containers_.ptr());
+    Py_VISIT(kept_tensors_.ptr());
     return 0;
   }
 
   void clear() {
-    flagged_ = true;
+    flagged_ = true;  // nothing is looked at any more
     stop_watching();
-    is_watching_ = false;
-    // Destructors of Python's objects may come back here.
-    owned_.clear();
-    const auto dicts = std::exchange(dicts_, {});
-    const auto sequences = std::exchange(sequences_, {});
-    const auto entries = std::exchange(entries_, {});
-    const auto tensors = std::exchange(tensors_, {});
+    dicts_.clear();
+    const py::object gone[] = {std::move(kept_containers_), std::move(kept_tensors_)};
   }
 
  private:
-  struct Entry {
-    py::object key;
-    py::object expected;  // absent() for none
-  };
+  // Borrows the objects.
   struct Container {
-    py::object object;
-    py::object owner;       // of a `__dict__`; else None
-    std::size_t first = 0;  // of its entries
-    std::size_t last = 0;   // the one after them
-    bool whole = false;
+    PyObject* object;
+    PyObject* keys;    // a tuple
+    PyObject* values;  // another one; absent() for none
+    PyObject* owner;   // of a `__dict__`; else None
+    bool whole;
     std::uint64_t version = 0;  // when it was compared; 0 is no dict's
+
+    [[nodiscard]] Py_ssize_t size() const { return PyTuple_GET_SIZE(keys); }
   };
   struct Owned {
     PyObject* const* place;  // where the owner has its `__dict__`
     PyObject* dict;
   };
   struct Tensor {
-    py::object tensor;
-    py::object attributes;  // where no protocol tells of it; else null
+    PyObject* tensor = nullptr;  // borrowed
+    py::object attributes;       // where no protocol tells of it; else null
     TorchTensorView view;
     std::uintptr_t address = 0;
     DlDevice device{kDlpackCuda, 0};
@@ -223,40 +206,31 @@ class Guards {
     std::size_t sizes = 0;  // where its sizes begin in `sizes_`, and after them its strides
   };
 
-  void add_container(py::handle described) {
-    const auto parts = py::cast<py::tuple>(described);
-    if (parts.size() != 4) {
-      throw py::value_error("a guarded container is (container, entries, whole, owner)");
-    }
-    Container each{parts[0], parts[3], entries_.size(), 0, parts[2].cast<bool>(), 0};
-    PyObject* const object = each.object.ptr();
-    const bool is_dict = PyDict_Check(object) != 0;
-    if (!is_dict && !PyList_CheckExact(object) && !PySet_CheckExact(object)) {
+  void add_container(const py::tuple& described) {
+    const auto [object, keys, values, whole, owner] =
+        described.cast<std::tuple<py::handle, py::tuple, py::tuple, bool, py::handle>>();
+    const bool is_dict = PyDict_Check(object.ptr()) != 0;
+    if (!is_dict && !PyList_CheckExact(object.ptr()) && !PySet_CheckExact(object.ptr())) {
       throw py::value_error("only a dict, a list or a set can be guarded");
     }
-    for (const py::handle entry : py::cast<py::tuple>(parts[1])) {
-      const auto [key, expected] = entry.cast<std::pair<py::object, py::object>>();
-      entries_.push_back({key, expected});
-    }
-    each.last = entries_.size();
-    if (!each.owner.is_none()) {
-      PyObject* const* place = _PyObject_GetDictPtr(each.owner.ptr());
-      if (place != nullptr) owned_.push_back({place, object});
-    }
-    (is_dict ? dicts_ : sequences_).push_back(std::move(each));
+    if (keys.size() != values.size()) throw py::value_error("as many keys as values are guarded");
+    (is_dict ? dicts_ : sequences_)
+        .push_back({object.ptr(), keys.ptr(), values.ptr(), owner.ptr(), whole});
+    if (owner.is_none()) return;
+    PyObject* const* place = _PyObject_GetDictPtr(owner.ptr());
+    if (place != nullptr) owned_.push_back({place, object.ptr()});
   }
 
-  void add_tensor(py::handle described) {
-    const auto parts = py::cast<py::tuple>(described);
-    if (parts.size() != 2) throw py::value_error("a guarded tensor is (tensor, facts)");
+  void add_tensor(const py::tuple& described) {
+    const auto [tensor, told] = described.cast<std::tuple<py::handle, py::handle>>();
     Tensor each;
-    each.tensor = parts[0];
-    if (parts[1].is_none()) {
-      each.attributes = attributes_of(each.tensor.ptr());
+    each.tensor = tensor.ptr();
+    if (told.is_none()) {
+      each.attributes = attributes_of(each.tensor);
       if (!each.attributes)
         throw py::value_error("a tensor that does not tell where its memory is");
     } else {
-      const ArrayFacts facts = array_facts(parts[1].ptr());
+      const ArrayFacts facts = array_facts(told);
       each.address = facts.address;
       each.device = facts.device;
       each.dtype = facts.dtype;
@@ -265,8 +239,8 @@ class Guards {
       sizes_.insert(sizes_.end(), facts.shape.begin(), facts.shape.end());
       sizes_.insert(sizes_.end(), facts.strides.begin(), facts.strides.end());
       ArrayDesc now;  // NOLINT: its storage is written where it is used
-      if (read_array(each.tensor.ptr(), now) && has_facts(each, now)) {
-        each.view = TorchTensorView(each.tensor.ptr(), now);
+      if (read_array(each.tensor, now) && has_facts(each, now)) {
+        each.view = TorchTensorView(each.tensor, now);
       }
     }
     tensors_.push_back(std::move(each));
@@ -274,19 +248,17 @@ class Guards {
 
   void watch() {
 #if PY_VERSION_HEX >= 0x030C0000
-    const int id = watcher_id();
-    is_watching_ = id >= 0;
-    for (const Container& each : dicts_) {
-      if (!is_watching_) break;
-      PyObject* dict = each.object.ptr();
-      try {
-        auto& all = watchers()[dict];
-        is_watching_ = !all.empty() || ((each.owner.is_none() || move_values_into(dict)) &&
-                                        PyDict_Watch(id, dict) == 0);
-        if (is_watching_) all.push_back(&is_changed_);
-      } catch (const std::bad_alloc&) {
-        is_watching_ = false;
-      }
+    const auto begin = [this](const Container& each) {
+      auto& all = watchers()[each.object];
+      const bool is_told =
+          !all.empty() || ((each.owner == Py_None || move_values_into(each.object)) &&
+                           PyDict_Watch(watcher_id(), each.object) == 0);
+      if (is_told) all.push_back(&is_changed_);
+      return is_told;
+    };
+    try {
+      is_watching_ = watcher_id() >= 0 && std::all_of(dicts_.begin(), dicts_.end(), begin);
+    } catch (const std::bad_alloc&) {
     }
     if (!is_watching_) {  // then they are compared each time
       PyErr_Clear();
@@ -298,7 +270,7 @@ class Guards {
   void stop_watching() noexcept {
 #if PY_VERSION_HEX >= 0x030C0000
     PyObject* raised = PyErr_GetRaisedException();
-    for (const Container& each : dicts_) remove_watcher(each.object.ptr(), &is_changed_);
+    for (const Container& each : dicts_) remove_watcher(each.object, &is_changed_);
     PyErr_SetRaisedException(raised);
 #endif
   }
@@ -313,7 +285,7 @@ class Guards {
     is_changed_ = false;  // first: a lookup may run code that changes one
     for (Container& each : dicts_) {
 #if PY_VERSION_HEX < 0x030C0000
-      const auto version = reinterpret_cast<PyDictObject*>(each.object.ptr())->ma_version_tag;
+      const auto version = reinterpret_cast<PyDictObject*>(each.object)->ma_version_tag;
       if (version == each.version) continue;
 #endif
       if (!is_same_dict(each)) {
@@ -327,63 +299,52 @@ class Guards {
     return true;
   }
 
-  bool is_same_dict(const Container& each) const {
-    PyObject* dict = each.object.ptr();
-    if (each.whole && PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(each.last - each.first)) {
-      return false;
-    }
+  static bool is_same_dict(const Container& each) {
+    if (each.whole && PyDict_GET_SIZE(each.object) != each.size()) return false;
     Py_ssize_t position = 0;
-    for (std::size_t i = each.first; i < each.last; ++i) {
-      const Entry& entry = entries_[i];
+    for (Py_ssize_t i = 0; i < each.size(); ++i) {
+      PyObject* const expected_key = PyTuple_GET_ITEM(each.keys, i);
       PyObject* key = nullptr;
       PyObject* value = nullptr;
       if (each.whole) {
-        if (PyDict_Next(dict, &position, &key, &value) == 0) return false;
-        if (!is_same_object(key, entry.key.ptr())) return false;
+        if (PyDict_Next(each.object, &position, &key, &value) == 0) return false;
+        if (!is_same_object(key, expected_key)) return false;
       } else {
-        value = PyDict_GetItemWithError(dict, entry.key.ptr());
+        value = PyDict_GetItemWithError(each.object, expected_key);
         if (value == nullptr && PyErr_Occurred() != nullptr) return ignore_exception();
         if (value == nullptr) value = absent();
       }
-      if (!is_same_object(value, entry.expected.ptr())) return false;
+      if (!is_same_object(value, PyTuple_GET_ITEM(each.values, i))) return false;
     }
     return true;
   }
 
   bool sequences_hold() const {
-    return std::all_of(sequences_.begin(), sequences_.end(),
-                       [this](const Container& each) { return is_same_sequence(each); });
+    return std::all_of(sequences_.begin(), sequences_.end(), [](const Container& each) {
+      return PyList_CheckExact(each.object) != 0 ? is_same_list(each) : is_same_set(each);
+    });
   }
 
-  bool is_same_sequence(const Container& each) const {
-    PyObject* object = each.object.ptr();
-    if (PyList_CheckExact(object) == 0) return is_same_set(each);
-    const Py_ssize_t size = PyList_GET_SIZE(object);
-    if (size != static_cast<Py_ssize_t>(each.last - each.first)) return false;
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      const Entry& entry = entries_[each.first + static_cast<std::size_t>(i)];
-      if (!is_same_object(PyList_GET_ITEM(object, i), entry.expected.ptr())) return false;
-    }
-    return true;
+  static bool is_same_list(const Container& each) {
+    PyObject** const first = PySequence_Fast_ITEMS(each.object);
+    return PyList_GET_SIZE(each.object) == each.size() &&
+           std::equal(first, first + each.size(), PySequence_Fast_ITEMS(each.values),
+                      &is_same_object);
   }
 
   // By the values themselves: to a set, 1 and True are one.
-  bool is_same_set(const Container& each) const {
-    if (PySet_GET_SIZE(each.object.ptr()) != static_cast<Py_ssize_t>(each.last - each.first)) {
-      return false;
-    }
-    PyObject* values = PyObject_GetIter(each.object.ptr());
+  static bool is_same_set(const Container& each) {
+    if (PySet_GET_SIZE(each.object) != each.size()) return false;
+    PyObject* values = PyObject_GetIter(each.object);
     if (values == nullptr) return ignore_exception();
-    const auto first = entries_.begin() + static_cast<std::ptrdiff_t>(each.first);
-    const auto last = entries_.begin() + static_cast<std::ptrdiff_t>(each.last);
+    PyObject** const first = PySequence_Fast_ITEMS(each.keys);
     bool is_same = true;
-    for (std::size_t i = each.first; is_same && i < each.last; ++i) {
+    for (Py_ssize_t i = 0; is_same && i < each.size(); ++i) {
       PyObject* value = PyIter_Next(values);
-      const auto is_it = [value](const Entry& entry) {
-        return is_same_object(value, entry.key.ptr());
-      };
+      const auto is_it = [value](PyObject* key) { return is_same_object(value, key); };
       // Usually in the same order as before.
-      is_same = value != nullptr && (is_it(entries_[i]) || std::any_of(first, last, is_it));
+      is_same =
+          value != nullptr && (is_it(first[i]) || std::any_of(first, first + each.size(), is_it));
       Py_XDECREF(value);
     }
     Py_DECREF(values);
@@ -405,14 +366,13 @@ class Guards {
   }
 
   bool is_same(const Tensor& each) const {
-    PyObject* tensor = each.tensor.ptr();
     if (each.view.exists()) {
       const std::int64_t* sizes = sizes_.data() + each.sizes;
       return each.view.is_at(each.address, each.rank, sizes, sizes + each.rank);
     }
-    if (each.attributes) return has_attributes(tensor, each.attributes.ptr());
+    if (each.attributes) return has_attributes(each.tensor, each.attributes.ptr());
     ArrayDesc now;  // NOLINT: its storage is written where it is used
-    return read_array(tensor, now) && has_facts(each, now);
+    return read_array(each.tensor, now) && has_facts(each, now);
   }
 
   [[nodiscard]] bool has_facts(const Tensor& each, const ArrayDesc& now) const {
@@ -422,10 +382,12 @@ class Guards {
            std::equal(now.strides, now.strides + each.rank, sizes + each.rank);
   }
 
+  // Their tuples own all objects that are compared; null once these are gone.
+  py::object kept_containers_;
+  py::object kept_tensors_;
   std::vector<Container> dicts_;
   std::vector<Container> sequences_;  // lists and sets
   std::vector<Owned> owned_;
-  std::vector<Entry> entries_;  // of all containers
   std::vector<Tensor> tensors_;
   std::vector<std::int64_t> sizes_;  // of all tensors
   std::size_t at_once_ = 0;
