@@ -138,11 +138,10 @@ std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
   }
 }
 
-// An int, or what converts to one without loss, such as NumPy's integers. No bool.
-bool is_integer(PyObject* value) { return PyIndex_Check(value) != 0 && PyBool_Check(value) == 0; }
-
-// False where the value has an __index__ that refuses, as that of an array does.
+// Reads an int, or what converts to one without loss, such as NumPy's integers. False for a bool,
+// and where the value has an __index__ that refuses, as that of an array does.
 bool from_integer(PyObject* value, std::uintptr_t& handle) {
+  if (PyIndex_Check(value) == 0 || PyBool_Check(value) != 0) return false;
   PyObject* integer = PyNumber_Index(value);
   if (integer == nullptr) {
     if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw py::error_already_set();
@@ -170,7 +169,7 @@ std::uintptr_t from_protocol(const py::object& protocol) {
   }
   const py::object value = py::tuple(pair)[1];
   std::uintptr_t handle = 0;
-  if (is_integer(value.ptr()) && from_integer(value.ptr(), handle)) return handle;
+  if (from_integer(value.ptr(), handle)) return handle;
   throw py::type_error("stream: __cuda_stream__ must give a handle that is an int, got " +
                        py::repr(value).cast<std::string>());
 }
@@ -203,19 +202,16 @@ std::uintptr_t stream_handle(PyObject* stream) {
     if (overflow == 0 && number >= 0) return static_cast<std::uintptr_t>(number);
   }
   std::uintptr_t handle = 0;
-  if (PyLong_Check(stream) != 0 && is_integer(stream) && from_integer(stream, handle)) {
-    return handle;
-  }
+  if (PyLong_Check(stream) != 0 && from_integer(stream, handle)) return handle;
   const py::handle object(stream);
   if (PyBool_Check(stream) == 0) {
     if (py::hasattr(object, "__cuda_stream__"))
       return from_protocol(object.attr("__cuda_stream__"));
     for (const char* name : {"cuda_stream", "ptr"}) {
-      if (!py::hasattr(object, name)) continue;
-      const py::object value = object.attr(name);
-      if (is_integer(value.ptr()) && from_integer(value.ptr(), handle)) return handle;
+      const py::object value = py::getattr(object, name, py::none());
+      if (from_integer(value.ptr(), handle)) return handle;
     }
-    if (is_integer(stream) && from_integer(stream, handle)) return handle;
+    if (from_integer(stream, handle)) return handle;
   }
   throw py::type_error(
       "stream: expected None, an int handle, or an object with __cuda_stream__, .cuda_stream or "
