@@ -1,9 +1,7 @@
 #include "bindings/python/keep_alive.hpp"
 
-#include <memory>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "bindings/python/gil.hpp"
 #include "driver/cuda_thread_state.hpp"
@@ -17,7 +15,7 @@ namespace py = pybind11;
 namespace {
 
 struct KeepAlive {
-  std::vector<PyObject*> objects;
+  PyObject* objects;  // a tuple; owned
   KeepAlive* next = nullptr;
 };
 
@@ -26,9 +24,7 @@ graphs::ReleasedList<KeepAlive> released;
 void release_kept(void* bundle) { released.push(static_cast<KeepAlive*>(bundle)); }
 
 void drop_released() {
-  released.drain([](const KeepAlive& bundle) {
-    for (PyObject* object : bundle.objects) Py_DECREF(object);
-  });
+  released.drain([](const KeepAlive& bundle) { Py_DECREF(bundle.objects); });
 }
 
 bool installed = false;
@@ -75,13 +71,7 @@ void uninstall() noexcept {
 
 graphs::Payload keep_alive(const py::tuple& objects) {
   if (objects.empty()) return {};
-  auto kept = std::make_unique<KeepAlive>();
-  kept->objects.reserve(objects.size());
-  for (const py::handle object : objects) {
-    kept->objects.push_back(object.ptr());
-    Py_INCREF(object.ptr());
-  }
-  return {kept.release(), {&release_kept}};
+  return {new KeepAlive{Py_NewRef(objects.ptr())}, {&release_kept}};
 }
 
 void drain_kept() {
