@@ -153,13 +153,8 @@ void bind_watch(py::module_& module) {
             self.cast<Watch&>().enter(self, entries.ptr(), frame.ptr());
           },
           py::arg("entries"), py::arg("frame"))
-      .def(
-          "leave",
-          [](Watch& self, py::handle entries, py::handle its_module, py::handle result,
-             py::handle error) {
-            self.leave(entries.ptr(), its_module.ptr(), result.ptr(), error.ptr());
-          },
-          py::arg("entries"), py::arg("module"), py::arg("result"), py::arg("error"))
+      .def("leave", &Watch::leave, py::arg("entries"), py::arg("module"), py::arg("result"),
+           py::arg("error"))
       .def("end", &Watch::end)
       .def(
           "fold", [](Watch& self, bool wait) { self.sums.fold(wait); }, py::arg("wait"))

@@ -100,15 +100,15 @@ PyObject* handled_exception() {
 
 // Scopes
 
-PyObject* Watch::take_scope(py::handle self, Entry& entry, const char* direction) {
+py::object Watch::take_scope(py::handle self, Entry& entry, const char* direction) {
   const Py_ssize_t count = PyList_GET_SIZE(scopes_.ptr());
   if (count == 0 || !graphs::open_captures().empty()) {
     PyObject* its = py::cast(&entry).release().ptr();  // an object of Python that there is
     PyObject* scope = PyObject_CallMethod(self.ptr(), "scope", "Os", its, direction);
     Py_DECREF(its);
-    return checked(scope);
+    return owned(scope);
   }
-  PyObject* scope = Py_NewRef(PyList_GET_ITEM(scopes_.ptr(), count - 1));
+  auto scope = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(scopes_.ptr(), count - 1));
   PyList_SetSlice(scopes_.ptr(), count - 1, count, nullptr);
   return scope;
 }
@@ -153,15 +153,13 @@ void Watch::enter(py::handle self, PyObject* entries, PyObject* frame) {
     if (!functions_.node_number.is_none())
       call.first = call_function(functions_.node_number).cast<std::int64_t>();
     const char* direction = call.recomputed ? "recomputed" : "forward";
-    call.scope = py::reinterpret_steal<py::object>(take_scope(self, *call.entry, direction));
-    call.sample = py::reinterpret_steal<py::object>(unchecked<Scope>(call.scope.ptr()).enter());
+    call.scope = take_scope(self, *call.entry, direction);
+    call.sample = owned(unchecked<Scope>(call.scope.ptr()).enter());
   });
 }
 
-void Watch::leave(PyObject* entries, PyObject* module, PyObject* result, PyObject* error) {
-  const auto is_its = [&](const py::object& each) {
-    return call_of(each).entries.ptr() == entries;
-  };
+void Watch::leave(py::handle entries, py::handle module, py::handle result, py::handle error) {
+  const auto is_its = [&](const py::object& each) { return call_of(each).entries.is(entries); };
   const auto has_its = [&](const Objects& calls) {
     return std::any_of(calls.begin(), calls.end(), is_its);
   };
@@ -173,7 +171,7 @@ void Watch::leave(PyObject* entries, PyObject* module, PyObject* result, PyObjec
   calls.pop_back();
   keeping(call, [&] {
     Py_DECREF(call);
-    or_undo([&] { finish_forward(call, module, result, error); },
+    or_undo([&] { finish_forward(call, module.ptr(), result.ptr(), error.ptr()); },
             [&] { call_of(call).abandon(true); });
     call_of(call).abandon(!call_of(call).outer || closed_);  // else that has them
   });
@@ -256,37 +254,27 @@ void Watch::follow(PyObject* object, PyObject* result) {
 
 Watch::Thread& Watch::this_thread() {
   const unsigned long number = PyThread_get_thread_ident();
-  for (const auto& each : threads_) {
-    if (each->number == number) return *each;
+  const auto [place, is_new] = threads_.try_emplace(number);
+  Thread& here = place->second;
+  if (is_new) {
+    here.watch = this;
+    here.number = number;
+    // What the thread holds goes with it.
+    const auto end_it = [](void* object) { static_cast<Thread*>(object)->end(); };
+    py::setattr(functions_.thread_local_data, "ending", py::capsule(&here, end_it));
   }
-  threads_.push_back(std::make_unique<Thread>(Thread{number, {}, {}}));
-  Thread& made = *threads_.back();
-  struct Ending {
-    Watch* watch;
-    unsigned long thread;
-  };
-  const auto end_it = [](void* object) {
-    const std::unique_ptr<Ending> its(static_cast<Ending*>(object));
-    its->watch->end_thread(its->thread);
-  };
-  // What the thread holds goes with it.
-  py::setattr(functions_.thread_local_data, "ending",
-              py::capsule(new Ending{this, number}, end_it));
-  return made;
+  return here;
 }
 
-void Watch::end_thread(unsigned long number) {
-  const auto found = std::find_if(threads_.begin(), threads_.end(),
-                                  [&](const auto& each) { return each->number == number; });
-  if (found == threads_.end()) return;
-  Objects gone = std::move((*found)->calls);
-  threads_.erase(found);
+void Watch::Thread::end() {
+  Objects gone = std::move(calls);
+  watch->threads_.erase(watch->threads_.find(number));  // and with it this
   while (!gone.empty()) abandon_last(gone);
 }
 
 void Watch::forget(const Task& task) {
-  for (const auto& each : threads_) {
-    auto& tasks = each->tasks;
+  for (auto& [number, each] : threads_) {
+    auto& tasks = each.tasks;
     tasks.erase(std::remove(tasks.begin(), tasks.end(), &task), tasks.end());
   }
 }
@@ -294,9 +282,9 @@ void Watch::forget(const Task& task) {
 void Watch::end() {
   closed_ = true;
   Objects gone;
-  for (const auto& each : threads_) {
-    std::move(each->calls.begin(), each->calls.end(), std::back_inserter(gone));
-    each->calls.clear();
+  for (auto& [number, each] : threads_) {
+    std::move(each.calls.begin(), each.calls.end(), std::back_inserter(gone));
+    each.calls.clear();
   }
   while (!gone.empty()) abandon_last(gone);
 }
@@ -337,13 +325,10 @@ void Watch::begin_backward(PyObject* object) {
   }
   while (!task.opened.empty() && !call.is_inside(call_of(task.opened.back().call)))
     close(task);  // its last node was not needed, so did not run
-  PyObject* scope = take_scope(call.watch, *call.entry, "backward");
-  task.opened.push_back({py::reinterpret_borrow<py::object>(object),
-                         py::reinterpret_steal<py::object>(scope),
-                         {},
-                         {}});
-  PyObject* sample = unchecked<Scope>(scope).enter();
-  task.opened.back().sample = py::reinterpret_steal<py::object>(sample);
+  py::object scope = take_scope(call.watch, *call.entry, "backward");
+  auto& its = unchecked<Scope>(scope.ptr());
+  task.opened.push_back({py::reinterpret_borrow<py::object>(object), std::move(scope), {}, {}});
+  task.opened.back().sample = owned(its.enter());
 }
 
 void Watch::end_backward(PyObject* object) {

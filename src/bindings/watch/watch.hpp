@@ -15,6 +15,7 @@
 #include <structmember.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <new>
 #include <unordered_map>
@@ -149,7 +150,8 @@ class Watch {
   // Opens the scope of a module's forward pass.
   void enter(pybind11::handle self, PyObject* entries, PyObject* frame);
   // Closes it, and follows the results into the backward pass. `error` is what is being handled.
-  void leave(PyObject* entries, PyObject* module, PyObject* result, PyObject* error);
+  void leave(pybind11::handle entries, pybind11::handle module, pybind11::handle result,
+             pybind11::handle error);
   // Opens the scope of a call's backward pass, unless it is open.
   void begin_backward(PyObject* object);
   // Closes it, and what is open in it.
@@ -158,7 +160,6 @@ class Watch {
   void finish(Task& task);
   // Forgets what is open in forward passes.
   void end();
-  void end_thread(unsigned long number);
   void forget(const Task& task);
 
   [[nodiscard]] bool is_compiling() const;
@@ -169,22 +170,25 @@ class Watch {
 
  private:
   struct Thread {
-    unsigned long number;
+    Watch* watch = nullptr;
+    unsigned long number = 0;
     Objects calls;             // whose forward pass runs
     std::vector<Task*> tasks;  // alive, as they are taken out when they go
+
+    void end();
   };
 
   Thread& this_thread();
   Task* task(pybind11::handle self, bool make);
   std::vector<Task::Opened*> open_backwards();
-  PyObject* take_scope(pybind11::handle self, Entry& entry, const char* direction);
+  pybind11::object take_scope(pybind11::handle self, Entry& entry, const char* direction);
   timing::SampleRef leave_scope(PyObject* scope, PyObject* sample, bool raised);
   void close(Task& task);
   void finish_forward(PyObject* object, PyObject* module, PyObject* result, PyObject* error);
   void follow(PyObject* object, PyObject* result);
 
-  std::vector<std::unique_ptr<Thread>> threads_;
-  Functions functions_;  // its threading.local goes before the threads
+  std::map<unsigned long, Thread> threads_;  // by their numbers
+  Functions functions_;                      // its threading.local goes before the threads
   bool closed_ = false;
   pybind11::typing::List<pybind11::object> entries_;
   pybind11::typing::List<pybind11::object> scopes_;  // that are not open
