@@ -18,11 +18,7 @@ void set_error(const Error& error) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
   } catch (py::error_already_set& failure) {
     failure.restore();
-#ifdef __GLIBCXX__
-  } catch (abi::__forced_unwind&) {
-    throw;
-#endif
-  } catch (...) {
+  } catch (const std::exception&) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
 }
@@ -38,11 +34,7 @@ void emit_warnings() {
         PyErr_WriteUnraisable(nullptr);
       }
     }
-#ifdef __GLIBCXX__
-  } catch (abi::__forced_unwind&) {
-    throw;
-#endif
-  } catch (...) {  // out of memory: the warnings are lost
+  } catch (const std::exception&) {  // out of memory: the warnings are lost
   }
   pending.put_back();
 }

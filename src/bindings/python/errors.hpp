@@ -4,7 +4,6 @@
 #pragma once
 
 #include <Python.h>
-#include <cxxabi.h>
 #include <pybind11/pybind11.h>
 
 #include <exception>
@@ -88,16 +87,12 @@ void keeping(PyObject* object, Work&& work) {
 }
 
 // Runs `body` in a C function that CPython calls: exceptions become Python's, the result `failed`.
-// A thread that CPython ends at exit unwinds through here and must not be stopped.
+// What unwinds a thread that CPython ends at exit is no std::exception, and passes through.
 template <typename Result, typename Body>
 Result guarded(Result failed, Body&& body) {
   try {
     return body();
-#ifdef __GLIBCXX__
-  } catch (abi::__forced_unwind&) {
-    throw;
-#endif
-  } catch (...) {
+  } catch (const std::exception&) {
     set_current_exception();
     return failed;
   }
