@@ -104,6 +104,7 @@ CUevent EventClock::make_event(unsigned flags) {
 }
 
 void EventClock::destroy_later(CUevent event) noexcept {
+  if (device::forked()) return;  // the lock may be held for good
   const std::lock_guard lock(mutex_);
   if (lost()) return;
   try {
@@ -128,16 +129,6 @@ void EventClock::give_back(EventPair pair) noexcept {
   if (lost()) return;
   const std::lock_guard lock(mutex_);
   free_.push_back(pair);
-}
-
-void EventClock::hold() noexcept {
-  const std::lock_guard lock(mutex_);
-  ++holders_;
-}
-
-void EventClock::let_go() noexcept {
-  const std::lock_guard lock(mutex_);
-  --holders_;
 }
 
 void EventClock::push(Sample* sample) {
@@ -407,16 +398,15 @@ std::size_t EventClock::destroy_idle() noexcept {
   }
   const std::lock_guard lock(mutex_);
   made_ -= std::min(made_, idle);
-  return made_ + holders_;
+  return made_ + holders_.load();
 }
 
 OwnEvent::OwnEvent(EventClock& clock, unsigned flags)
-    : clock_(clock), handle_(clock.make_event(flags)), generation_(driver::fork_generation()) {
+    : clock_(clock), handle_(clock.make_event(flags)) {
   clock.hold();
 }
 
 OwnEvent::~OwnEvent() {
-  if (generation_ != driver::fork_generation()) return;
   clock_.destroy_later(handle_);
   clock_.let_go();
 }

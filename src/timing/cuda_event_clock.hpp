@@ -90,8 +90,8 @@ class EventClock {
   void destroy_dead() noexcept;
 
   // While something other than an event pair holds the context, release_idle() does not release it.
-  void hold() noexcept;
-  void let_go() noexcept;
+  void hold() noexcept { holders_.fetch_add(1, std::memory_order_relaxed); }
+  void let_go() noexcept { holders_.fetch_sub(1, std::memory_order_release); }
 
   // Queues a sample whose end this thread has recorded; takes ownership of one reference.
   void push(Sample* sample);
@@ -157,7 +157,7 @@ class EventClock {
   std::vector<EventPair> free_;
   std::vector<CUevent> dead_;  // to be destroyed
   std::size_t made_ = 0;       // pooled pairs, in the pool or in use
-  std::size_t holders_ = 0;
+  std::atomic<std::size_t> holders_{0};
   std::atomic<int> kept_{0};
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
@@ -183,12 +183,10 @@ class OwnEvent {
 
   [[nodiscard]] CUevent handle() const noexcept { return handle_; }
   [[nodiscard]] EventClock& clock() const noexcept { return clock_; }
-  [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
 
  private:
   EventClock& clock_;
   const CUevent handle_;
-  const std::uint32_t generation_;  // of the process that made it
 };
 
 // The events of a span in the capture that has this number of the driver's.

@@ -7,8 +7,7 @@ namespace gpuprof::timing {
 
 using driver::check;
 
-DeviceBuffer::DeviceBuffer(std::size_t bytes)
-    : bytes_(bytes), generation_(driver::fork_generation()) {
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
   const driver::Table& table = driver::ready();
   clock_ = contexts::find(table, 0, 0).clock;
   const driver::CurrentContext current(table, clock_->context());
@@ -19,7 +18,6 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes)
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (generation_ != driver::fork_generation()) return;
   try {
     if (clock_->check_alive()) {
       const driver::Table& table = driver::ready();

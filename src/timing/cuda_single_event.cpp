@@ -5,6 +5,7 @@
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
+#include "timing/device.hpp"
 #include "timing/single_event.hpp"
 
 namespace gpuprof::timing {
@@ -23,7 +24,7 @@ std::optional<int> SingleEvent::ordinal() const noexcept {
 }
 
 void SingleEvent::refuse_after_fork() const {
-  if (event_->generation() == driver::fork_generation()) return;
+  if (!device::forked()) return;
   throw Error(
       ErrorKind::kForked,
       "the event was recorded before this process was forked, and the parent's CUDA objects "

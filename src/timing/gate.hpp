@@ -14,6 +14,10 @@
 
 namespace gpuprof::timing {
 
+class CudaGateWord;
+class EventClock;
+class Watchdog;
+
 class Gate {
  public:
   // `ordinal` is the device of a default stream on a thread without a context. Throws
@@ -30,11 +34,15 @@ class Gate {
   // Opens it. Returns whether it was closed: false if the watchdog came first.
   bool open() noexcept;
 
-  [[nodiscard]] bool closed() const noexcept;
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  const std::uintptr_t stream_;
+  EventClock* clock_ = nullptr;
+  std::unique_ptr<CudaGateWord> word_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::uint32_t number_ = 0;  // of the last closing
+  bool closed_ = false;
 };
 
 }  // namespace gpuprof::timing

@@ -26,7 +26,6 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
   std::uint64_t address_ = 0;
   EventClock* clock_ = nullptr;  // of its context
-  std::uint32_t generation_ = 0;
 };
 
 }  // namespace gpuprof::timing
