@@ -32,7 +32,7 @@ constexpr HostNanoseconds kMapLife = 600 * kSecond;
 constexpr std::size_t kMaxEvents = 1024;
 constexpr double kFarMs = 2000.0;  // from here on a nearer anchor is looked for
 
-bool wanted() noexcept { return timeline::wanted.load(std::memory_order_relaxed); }
+bool is_wanted() noexcept { return timeline::wanted.load(std::memory_order_relaxed) > 0; }
 
 }  // namespace
 
@@ -162,7 +162,7 @@ void CudaTimeline::append(const Sighting& found) {
 }
 
 bool CudaTimeline::mark(Sample& sample, Held& held, const driver::EventAccess& access) noexcept {
-  if (!wanted() || stopped_.load(std::memory_order_relaxed)) return true;
+  if (!is_wanted() || stopped_.load(std::memory_order_relaxed)) return true;
   const std::uint32_t noted = sample.gpu_begin.anchor;
   if (!held.event || held.noted != noted) hold(noted, held);
   if (!held.event) {
@@ -230,7 +230,7 @@ Placement CudaTimeline::place(const GpuMark& mark, HostMoment& moment) noexcept 
 
 void CudaTimeline::forget(bool for_good) noexcept {
   const std::lock_guard busy(busy_);
-  if (!for_good && wanted()) return;
+  if (!for_good && is_wanted()) return;
   release();
   tried_.store(for_good, std::memory_order_relaxed);
   stopped_.store(for_good, std::memory_order_relaxed);
@@ -275,11 +275,10 @@ void CudaTimeline::stop(const Error& error) noexcept {
 }
 
 namespace timeline {
-namespace {
 
-std::atomic<int> wants{0};
-
-void forget_all() noexcept {
+void want(bool on) noexcept {
+  const int before = wanted.fetch_add(on ? 1 : -1);
+  if (on || before > 1) return;
   try {
     for (EventClock* clock : contexts::all()) clock->timeline().forget(/*for_good=*/false);
     contexts::forget_lost();
@@ -287,22 +286,9 @@ void forget_all() noexcept {
   }
 }
 
-}  // namespace
-
-void want(bool on) noexcept {
-  wants.fetch_add(on ? 1 : -1);
-  // The last thread to change the count sets `wanted` right.
-  bool now = false;
-  do {
-    now = wants.load() > 0;
-    wanted.store(now);
-  } while (now != (wants.load() > 0));
-  if (!now) forget_all();
-}
-
 void refresh() noexcept {
   try {
-    if (!wanted.load(std::memory_order_relaxed) || driver::is_blocked()) return;
+    if (!is_wanted() || driver::is_blocked()) return;
     device::drain();
     for (EventClock* clock : contexts::all()) {
       if (clock->check_alive()) clock->timeline().refresh();

@@ -31,8 +31,8 @@ struct GpuMark {
 
 namespace timeline {
 
-// Whether spans set marks. Where they do not, this load is the only cost.
-inline std::atomic<bool> wanted{false};
+// Above 0: spans set marks. Where they do not, this load is the only cost.
+inline std::atomic<int> wanted{0};
 
 // Counted: each want(true) is undone by one want(false). The last one forgets all anchors, so place
 // all marks before.
