@@ -64,8 +64,7 @@ void leave_capture(const Sample& sample) noexcept {
 bool read_captured(const Sample& sample, double& ms) {
   driver::throw_if_blocked();
   float value = 0.0F;
-  const CUresult status = sample.events->access().elapsed(value, static_cast<CUevent>(sample.start),
-                                                          static_cast<CUevent>(sample.end));
+  const CUresult status = sample.events->access().elapsed(value, sample.start, sample.end);
   if (status == CUDA_ERROR_NOT_READY) return false;
   if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CAPTURED_EVENT) {
     throw Error(ErrorKind::kNotReplayed,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -32,7 +33,10 @@ struct Registry {
   }
 
   // With the mutex held, except in a forked child.
-  void retire_from(std::vector<EventClock*>::iterator first) {
+  template <typename IsOver>
+  void retire_if(IsOver&& is_over) {
+    const auto first = std::partition(clocks.begin(), clocks.end(), std::not_fn(is_over));
+    if (first == clocks.end()) return;
     retired.insert(retired.end(), first, clocks.end());
     clocks.erase(first, clocks.end());
     version.fetch_add(1, std::memory_order_release);
@@ -132,8 +136,7 @@ Found primary_clock(const Table& table, int ordinal) {
 
 // In a forked child none of the parent's handles may be used.
 void forget_all_in_child() noexcept {
-  auto& r = registry();
-  r.retire_from(r.clocks.begin());
+  registry().retire_if([](const EventClock* /*clock*/) { return true; });
 }
 
 const bool fork_hook = (registry(), driver::on_fork_child(forget_all_in_child));
@@ -168,10 +171,7 @@ std::vector<EventClock*> all() {
 void forget_lost() noexcept {
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
-  const auto lost = std::partition(r.clocks.begin(), r.clocks.end(),
-                                   [](const EventClock* clock) { return !clock->lost(); });
-  if (lost == r.clocks.end()) return;
-  r.retire_from(lost);
+  r.retire_if([](const EventClock* clock) { return clock->lost(); });
 }
 
 }  // namespace gpuprof::timing::contexts
@@ -191,8 +191,7 @@ std::size_t release_idle() noexcept {
       auto& r = contexts::registry();
       {
         const std::lock_guard lock(r.mutex);
-        r.retire_from(std::partition(r.clocks.begin(), r.clocks.end(),
-                                     [=](const EventClock* other) { return other != clock; }));
+        r.retire_if([=](const EventClock* each) { return each == clock; });
       }
       clock->destroy_dead();  // of who let go of the last one meanwhile
       if (clock->retained() && !driver::is_blocked()) {

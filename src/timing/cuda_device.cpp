@@ -19,9 +19,6 @@ using driver::Warning;
 
 namespace {
 
-CUevent start_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.start); }
-CUevent end_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.end); }
-
 void forget_pair(Sample& sample) noexcept {
   sample.start = sample.end = nullptr;
   sample.in_graph.reset();
@@ -133,7 +130,7 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     sample.gpu_begin.anchor = found.clock->timeline().newest();
     if (!is_default) sample.stream_id = contexts::id_of(table, sample.stream);
   }
-  record(found.access, sample, start_of(sample), sample.stream);
+  record(found.access, sample, sample.start, sample.stream);
   sample.host_begin = host_now();
 }
 
@@ -168,7 +165,7 @@ void record_end(Sample& sample, std::uintptr_t stream) {
         "another one");
   }
   sample.host_end = host_now();
-  record(access, sample, end_of(sample), stream);
+  record(access, sample, sample.end, stream);
   if (capturing && !sample.keeps_pair) capture_owner.recorded(capture.id, sample);
 }
 
@@ -188,7 +185,7 @@ bool belongs_to_parent(Sample& sample) {
 // another stream, which the end did not wait for.
 bool read_pair(Sample& sample, const EventAccess& access) {
   float ms = 0.0F;
-  const CUresult status = access.elapsed(ms, start_of(sample), end_of(sample));
+  const CUresult status = access.elapsed(ms, sample.start, sample.end);
   if (status == CUDA_ERROR_NOT_READY) return false;
   check(status, "cuEventElapsedTime");
   sample.device_ms = static_cast<double>(ms);
@@ -202,7 +199,7 @@ bool poll_kept_pair(Sample& sample) {
   const Table& table = driver::ready();
   const EventAccess access = sample.events->access();
   const driver::RelaxedCapture relaxed(table);
-  const CUresult status = access.query(end_of(sample));
+  const CUresult status = access.query(sample.end);
   if (status == CUDA_ERROR_NOT_READY) return false;
   check(status, "cuEventQuery");
   if (!read_pair(sample, access)) return false;
@@ -332,7 +329,7 @@ double end_and_wait_for_all(Sample& sample) {
     check(sample.events->access().record(after.end, as_stream(sample.stream)), "cuEventRecord");
     check(table.cuCtxSynchronize(), "cuCtxSynchronize");
     const EventAccess access = sample.events->access();
-    check(access.elapsed(tail_ms, end_of(sample), after.end), "cuEventElapsedTime");
+    check(access.elapsed(tail_ms, sample.end, after.end), "cuEventElapsedTime");
     read_pair(sample, access);
   } catch (...) {
     sample.events->give_back(after);
@@ -412,7 +409,7 @@ Work work_left(std::vector<std::uintptr_t>& threads) noexcept {
 
 void forget_events(Sample& sample) noexcept {
   if (sample.start == nullptr) return;
-  const EventPair pair{start_of(sample), end_of(sample)};
+  const EventPair pair{sample.start, sample.end};
   const bool external = sample.external();
   forget_pair(sample);
   if (!external && sample.generation == driver::fork_generation()) {

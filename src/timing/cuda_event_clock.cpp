@@ -14,8 +14,6 @@ using driver::Error;
 
 namespace {
 
-CUevent as_event(void* handle) noexcept { return static_cast<CUevent>(handle); }
-
 bool context_is_gone(const Error& error) noexcept {
   return error.code() == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -235,7 +233,7 @@ bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noe
   for (; finished < count; ++finished) {
     Sample& sample = *batch[finished];
     float ms = 0.0F;
-    const CUresult status = access.elapsed(ms, as_event(sample.start), as_event(sample.end));
+    const CUresult status = access.elapsed(ms, sample.start, sample.end);
     if (status == CUDA_ERROR_NOT_READY) break;
     if (status == CUDA_SUCCESS) {
       sample.device_ms = static_cast<double>(ms);
@@ -266,7 +264,7 @@ void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t co
     for (std::size_t i = 0; i < count; ++i) {
       Sample& sample = *batch[i];
       queue.head = sample.next;
-      free_.push_back({as_event(sample.start), as_event(sample.end)});
+      free_.push_back({sample.start, sample.end});
       sample.start = sample.end = nullptr;
     }
     if (queue.head == nullptr) queue.tail = nullptr;
@@ -289,7 +287,7 @@ device::Work EventClock::work_left(std::vector<std::uintptr_t>& threads) {
     for (const auto& [stream, queue] : queues_) {
       threads.push_back(queue.thread);
       closed += queue.size;
-      if (queue.tail != nullptr) ends.push_back(as_event(queue.tail->end));
+      if (queue.tail != nullptr) ends.push_back(queue.tail->end);
     }
     is_open = made_ > closed;
   }
@@ -309,7 +307,7 @@ device::Work EventClock::work_left(std::vector<std::uintptr_t>& threads) {
 
 CUevent EventClock::pending_end(const Sample& sample) noexcept {
   const std::lock_guard lock(mutex_);
-  return sample.load_status() == SampleStatus::kPending ? as_event(sample.end) : nullptr;
+  return sample.load_status() == SampleStatus::kPending ? sample.end : nullptr;
 }
 
 void EventClock::note_failure(const Error& error) noexcept {

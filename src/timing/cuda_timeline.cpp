@@ -190,8 +190,7 @@ bool CudaTimeline::mark(Sample& sample, Held& held, const driver::EventAccess& a
 CUresult CudaTimeline::measure(const Sample& sample, const Held& held,
                                const driver::EventAccess& access, double& ms) noexcept {
   float value = 0.0F;
-  const CUresult status =
-      access.elapsed(value, held.event->handle, static_cast<CUevent>(sample.start));
+  const CUresult status = access.elapsed(value, held.event->handle, sample.start);
   ms = static_cast<double>(value);
   return status;
 }

@@ -18,6 +18,8 @@
 #include "timing/timeline.hpp"
 #include "timing/work.hpp"
 
+struct CUevent_st;  // of cuda.h
+
 namespace gpuprof::timing {
 
 enum class SampleStatus : std::uint8_t {
@@ -75,8 +77,8 @@ struct Sample {
   // newest one when the start was recorded. Without a clock: not wanted.
   GpuMark gpu_begin;
   EventClock* events = nullptr;  // whose pair it holds
-  void* start = nullptr;         // CUevent
-  void* end = nullptr;           // CUevent
+  CUevent_st* start = nullptr;   // a CUevent
+  CUevent_st* end = nullptr;
   // Owns both events where they are nodes of a graph.
   std::shared_ptr<const GraphEvents> in_graph;
   std::uint32_t generation = 0;  // of the process that entered it
