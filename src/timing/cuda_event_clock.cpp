@@ -38,15 +38,13 @@ void EventClock::throw_loss() {
 
 bool EventClock::take(EventPair& pair) {
   if (pop_free(pair)) return true;
-  drain();
+  if (draining_.try_lock()) drain_and_unlock();
   if (pop_free(pair)) return true;
   if (make_pairs() && pop_free(pair)) return true;
   // All are in use. Wait for another thread's drain before giving up; and try again, because others
   // may take first what this thread drains.
   for (int tries = 0; tries < kTries; ++tries) {
-    draining_.lock();
-    if (const auto access = try_access()) drain_all(*access);
-    finish_drain();
+    drain();
     if (pop_free(pair)) return true;
   }
   return false;
@@ -168,30 +166,26 @@ void EventClock::drain(std::uintptr_t queue) noexcept {
   finish_drain();
 }
 
-void EventClock::wait_for_drain() noexcept {
-  draining_.lock();
-  finish_drain();
-}
-
 void EventClock::drain() noexcept {
-  const auto access = try_access();
-  if (!draining_.try_lock()) return;
-  if (access) drain_all(*access);
-  finish_drain();
+  draining_.lock();
+  drain_and_unlock();
 }
 
 // With `draining_` held.
-void EventClock::drain_all(const driver::EventAccess& access) noexcept {
-  std::vector<Queue*> waiting;
-  try {
-    const std::lock_guard lock(mutex_);
-    for (auto& [stream, queue] : queues_) {
-      if (queue.head != nullptr) waiting.push_back(&queue);
+void EventClock::drain_and_unlock() noexcept {
+  if (const auto access = try_access()) {
+    std::vector<Queue*> waiting;
+    try {
+      const std::lock_guard lock(mutex_);
+      for (auto& [stream, queue] : queues_) {
+        if (queue.head != nullptr) waiting.push_back(&queue);
+      }
+    } catch (...) {  // out of memory: another drain will find them
     }
-  } catch (...) {  // out of memory: another drain will find them
+    for (Queue* queue : waiting) drain_queue(*queue, *access);
+    forget_empty_queues();
   }
-  for (Queue* queue : waiting) drain_queue(*queue, access);
-  forget_empty_queues();
+  finish_drain();
 }
 
 // Bounds the table for a program that keeps making new streams.

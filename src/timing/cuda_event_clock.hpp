@@ -96,12 +96,10 @@ class EventClock {
   // Queues a sample whose end this thread has recorded; takes ownership of one reference.
   void push(Sample* sample);
 
-  // Reads and delivers finished samples: of all queues, or of one (Sample::queue).
+  // Reads and delivers finished samples, of all queues; after another thread that is doing that.
   void drain() noexcept;
+  // The same of one queue (Sample::queue), unless another thread is doing that.
   void drain(std::uintptr_t queue) noexcept;
-
-  // Waits until no drain is under way on another thread: all it read has been delivered.
-  void wait_for_drain() noexcept;
 
   // The end event of a pending sample; null if it is not pending any more.
   CUevent pending_end(const Sample& sample) noexcept;
@@ -135,7 +133,7 @@ class EventClock {
   [[noreturn]] void throw_loss();
   [[nodiscard]] EventPair make_pair(const driver::EventAccess& access) const;
   bool make_pairs();
-  void drain_all(const driver::EventAccess& access) noexcept;
+  void drain_and_unlock() noexcept;
   void drain_queue(Queue& queue, const driver::EventAccess& access) noexcept;
   bool read_batch(Queue& queue, const driver::EventAccess& access) noexcept;
   void pop_finished(Queue& queue, Sample* const* batch, std::size_t count) noexcept;
