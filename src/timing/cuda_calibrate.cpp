@@ -3,13 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <vector>
 
-#include "driver/cuda_events.hpp"
 #include "driver/cuda_thread_state.hpp"
-#include "timing/cuda_event_clock.hpp"
+#include "timing/cuda_contexts.hpp"
 #include "timing/cuda_gate_word.hpp"
 #include "timing/device.hpp"
 
@@ -22,23 +22,15 @@ namespace {
 
 constexpr std::size_t kPairs = 256;  // well under the 1,020 entries after which a queue blocks
 
-// A private non-blocking stream and `kPairs` event pairs on a device's primary context.
+// A private non-blocking stream on a device's primary context, and `kPairs` event pairs.
 class Bench {
  public:
-  Bench(const Table& table, int ordinal) : table_(table) {
-    check(table.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
-    check(table.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
-    if (const CUresult told = table.cuCtxGetId(context_, &id_); told != CUDA_SUCCESS) {
-      table.cuDevicePrimaryCtxRelease(device_);
-      check(told, "cuCtxGetId");
-    }
+  Bench(const Table& table, int ordinal)
+      : table_(table), clock_(contexts::make_primary(table, ordinal)) {
     try {
-      current_.emplace(table, context_);
+      current_.emplace(table, clock_->context());
       check(table.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-      for (EventPair& pair : pairs_) {
-        check(table.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
-        check(table.cuEventCreate(&pair.end, CU_EVENT_DEFAULT), "cuEventCreate");
-      }
+      for (EventPair& pair : pairs_) static_cast<void>(clock_->take(pair));  // it has more
     } catch (...) {
       close();
       throw;
@@ -51,7 +43,7 @@ class Bench {
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
 
   void record_pair(std::size_t index) {
-    const driver::EventAccess events = access();
+    const driver::EventAccess events = clock_->access();
     check(events.record(pairs_[index].start, stream_), "cuEventRecord");
     check(events.record(pairs_[index].end, stream_), "cuEventRecord");
   }
@@ -59,41 +51,33 @@ class Bench {
   void wait(std::size_t index) {
     const driver::RelaxedCapture relaxed(table_);
     for (;;) {
-      const CUresult status = access().query(pairs_[index].end);
+      const CUresult status = clock_->access().query(pairs_[index].end);
       if (status == CUDA_SUCCESS) return;
       if (status != CUDA_ERROR_NOT_READY) check(status, "cuEventQuery");
     }
   }
 
-  [[nodiscard]] double elapsed_ns(std::size_t index) const {
+  [[nodiscard]] double elapsed_ns(std::size_t index) {
     float ms = 0.0F;
-    check(access().elapsed(ms, pairs_[index].start, pairs_[index].end), "cuEventElapsedTime");
+    const EventPair& pair = pairs_[index];
+    check(clock_->access().elapsed(ms, pair.start, pair.end), "cuEventElapsedTime");
     return std::round(static_cast<double>(ms) * 1e6);
   }
 
  private:
-  [[nodiscard]] driver::EventAccess access() const {
-    if (const auto access = driver::EventAccess::ask(table_, context_, id_)) return *access;
-    driver::throw_if_blocked();
-    throw driver::error_of(CUDA_ERROR_CONTEXT_IS_DESTROYED, "cuCtxGetId");
-  }
-
   void close() noexcept {
-    const auto access = driver::EventAccess::ask(table_, context_, id_);
-    if (!access) return;
+    if (!clock_->check_alive()) return;
     for (const EventPair& pair : pairs_) {
-      if (pair.start != nullptr) access->destroy(pair.start);
-      if (pair.end != nullptr) access->destroy(pair.end);
+      if (pair.start != nullptr) clock_->give_back(pair);
     }
+    clock_->destroy_idle();
     if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
     current_.reset();
-    table_.cuDevicePrimaryCtxRelease(device_);
+    table_.cuDevicePrimaryCtxRelease(clock_->ordinal());
   }
 
   const Table& table_;
-  CUdevice device_ = 0;
-  CUcontext context_ = nullptr;
-  unsigned long long id_ = 0;
+  const std::unique_ptr<EventClock> clock_;
   CUstream stream_ = nullptr;
   std::vector<EventPair> pairs_ = std::vector<EventPair>(kPairs);
   std::optional<driver::CurrentContext> current_;

@@ -121,17 +121,8 @@ Found primary_clock(const Table& table, int ordinal) {
     if (const auto access = known->try_access()) return {known, known->context(), *access};
     forget_lost();
   }
-  CUdevice device = 0;
-  CUcontext context = nullptr;
-  check(table.cuDeviceGet(&device, ordinal), "cuDeviceGet");
-  check(table.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-  unsigned long long id = 0;
-  if (const CUresult status = table.cuCtxGetId(context, &id); status != CUDA_SUCCESS) {
-    table.cuDevicePrimaryCtxRelease(device);
-    throw driver::error_of(status, "cuCtxGetId");
-  }
-  EventClock* clock = enter(table, new EventClock(table, context, id, device, true));
-  return {clock, context, clock->access()};
+  EventClock* clock = enter(table, make_primary(table, ordinal).release());
+  return {clock, clock->context(), clock->access()};
 }
 
 // In a forked child none of the parent's handles may be used.
@@ -151,6 +142,19 @@ Found find(const Table& table, std::uintptr_t stream, int ordinal) {
   }
   check(table.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
   return context != nullptr ? clock_of(table, context) : primary_clock(table, ordinal);
+}
+
+std::unique_ptr<EventClock> make_primary(const Table& table, int ordinal) {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(table.cuDeviceGet(&device, ordinal), "cuDeviceGet");
+  check(table.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  unsigned long long id = 0;
+  if (const CUresult status = table.cuCtxGetId(context, &id); status != CUDA_SUCCESS) {
+    table.cuDevicePrimaryCtxRelease(device);
+    throw driver::error_of(status, "cuCtxGetId");
+  }
+  return std::make_unique<EventClock>(table, context, id, device, true);
 }
 
 // Thread numbers are odd and at least 3, so no handle equals one: handles are addresses, or

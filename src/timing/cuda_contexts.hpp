@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "driver/cuda_table.hpp"
@@ -47,6 +48,10 @@ struct Found {
 
 // `ordinal` is the device of a default stream on a thread without a context. Throws driver::Error.
 Found find(const driver::Table& table, std::uintptr_t stream, int ordinal);
+
+// A clock of the primary context of device `ordinal`, which it retains, in no registry: the caller
+// releases the context. Throws driver::Error.
+std::unique_ptr<EventClock> make_primary(const driver::Table& table, int ordinal);
 
 // All clocks that are not lost.
 std::vector<EventClock*> all();

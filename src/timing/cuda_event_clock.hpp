@@ -5,9 +5,9 @@
 // with cuEventElapsedTime alone, which is safe in any stream capture. At most kMaxPairs exist, so
 // at most that many spans are pending.
 //
-// Any thread; one lock, held over no driver call. An EventClock is never destroyed, because samples
-// and thread-local caches point at it. When its context is lost, it drops its events without
-// touching them and fails the pending spans.
+// Any thread; one lock, held over no driver call. One that contexts::find() gave is never
+// destroyed, because samples and thread-local caches point at it. When its context is lost, it
+// drops its events without touching them and fails the pending spans.
 //
 // What it gets wrong: an interval holds everything between two records on a stream, gaps included.
 // On an idle stream that includes the launch latency: several microseconds.
