@@ -30,7 +30,7 @@ class Bench {
     try {
       current_.emplace(table, clock_->context());
       check(table.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-      for (EventPair& pair : pairs_) static_cast<void>(clock_->take(pair));  // it has more
+      for (EventPair& pair : pairs_) static_cast<void>(clock_->take(pair));  // it has some
     } catch (...) {
       close();
       throw;

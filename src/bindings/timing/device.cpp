@@ -12,11 +12,11 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/queueing.hpp"
+#include "bindings/timing/sample.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/gate.hpp"
 #include "timing/l2_flush_buffer.hpp"
 #include "timing/timeline.hpp"
-#include "timing/timer.hpp"
 
 namespace gpuprof::bindings {
 
@@ -35,55 +35,26 @@ struct WithoutGil {
 template <typename T>
 using Freed = std::unique_ptr<T, WithoutGil>;
 
-// A span whose place on the host's clock can be asked for.
-class PlacedSpan {
- public:
-  explicit PlacedSpan(std::uintptr_t stream) : stream_(stream), timer_(timing::kCudaClock) {}
-
-  void start() {
-    queue_without_gil({stream_}, [&] { timer_.start(stream_, 0); });
+// Where a sample's GPU time begins: (nanoseconds of the host's clock, error), None while no anchor
+// has followed, False for never.
+py::object place_of(py::handle sample) {
+  timing::timeline::HostMoment found;
+  switch (timing::timeline::place(sample_in(sample.ptr())->gpu_begin, found)) {
+    case timing::timeline::Placement::kPlaced:
+      return py::make_tuple(found.at, found.error);
+    case timing::timeline::Placement::kNotYet:
+      return py::none();
+    default:
+      return py::bool_(false);
   }
-  void stop() {
-    queue_without_gil({stream_}, [&] { timer_.stop(); });
-  }
-
-  double elapsed_ms() {
-    double ms = 0.0;
-    wait_without_gil([&](timing::HostNanoseconds until) { return timer_.read(until, ms); });
-    return ms;
-  }
-
-  // (nanoseconds of the host's clock, error), None while no anchor has followed, False for never.
-  [[nodiscard]] py::object place(bool end) const {
-    timing::GpuMark mark = timer_.sample()->gpu_begin;
-    if (end) mark.ms += timer_.sample()->device_ms;
-    timing::timeline::HostMoment found;
-    switch (timing::timeline::place(mark, found)) {
-      case timing::timeline::Placement::kPlaced:
-        return py::make_tuple(found.at, found.error);
-      case timing::timeline::Placement::kNotYet:
-        return py::none();
-      default:
-        return py::bool_(false);
-    }
-  }
-
- private:
-  std::uintptr_t stream_;
-  timing::Timer timer_;
-};
+}
 
 void bind_timeline(py::module_& module) {
   module.def(
       "_timeline_want", [](bool on) { without_gil([&] { timing::timeline::want(on); }); },
       py::arg("on"));
   module.def("_timeline_refresh", [] { without_gil([] { timing::timeline::refresh(); }); });
-  py::class_<PlacedSpan>(module, "_PlacedSpan")
-      .def(py::init(&std::make_unique<PlacedSpan, std::uintptr_t>), py::arg("stream"))
-      .def("start", &PlacedSpan::start)
-      .def("stop", &PlacedSpan::stop)
-      .def("elapsed_ms", &PlacedSpan::elapsed_ms)
-      .def("place", &PlacedSpan::place, py::arg("end") = false);
+  module.def("_place_of", &place_of, py::arg("sample"));
 }
 
 void fill_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stream) {

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import gpuprof
 from gpuprof import _core
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 
@@ -148,13 +149,13 @@ class _PingPong:
 class _Measured:
     """A span, where it began by the ping-pong, and how far that may be off."""
 
-    span: _core._PlacedSpan
+    span: gpuprof.Sample
     expected_ns: float
     error_ns: float
 
     def place(self) -> tuple[int, int]:
         """Return how far the timeline is from it, and the error that it states."""
-        placed = self.span.place()
+        placed = _core._place_of(self.span)
         assert isinstance(placed, tuple), f"not placed: {placed}"
         return round(placed[0] - self.expected_ns), placed[1]
 
@@ -186,12 +187,11 @@ def anchors() -> Iterator[None]:
 
 
 def _measure(stream: int, ahead: Spin, stamp: _Kernel) -> _Measured:
-    span = _core._PlacedSpan(stream)
+    scope = gpuprof.timer(stream=stream, backend="cuda")
     ahead.launch()
-    span.start()
-    stamp.launch(stream)
-    span.stop()
-    span_ns = span.elapsed_ms() * MILLISECOND
+    with scope as span:
+        stamp.launch(stream)
+    span_ns = span.ms * MILLISECOND
     device().synchronize(stream)
     correlation = _ping_pong().correlate()
     begun, ended = stamp.words[0], stamp.words[1]
@@ -232,18 +232,17 @@ def placed_spans(count: int) -> list[tuple[int, tuple[int, int]]]:
     with anchors():
         launched = []
         for _ in range(count):
-            span = _core._PlacedSpan(stream)
+            scope = gpuprof.timer(stream=stream, backend="cuda")
             before = time.monotonic_ns()
-            span.start()
-            spin.launch()
-            span.stop()
+            with scope as span:
+                spin.launch()
             launched.append((before, span))
-            span.elapsed_ms()
+            _ = span.ms  # waits
             time.sleep(0.002)
         _core._timeline_refresh()
         placed = []
         for before, span in launched:
-            place = span.place()
+            place = _core._place_of(span)
             assert isinstance(place, tuple), f"not placed: {place}"
             placed.append((before, place))
         return placed
