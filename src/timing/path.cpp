@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "driver/error.hpp"
 #include "driver/process.hpp"
@@ -13,17 +14,12 @@
 namespace gpuprof::timing {
 namespace {
 
-struct Key {
-  const Path* parent;
-  std::string_view name;  // the Path's own, for a key in the map
-  bool operator==(const Key& other) const noexcept {
-    return parent == other.parent && name == other.name;
-  }
-};
+// A parent and a name; in the map the Path's own.
+using Key = std::pair<const Path*, std::string_view>;
 
 struct KeyHash {
   std::size_t operator()(const Key& key) const noexcept {
-    return std::hash<const void*>{}(key.parent) ^ std::hash<std::string_view>{}(key.name);
+    return std::hash<const void*>{}(key.first) ^ std::hash<std::string_view>{}(key.second);
   }
 };
 

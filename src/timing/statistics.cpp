@@ -1,7 +1,6 @@
 #include "timing/statistics.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -173,18 +172,17 @@ struct Counts {
   }
 };
 
-struct Key {
-  const Path* path;
-  ClockId clock;
-  bool operator==(const Key& other) const noexcept {
-    return path == other.path && clock == other.clock;
-  }
-};
+using Key = std::pair<const Path*, ClockId>;
 
 struct KeyHash {
   std::size_t operator()(const Key& key) const noexcept {
-    return std::hash<const void*>{}(key.path) ^ (std::size_t{key.clock} << 1U);
+    return std::hash<const void*>{}(key.first) ^ (std::size_t{key.second} << 1U);
   }
+};
+
+struct Listed {
+  Key key;
+  const Counts* counts;
 };
 
 // What one thread has counted. A thread that ends leaves it to the next one that begins. Past
@@ -194,8 +192,8 @@ constexpr std::size_t kMostShards = 32;
 struct Shard {
   driver::ForkMutex mutex;  // between the thread, and rows() and reset()
   std::unordered_map<Key, Counts, KeyHash> counts;
-  std::vector<std::pair<const Key, Counts>*> in_order;  // all of them, the oldest first
-  std::uint64_t epoch = 0;                              // of the counts
+  std::vector<Listed> in_order;  // all of them, the oldest first
+  std::uint64_t epoch = 0;       // of the counts
   // The row of the sample before: one scope in a loop is the usual case.
   Key last_key{nullptr, 0};
   Counts* last = nullptr;
@@ -211,7 +209,7 @@ struct Shard {
   }
 
   Counts& of(const Key& key) {
-    if (last == nullptr || !(key == last_key)) look_up(key);
+    if (last == nullptr || key != last_key) look_up(key);
     return *last;
   }
 
@@ -219,7 +217,7 @@ struct Shard {
     // Before the row is made, which must not stay out of the list for lack of memory.
     if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
     const auto [found, is_new] = counts.try_emplace(key);
-    if (is_new) in_order.push_back(&*found);
+    if (is_new) in_order.push_back({key, &found->second});
     last = &found->second;
     last_key = key;
   }
@@ -364,29 +362,23 @@ struct Part {
 };
 using Parts = std::unordered_map<Key, std::vector<Part>, KeyHash>;
 
-// Adds some of a shard's rows from `begin` on; returns whether there may be more.
-bool add_parts(Shard& shard, std::uint64_t began, std::size_t begin, Parts& found) {
-  std::array<std::pair<Key, const Counts*>, kAtOnce> some;
-  std::size_t count = 0;
-  {
-    const std::lock_guard lock(shard.mutex);
-    if (shard.epoch != began) return false;
-    const std::size_t rows = shard.in_order.size();
-    for (; count < kAtOnce && begin + count < rows; ++count) {
-      const auto& [key, counts] = *shard.in_order[begin + count];
-      some[count] = {key, &counts};
-    }
-  }
-  for (std::size_t i = 0; i < count; ++i) found[some[i].first].push_back({&shard, some[i].second});
-  return count == kAtOnce;
+// Some of a shard's rows from `begin` on; none where there are no more.
+std::vector<Listed> some_rows(Shard& shard, std::uint64_t began, std::size_t begin) {
+  const std::lock_guard lock(shard.mutex);
+  if (shard.epoch != began || begin >= shard.in_order.size()) return {};
+  const Listed* first = &shard.in_order[begin];
+  return {first, first + std::min(kAtOnce, shard.in_order.size() - begin)};
 }
 
 Parts find_parts(std::uint64_t began) {
   Parts found;
-  Shard* each = registry().newest.load(std::memory_order_acquire);
-  for (; each != nullptr; each = each->next) {
-    std::size_t begin = 0;
-    while (add_parts(*each, began, begin, found)) begin += kAtOnce;
+  Shard* shard = registry().newest.load(std::memory_order_acquire);
+  for (; shard != nullptr; shard = shard->next) {
+    for (std::size_t begin = 0;; begin += kAtOnce) {
+      const std::vector<Listed> some = some_rows(*shard, began, begin);
+      if (some.empty()) break;
+      for (const auto& [key, counts] : some) found[key].push_back({shard, counts});
+    }
   }
   return found;
 }
@@ -408,8 +400,8 @@ std::optional<std::vector<Row>> try_rows(bool with_bins) {
       }
       sum.add(copy);
     }
-    result.push_back({key.path, key.clock, key.clock == kCudaClock,
-                      sum.device.summary(with_bins, sum.left_out),
+    const auto& [path, clock] = key;
+    result.push_back({path, clock, clock == kCudaClock, sum.device.summary(with_bins, sum.left_out),
                       sum.host.summary(with_bins, sum.left_out), sum.dropped, sum.failed,
                       sum.skipped, sum.work, sum.memory});
     if (sum.left_out == 0) continue;
