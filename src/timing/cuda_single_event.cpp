@@ -1,7 +1,6 @@
 #include <stdexcept>
 
 #include "driver/cuda_thread_state.hpp"
-#include "driver/process.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"

@@ -109,11 +109,7 @@ SampleQueue::SampleQueue(std::string name, std::vector<std::string> paths, std::
     path = is_below(path) ? shortened_path(path.substr(0, path.size() - 2)) + "/*"
                           : shortened_path(std::move(path));
   }
-  static const bool is_added = [] {
-    add_sink(&queue_samples);
-    return true;
-  }();
-  static_cast<void>(is_added);
+  [[maybe_unused]] static const bool is_added = (add_sink(&queue_samples), true);
   const HostNanoseconds now = host_now();
   auto& q = queues();
   const std::lock_guard lock(q.mutex);

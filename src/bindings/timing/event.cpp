@@ -78,10 +78,9 @@ class PyEvent {
     const bool differ = (recorded_at_ != 0 && end.event_->recorded()) ||
                         (end.recorded_at_ != 0 && event_->recorded());
     if (differ) {
-      throw driver::Error(
-          driver::ErrorKind::kInvalidState,
-          "one event has the host's time and the other the GPU's, because CUDA came "
-          "into use between them; record both again");
+      driver::refuse(
+          "one event has the host's time and the other the GPU's, because CUDA came into use "
+          "between them; record both again");
     }
     return event_->elapsed_ms(*end.event_);
   }

@@ -83,10 +83,6 @@ void wait_for_pending(double seconds) {
   });
 }
 
-bool is_answered_yes(const PythonFunction& function, PyObject* sample) {
-  return has_answered(PyObject_CallOneArg(callback(function), sample), Py_True);
-}
-
 py::typing::Tuple<py::typing::List<py::object>, std::size_t> take_unheld() {
   if (notebook_cell != 0) notebook_cell = std::max(notebook_cell + 1, 1U);
   std::vector<SampleRef> first;
@@ -127,12 +123,14 @@ void call_listeners_after_exit(const timing::Sample& sample) {
 void call_listeners_after_launch() { call_if_due(timing::host_now()); }
 
 void enter_span(PyObject* sample) {
-  if (is_answered_yes(Callback::kEnterSpan, sample)) ++open_spans;
+  PyObject* answer = PyObject_CallOneArg(callback(Callback::kEnterSpan), sample);
+  if (has_answered(answer, Py_True)) ++open_spans;
 }
 
 void leave_span(const SampleRef& sample) {
   PyObject* object = checked(wrap_sample(sample));
-  const bool had_one = is_answered_yes(Callback::kLeaveSpan, object);
+  PyObject* answer = PyObject_CallOneArg(callback(Callback::kLeaveSpan), object);
+  const bool had_one = has_answered(answer, Py_True);
   Py_DECREF(object);
   if (had_one) --open_spans;
 }

@@ -112,19 +112,22 @@ bool is_known(Sample& sample) {
   return sample.load_status() == SampleStatus::kDone;
 }
 
-PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
-  Sample& sample = sample_of(self);
-  if (timing::is_off(sample.load_status())) return PyFloat_FromDouble(kNan);
-  if (!is_known(sample)) Py_RETURN_NONE;
-  return PyFloat_FromDouble(read_milliseconds(sample));
+std::optional<double> try_ms(Sample& sample) {
+  if (timing::is_off(sample.load_status())) return kNan;
+  return is_known(sample) ? std::optional(read_milliseconds(sample)) : std::nullopt;
 }
 
+// An attribute of Python's, and a method without arguments, by a function or a member of a sample.
 template <auto kRead>
-PyObject* get(PyObject* self, void* /*closure*/) {
+PyObject* get(PyObject* self, void* /*closure*/ = nullptr) {
   return guarded<PyObject*>(nullptr, [&] {
     py::object value = py::detail::object_or_cast(std::invoke(kRead, sample_of(self)));
     return value.release().ptr();
   });
+}
+template <auto kRead>
+PyObject* call(PyObject* self, PyObject* /*unused*/) {
+  return get<kRead>(self);
 }
 
 double host_ms_of(const Sample& sample) {
@@ -133,7 +136,7 @@ double host_ms_of(const Sample& sample) {
   return timing::is_off(status) ? kNan : sample.host_ms();
 }
 
-py::object path_of(const Sample& sample) { return path_text(*sample.path); }
+py::object path_of(const Sample& sample) { return from_utf8(sample.path->text); }
 py::object names_of(const Sample& sample) { return path_names(*sample.path); }
 py::object clock_of(const Sample& sample) { return from_utf8(timing::clock_name(sample.clock)); }
 
@@ -142,14 +145,35 @@ bool has_failed(const Sample& sample) {
 }
 bool was_dropped(const Sample& sample) { return sample.load_status() == SampleStatus::kDropped; }
 
-template <auto kAmount>
-std::optional<double> amount(const Sample& sample) {
-  return get_amount(sample, kAmount);
+// The attributes `flops` and `nbytes`.
+template <double SpanDetails::* kAmount>
+std::optional<double> get_amount(const Sample& sample) {
+  const double amount = sample.details != nullptr ? (*sample.details).*kAmount : -1.0;
+  return amount < 0.0 ? std::nullopt : std::optional(amount);
 }
 
-template <auto kAmount>
-int set_work(PyObject* self, PyObject* value, void* /*closure*/) {
-  return set_amount(sample_of(self), value, kAmount);
+template <double SpanDetails::* kAmount>
+int set_amount(PyObject* self, PyObject* value, void* /*closure*/) {
+  const std::string name = kAmount == &SpanDetails::flops ? "flops" : "nbytes";
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_AttributeError,
+                    (name + ": it cannot be deleted; set it to None").c_str());
+    return -1;
+  }
+  return guarded(-1, [&] {
+    Sample& sample = sample_of(self);
+    const std::optional<double> amount = amount_of(value, name.c_str());
+    const SampleStatus status = sample.load_status();
+    if (status == SampleStatus::kPending || status == SampleStatus::kDone ||
+        status == SampleStatus::kCaptured) {
+      throw_invalid_state((name +
+                           ": the scope of this sample was left, and its work is counted; set it "
+                           "inside the with block")
+                              .c_str());
+    }
+    if (!timing::is_off(status)) timing::details_of(sample).*kAmount = amount.value_or(-1.0);
+    return 0;  // a sample that is off is one object for all
+  });
 }
 
 // In the order of SampleStatus.
@@ -161,10 +185,10 @@ const char* state_of(const Sample& sample) {
 }
 
 // Polls, never waits.
-std::string describe_sample(Sample& sample) {
+std::string repr_of_sample(Sample& sample) {
   const bool known = is_known(sample);
   const SampleStatus status = sample.load_status();
-  std::string text = "gpuprof.Sample ";
+  std::string text = "<gpuprof.Sample ";
   if (!sample.path->text.empty()) text += "'" + sample.path->text + "' ";
   text += timing::clock_name(sample.clock);
   char number[64];
@@ -175,24 +199,19 @@ std::string describe_sample(Sample& sample) {
   } else {
     text += std::string(" ") + state_of(sample);
   }
-  return sample.body_raised ? text + ", body raised" : text;
-}
-
-PyObject* repr_of_sample(PyObject* self) {
-  return py::str("<" + describe_sample(sample_of(self)) + ">").release().ptr();
+  return text + (sample.body_raised ? ", body raised>" : ">");
 }
 
 PyObject* html_of_sample(PyObject* self, PyObject* /*unused*/) {
   return PyObject_CallOneArg(callback(Callback::kSampleHtml), self);
 }
 
-PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
-  Sample& sample = sample_of(self);
+py::dict sample_dict(Sample& sample) {
   const bool known = is_known(sample);
   const SampleStatus status = sample.load_status();
   const bool left = status != SampleStatus::kOpen && !timing::is_off(status);
   py::dict result;
-  result["path"] = path_text(*sample.path);
+  result["path"] = path_of(sample);
   result["names"] = path_names(*sample.path);
   result["clock"] = timing::clock_name(sample.clock);
   result["state"] = state_of(sample);
@@ -200,26 +219,23 @@ PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
   result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
   result["failed"] = has_failed(sample);
   if (sample.weight > 1) result["one_in"] = sample.weight;
-  result["flops"] = get_amount(sample, &SpanDetails::flops);
-  result["nbytes"] = get_amount(sample, &SpanDetails::nbytes);
+  result["flops"] = get_amount<&SpanDetails::flops>(sample);
+  result["nbytes"] = get_amount<&SpanDetails::nbytes>(sample);
   const py::object memory = memory_of(sample);
   result["memory"] = memory.is_none() ? memory : memory.attr("to_dict")();
-  return result.release().ptr();
+  return result;
 }
 
-PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
-  Sample& sample = sample_of(self);
+py::tuple reduce_sample(Sample& sample) {
   if (sample.load_status() == SampleStatus::kPending) sample_milliseconds(sample);
   const SampleStatus status = sample.load_status();
   if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured) throw_unmeasured(sample);
   const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
   return py::make_tuple(
-             restore, py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
-                                     static_cast<int>(status), sample.body_raised, sample.device_ms,
-                                     sample.host_end - sample.host_begin, details_state(sample),
-                                     sample.host_begin, sample.thread, sample.weight))
-      .release()
-      .ptr();
+      restore, py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
+                              static_cast<int>(status), sample.body_raised, sample.device_ms,
+                              sample.host_end - sample.host_begin, details_state(sample),
+                              sample.host_begin, sample.thread, sample.weight));
 }
 
 py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
@@ -306,9 +322,9 @@ PyGetSetDef sample_getset[] = {
     {"cuda_started_inside", get<&Sample::device_started>, nullptr,
      "Whether CUDA came into use inside this CPU-clock scope, so that GPU work may be missing.",
      nullptr},
-    {"flops", get<&amount<&SpanDetails::flops>>, set_work<&SpanDetails::flops>,
+    {"flops", get<&get_amount<&SpanDetails::flops>>, set_amount<&SpanDetails::flops>,
      "Floating-point operations of this entry, or None. Set it inside the scope.", nullptr},
-    {"nbytes", get<&amount<&SpanDetails::nbytes>>, set_work<&SpanDetails::nbytes>,
+    {"nbytes", get<&get_amount<&SpanDetails::nbytes>>, set_amount<&SpanDetails::nbytes>,
      "Bytes that this entry reads and writes, or None. Set it inside the scope.", nullptr},
     {"memory", get<&memory_of>, nullptr,
      "What the allocators did, a `results.MemoryUse`. None without `memory=True`, inside the "
@@ -317,22 +333,23 @@ PyGetSetDef sample_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef sample_methods[] = {
-    {"try_ms", Guarded<&try_ms>::call, METH_NOARGS,
+    {"try_ms", call<&try_ms>, METH_NOARGS,
      "try_ms(self: gpuprof._core.Sample) -> float | None\n\n"
      "Like `ms`, but None instead of waiting or raising."},
-    {"to_dict", Guarded<&sample_dict>::call, METH_NOARGS,
+    {"to_dict", call<&sample_dict>, METH_NOARGS,
      "to_dict(self: gpuprof._core.Sample) -> dict[str, typing.Any]\n\n"
      "Plain data; does not wait, and `ms` is None while it is not known."},
     {"_repr_html_", Guarded<&html_of_sample>::call, METH_NOARGS,
      "_repr_html_(self: gpuprof._core.Sample) -> str"},
-    {"__reduce__", Guarded<&reduce_sample>::call, METH_NOARGS,
+    {"__reduce__", call<&reduce_sample>, METH_NOARGS,
      "__reduce__(self: gpuprof._core.Sample) -> tuple[typing.Any, ...]"},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot sample_slots[] = {
     {Py_tp_doc, const_cast<char*>("One measured span: what entering a scope gives.")},
     {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_sample)},
-    {Py_tp_repr, reinterpret_cast<void*>(&Guarded<&repr_of_sample>::call)},
+    {Py_tp_repr,
+     reinterpret_cast<void*>(+[](PyObject* self) { return get<&repr_of_sample>(self); })},
     {Py_tp_richcompare, reinterpret_cast<void*>(&compare_samples)},
     {Py_tp_hash, reinterpret_cast<void*>(&hash_of_sample)},
     {Py_tp_getset, sample_getset},
@@ -399,8 +416,6 @@ void bind_timing_sample(py::module_& module) {
              py::arg("details") = py::tuple(), py::arg("host_begin") = 0, py::arg("thread_id") = 0,
              py::arg("one_in") = 1);
 }
-
-py::str path_text(const timing::Path& path) { return from_utf8(path.text); }
 
 py::typing::Tuple<py::str, py::ellipsis> path_names(const timing::Path& path) {
   const std::vector<const timing::Path*> around = timing::lineage(path);

@@ -29,9 +29,6 @@ double sample_milliseconds(timing::Sample& sample);
 // The same for who asks for it: the listeners are called then.
 double read_milliseconds(timing::Sample& sample);
 
-// For people: the names joined by '/'.
-pybind11::str path_text(const timing::Path& path);
-
 // The names, outermost first.
 pybind11::typing::Tuple<pybind11::str, pybind11::ellipsis> path_names(const timing::Path& path);
 

@@ -247,9 +247,6 @@ void bind_switches(py::module_& module) {
   switches = {driver::is_set("GPUPROF_DISABLE"), driver::is_set("GPUPROF_RELEASE_GIL")};
   module.def("_is_set", &driver::is_set, py::arg("variable"),
              "Whether a variable of the environment says yes: 1, true, on or yes.");
-}
-
-void bind_pauses(py::module_& module) {
   module.def(
       "_paused",
       [](const py::function& work, const py::args& arguments) {
@@ -309,7 +306,6 @@ void bind_timing_scope(py::module_& module) {
   add_function(module, timer_method);
 
   bind_switches(module);
-  bind_pauses(module);
 }
 
 }  // namespace gpuprof::bindings

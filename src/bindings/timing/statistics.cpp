@@ -2,6 +2,7 @@
 #include "timing/statistics.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
 #include "bindings/bind.hpp"
@@ -9,6 +10,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/budget.hpp"
@@ -53,16 +55,12 @@ py::object summary_dict(const Summary& summary, bool bins) {
                   "mean_ms"_a = summary.mean, "min_ms"_a = summary.min, "p50_ms"_a = summary.p50,
                   "p90_ms"_a = summary.p90, "p99_ms"_a = summary.p99, "max_ms"_a = summary.max,
                   "first_ms"_a = summary.first);
-  if (bins) {
-    py::list counts;
-    for (const auto& [bin, count] : summary.bins) counts.append(py::make_tuple(bin, count));
-    result["bins"] = counts;
-  }
+  if (bins) result["bins"] = summary.bins;
   return result;
 }
 
 py::dict row_dict(const timing::Row& row, bool bins) {
-  return py::dict("path"_a = path_text(*row.path), "names"_a = path_names(*row.path),
+  return py::dict("path"_a = from_utf8(row.path->text), "names"_a = path_names(*row.path),
                   "clock"_a = timing::clock_name(row.clock), "dropped"_a = row.dropped,
                   "pending"_a = row.pending, "failed"_a = row.failed, "skipped"_a = row.skipped,
                   "gpu"_a = row.has_device ? summary_dict(row.device, bins) : py::none(),

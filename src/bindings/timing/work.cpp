@@ -29,93 +29,60 @@ std::string wrong_amount(PyObject* value, const char* argument) {
          py::repr(value).cast<std::string>();
 }
 
-// Whether a sample was measured, so that the statistics may have counted it.
-bool is_left(const Sample& sample) noexcept {
-  switch (sample.load_status()) {
-    case SampleStatus::kPending:
-    case SampleStatus::kDone:
-    case SampleStatus::kCaptured:
-      return true;
-    default:
-      return false;
-  }
-}
-
-MemoryUse failed_reading() {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  return {kUnknown, kUnknown, kUnknown, MemoryNote::kRefused};
-}
-
 MemoryUse memory_from(const py::tuple& values) {
   return {values[0].cast<double>(), values[1].cast<double>(), values[2].cast<double>(),
           static_cast<MemoryNote>(values[3].cast<int>())};
 }
 
 MemoryUse read_again(PyObject* reading) {
-  if (reading == Py_None) return failed_reading();
-  PyObject* result = PyObject_CallOneArg(callback(Callback::kEndMemory), reading);
-  if (result == nullptr) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  if (reading != Py_None) {
+    PyObject* result = PyObject_CallOneArg(callback(Callback::kEndMemory), reading);
+    if (result != nullptr) return memory_from(py::reinterpret_steal<py::tuple>(result));
     ignore_exception();
-    return failed_reading();
   }
-  const auto found = py::reinterpret_steal<py::tuple>(result);
-  return memory_from(found);
+  return {kUnknown, kUnknown, kUnknown, MemoryNote::kRefused};
 }
 
-void note_memory(Sample& sample, const MemoryUse& use) {
+// Reads the allocators before a scope is entered: an object for end_memory(). Only an interrupt
+// comes out of it.
+PyObject* begin_memory(py::handle stream) {
+  PyObject* reading = PyObject_CallOneArg(callback(Callback::kBeginMemory), stream.ptr());
+  if (reading != nullptr) return reading;
+  ignore_exception();
+  return Py_NewRef(Py_None);
+}
+
+// Reads them again and notes the difference on the sample and in the statistics.
+void end_memory(Sample& sample, PyObject* reading) {
+  MemoryUse use = read_again(reading);
+  if (sample.clock != timing::kCudaClock) use.note = MemoryNote::kOtherClock;
+  const bool is_read = use.note == MemoryNote::kNone || use.note == MemoryNote::kSum;
+  if (is_read && sample.load_status() == SampleStatus::kCaptured) use.note = MemoryNote::kCapture;
   SpanDetails& details = *sample.details;  // made at the entry
   details.memory = use;
   details.memory_read.store(true, std::memory_order_release);
   const SampleStatus status = sample.load_status();
-  if (sample.body_raised) return;
-  if (status == SampleStatus::kPending || status == SampleStatus::kDone) {
-    timing::statistics::add_memory(sample, use);
-  }
+  const bool is_measured = status == SampleStatus::kPending || status == SampleStatus::kDone;
+  if (is_measured && !sample.body_raised) timing::statistics::add_memory(sample, use);
 }
 
 }  // namespace
 
 std::optional<double> amount_of(PyObject* value, const char* argument) {
   if (value == Py_None) return std::nullopt;
-  const double amount = PyBool_Check(value) != 0 ? -1.0 : PyFloat_AsDouble(value);
-  if (PyBool_Check(value) != 0 || (amount == -1.0 && PyErr_Occurred() != nullptr)) {
-    const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
-    if (PyErr_Occurred() != nullptr && !too_large && !PyErr_ExceptionMatches(PyExc_TypeError)) {
-      throw py::error_already_set();
-    }
-    PyErr_Clear();
-    if (too_large) throw py::value_error(wrong_amount(value, argument));
-    throw py::type_error(wrong_amount(value, argument));
+  const double amount = PyFloat_AsDouble(value);
+  const bool is_number = PyBool_Check(value) == 0 && PyErr_ExceptionMatches(PyExc_TypeError) == 0;
+  if (PyErr_Occurred() != nullptr && is_number &&
+      PyErr_ExceptionMatches(PyExc_OverflowError) == 0) {
+    throw py::error_already_set();
   }
-  if (!(amount >= 0.0) || std::isinf(amount)) {
+  PyErr_Clear();
+  if (!is_number) throw py::type_error(wrong_amount(value, argument));
+  if (!(amount >= 0.0) || std::isinf(amount)) {  // or -1, for what is too large
     throw py::value_error(wrong_amount(value, argument));
   }
   return amount;
-}
-
-std::optional<double> get_amount(const Sample& sample, double SpanDetails::* which) {
-  const double amount = sample.details != nullptr ? (*sample.details).*which : -1.0;
-  return amount < 0.0 ? std::nullopt : std::optional(amount);
-}
-
-int set_amount(Sample& sample, PyObject* value, double SpanDetails::* which) {
-  const char* argument = which == &SpanDetails::flops ? "flops" : "nbytes";
-  if (value == nullptr) {
-    PyErr_Format(PyExc_AttributeError, "%s: it cannot be deleted; set it to None", argument);
-    return -1;
-  }
-  return guarded(-1, [&] {
-    const std::optional<double> amount = amount_of(value, argument);
-    if (is_left(sample)) {
-      throw_invalid_state((std::string(argument) +
-                           ": the scope of this sample was left, and its work is counted; set it "
-                           "inside the with block")
-                              .c_str());
-    }
-    if (timing::is_off(sample.load_status())) return 0;  // one object for all
-    timing::details_of(sample).*which = amount.value_or(-1.0);
-    return 0;
-  });
 }
 
 py::object memory_of(const Sample& sample) {
@@ -127,21 +94,6 @@ py::object memory_of(const Sample& sample) {
   const MemoryUse& use = details->memory;
   return owned(PyObject_CallFunction(callback(Callback::kMemoryUse), "dddi", use.peak, use.absolute,
                                      use.change, static_cast<int>(use.note)));
-}
-
-PyObject* begin_memory(py::handle stream) {
-  PyObject* reading = PyObject_CallOneArg(callback(Callback::kBeginMemory), stream.ptr());
-  if (reading != nullptr) return reading;
-  ignore_exception();
-  return Py_NewRef(Py_None);
-}
-
-void end_memory(Sample& sample, PyObject* reading) {
-  MemoryUse use = read_again(reading);
-  if (sample.clock != timing::kCudaClock) use.note = MemoryNote::kOtherClock;
-  const bool is_read = use.note == MemoryNote::kNone || use.note == MemoryNote::kSum;
-  if (is_read && sample.load_status() == SampleStatus::kCaptured) use.note = MemoryNote::kCapture;
-  note_memory(sample, use);
 }
 
 py::tuple details_state(const Sample& sample) {

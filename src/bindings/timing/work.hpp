@@ -17,18 +17,8 @@ namespace gpuprof::bindings {
 // names `argument`.
 std::optional<double> amount_of(PyObject* value, const char* argument);
 
-// The attributes `flops` and `nbytes` of a Python sample. `which` is the one of that name.
-std::optional<double> get_amount(const timing::Sample& sample, double timing::SpanDetails::* which);
-int set_amount(timing::Sample& sample, PyObject* value, double timing::SpanDetails::* which);
-
 // A gpuprof.results.MemoryUse, or None where the memory was not asked for or is not read.
 pybind11::object memory_of(const timing::Sample& sample);
-
-// Reads the allocators before a scope is entered: an object for end_memory(). Only an interrupt
-// comes out of it.
-PyObject* begin_memory(pybind11::handle stream);
-// Reads them again and notes the difference on the sample and in the statistics.
-void end_memory(timing::Sample& sample, PyObject* reading);
 
 // What a pickle holds of a sample's details, and back.
 pybind11::tuple details_state(const timing::Sample& sample);
