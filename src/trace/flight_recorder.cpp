@@ -140,6 +140,7 @@ std::unique_ptr<FlightRecorder::Job> FlightRecorder::next_job(HostNanoseconds no
 
 bool FlightRecorder::begin_round(HostNanoseconds now) noexcept {
   now_ = now;
+  if (finished_) return false;
   try {
     if (!job_ && !take_job(now)) return false;
     if (job_->output) return false;  // it is being written

@@ -14,7 +14,7 @@ constexpr std::size_t kAllocator = 32;  // what its blocks take besides
 std::size_t size_of(const Event& event) noexcept {
   if (event.extra == nullptr) return sizeof(Event);
   const Extra& extra = *event.extra;
-  const std::size_t label = extra.own ? sizeof(Label) + extra.own->json.size() : 0;
+  const std::size_t label = extra.own ? sizeof(Label) + extra.own->json.capacity() : 0;
   return sizeof(Event) + sizeof(Extra) + kAllocator + extra.args.size() + label;
 }
 

@@ -1,9 +1,9 @@
 // The newest events, in bounded memory.
 //
-// Events are copied into chunks with all that they own. What has no room, or is too old, goes a
-// chunk at a time, the oldest first. A snapshot shares the chunks, so that it costs no copy: while
-// it is read, the ring may hold as much again. Not thread safe. Times are of the host's monotonic
-// clock.
+// Events are copied into chunks with their arguments; a name that one owns is shared. What has no
+// room, or is too old, goes a chunk at a time, the oldest first. A snapshot shares the chunks, so
+// that it costs no copy: while it is read, the ring may hold as much again. Not thread safe. Times
+// are of the host's monotonic clock.
 #pragma once
 
 #include <cstddef>

@@ -302,8 +302,8 @@ std::uintptr_t number_of(void* handle) noexcept { return reinterpret_cast<std::u
 // What changes it, or is its framework's.
 void bind_making(py::class_<PyGraph>& graph) {
   graph
-      .def(py::init<const EndedCapture&, std::uintptr_t, std::uintptr_t, int, int,
-                    const std::string&>(),
+      .def(py::init(&std::make_unique<PyGraph, const EndedCapture&, std::uintptr_t, std::uintptr_t,
+                                      int, int, const std::string&>),
            py::arg("ended"), py::arg("handle"), py::arg("stream"), py::arg("ordinal"),
            py::arg("timers"), py::arg("name"))
       .def("_retain", &PyGraph::retain, py::arg("objects"))
