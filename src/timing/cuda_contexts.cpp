@@ -32,14 +32,15 @@ struct Registry {
     clocks.push_back(clock);
   }
 
-  // With the mutex held, except in a forked child.
+  // With the mutex held, except in a forked child. Whether there was one.
   template <typename IsOver>
-  void retire_if(IsOver&& is_over) {
+  bool retire_if(IsOver&& is_over) {
     const auto first = std::partition(clocks.begin(), clocks.end(), std::not_fn(is_over));
-    if (first == clocks.end()) return;
+    if (first == clocks.end()) return false;
     retired.insert(retired.end(), first, clocks.end());
     clocks.erase(first, clocks.end());
     version.fetch_add(1, std::memory_order_release);
+    return true;
   }
 };
 
@@ -195,7 +196,8 @@ std::size_t release_idle() noexcept {
       auto& r = contexts::registry();
       {
         const std::lock_guard lock(r.mutex);
-        r.retire_if([=](const EventClock* each) { return each == clock; });
+        // Another thread may have found it idle as well, and releases its context.
+        if (!r.retire_if([=](const EventClock* each) { return each == clock; })) continue;
       }
       clock->destroy_dead();  // of who let go of the last one meanwhile
       if (clock->retained() && !driver::is_blocked()) {

@@ -69,7 +69,7 @@ void CudaTimeline::refresh() noexcept {
 // An anchor for a span that ended before the first one.
 void CudaTimeline::take_first() noexcept {
   const std::lock_guard busy(busy_);
-  if (newest_.load(std::memory_order_relaxed) != 0) return;
+  if (newest_.load(std::memory_order_relaxed) != 0 || !is_wanted()) return;
   take(std::exchange(has_waited_, true) ? kBudget : kLongPatience);
 }
 

@@ -364,10 +364,12 @@ using Parts = std::unordered_map<Key, std::vector<Part>, KeyHash>;
 
 // Some of a shard's rows from `begin` on; none where there are no more.
 std::vector<Listed> some_rows(Shard& shard, std::uint64_t began, std::size_t begin) {
+  std::vector<Listed> some;
+  some.reserve(kAtOnce);  // before the lock, for which a scope may wait
   const std::lock_guard lock(shard.mutex);
-  if (shard.epoch != began || begin >= shard.in_order.size()) return {};
-  const Listed* first = &shard.in_order[begin];
-  return {first, first + std::min(kAtOnce, shard.in_order.size() - begin)};
+  const std::size_t end = std::min(begin + kAtOnce, shard.in_order.size());
+  for (; shard.epoch == began && begin < end; ++begin) some.push_back(shard.in_order[begin]);
+  return some;
 }
 
 Parts find_parts(std::uint64_t began) {

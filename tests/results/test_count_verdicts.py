@@ -252,6 +252,11 @@ def test_a_decision_on_time_has_the_others_and_comes_back_from_plain_data(
     assert older.beside == []
     with pytest.raises(ValueError, match=r"^Decision: expected verdict, .*; wrong: .'more'"):
         Decision.from_dict({**found["grown"].grown[0].to_dict(), "more": 1})
+    for other in set(JUDGES) - {kind}:  # in the place of another kind
+        with pytest.raises(ValueError, match=rf"^Decision.{other}: expected verdict, "):
+            Decision.from_dict({**data, other: found["grown"].grown[0].to_dict()})
+    with pytest.raises(ValueError, match=rf"^Decision.{kind}: expected verdict, "):
+        Decision.from_dict({**data, kind: data})
 
 
 def test_the_threshold_of_the_memory_reaches_it() -> None:

@@ -19,7 +19,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.1
 Complete = Callable[[bytes], bool]
 
 
-def polls(deadline: float) -> Iterator[None]:
+def polls(deadline: float, shortest_s: float = SHORTEST_PAUSE_S) -> Iterator[None]:
     """Yield once and, until the deadline, again; polling takes at most half of the time."""
     while True:
         begun = time.monotonic()
@@ -27,7 +27,7 @@ def polls(deadline: float) -> Iterator[None]:
         now = time.monotonic()
         if now >= deadline:
             return
-        time.sleep(min(max(now - begun, SHORTEST_PAUSE_S), LONGEST_PAUSE_S, deadline - now))
+        time.sleep(min(max(now - begun, shortest_s), LONGEST_PAUSE_S, deadline - now))
 
 
 class Exchange:

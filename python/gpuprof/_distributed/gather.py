@@ -106,7 +106,7 @@ def gather_stats(
 
 def _measured(deadline: float) -> Stats:
     """Return the statistics once no sample waits for the GPU, or at the deadline."""
-    for _ in polls(deadline):
+    for _ in polls(deadline, shortest_s=0.02):
         found = own_stats(wait=False)
         if not any(row.pending for row in found.values()):
             break

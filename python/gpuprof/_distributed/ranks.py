@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -151,11 +152,9 @@ class RankStats(Shown, Exported, Plain, Mapping[Any, RankRow]):
         return found
 
     def __getitem__(self, key: Any) -> RankRow:
-        rows = [
-            row
-            for row in self.rows
-            if key in (row.path, (row.path, row.clock), (row.names, row.clock))
-        ]
+        with suppress(KeyError, TypeError):  # one of the keys, as `items` asks for
+            return self._rows[key]
+        rows = [row for row in self.rows if key in (row.path, (row.path, row.clock))]
         if not rows:
             paths = ", ".join(dict.fromkeys(repr(row.path) for row in self.rows))
             message = f"no row {key!r}; the paths are {paths}" if paths else "nothing was measured"

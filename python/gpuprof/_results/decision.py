@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -148,6 +149,11 @@ class Decision(Record):
         if wrong:  # older ones say nothing of what is beside the time
             message = f"{where}: expected {', '.join(_MEMBERS[kind])}; wrong: {wrong}"
             raise ValueError(message)
+        for name in set(_BESIDE) & found.keys():
+            beside = found[name]
+            if isinstance(beside, Mapping) and _MEMBERS[name][1] not in beside:
+                message = f"{where}.{name}: expected {', '.join(_MEMBERS[name])}"
+                raise ValueError(message)
         fields = {_field(member): value for member, value in found.items()}
         return super()._read(where, {**fields, "kind": kind})
 

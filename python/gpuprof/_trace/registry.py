@@ -23,7 +23,7 @@ class OpenTrace(Protocol):
 
 # With its number each, also those that a forked child has from its parent. No lock: one would be in
 # an unknown state in a child, and each step here is one operation on the dict.
-_writers: dict[OpenTrace, int] = {}
+_writers: dict[int, tuple[OpenTrace, int]] = {}  # by `id`
 _exiting = False
 
 
@@ -31,7 +31,7 @@ def remember(writer: OpenTrace, number: int) -> None:
     """Take an open trace in, to be closed at exit, and give it what it collects."""
     if not _writers:
         close_at_exit()
-    _writers[writer] = number
+    _writers[id(writer)] = writer, number
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing.util import Finalize
@@ -44,21 +44,21 @@ def remember(writer: OpenTrace, number: int) -> None:
 
 def forget(writer: OpenTrace) -> None:
     """Take a trace out that is closed, or belongs to the parent."""
-    _writers.pop(writer, None)
+    _writers.pop(id(writer), None)
 
 
 def reopen_in_child() -> bool:
     """Open the traces of the parent process anew; False if the process is about to end."""
     if _exiting:
         return False  # nobody would close them
-    for writer in list(_writers):
+    for writer, _ in list(_writers.values()):
         writer._reopen_in_child()
     return True
 
 
 def collecting() -> list[int]:
     """Return the numbers of the open traces that take what the program does."""
-    return [number for writer, number in list(_writers.items()) if writer._collect]
+    return [number for writer, number in list(_writers.values()) if writer._collect]
 
 
 def close_at_exit() -> None:
@@ -76,7 +76,7 @@ def _close_at_exit() -> None:
 def _close_all() -> None:
     # One that fails, as by a warning made an error, is not the last.
     with held_back(), ExitStack() as each:
-        for writer in list(_writers):
+        for writer, _ in list(_writers.values()):
             each.callback(writer.close)
 
 

@@ -169,6 +169,7 @@ class Guards {
   int traverse(visitproc visit, void* arg) const {
     Py_VISIT(kept_containers_.ptr());
     Py_VISIT(kept_tensors_.ptr());
+    for (const Tensor& each : tensors_) Py_VISIT(each.attributes.ptr());
     return 0;
   }
 
@@ -176,6 +177,7 @@ class Guards {
     flagged_ = true;  // nothing is looked at any more
     stop_watching();
     dicts_.clear();
+    const auto tensors = std::exchange(tensors_, {});
     const py::object gone[] = {std::move(kept_containers_), std::move(kept_tensors_)};
   }
 

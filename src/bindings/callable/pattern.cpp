@@ -147,7 +147,11 @@ bool same_value(PyObject* value, PyObject* captured) {
 }
 
 Pattern::Pattern(py::handle described) {
-  const auto parts = py::cast<py::tuple>(described);
+  const auto tuple_in = [](py::handle each) {  // what is borrowed from one stays
+    if (PyTuple_Check(each.ptr()) == 0) throw py::value_error("not a pattern: no tuple");
+    return py::reinterpret_borrow<py::tuple>(each);
+  };
+  const py::tuple parts = tuple_in(described);
   const auto name = py::cast<std::string>(parts[0]);
   static constexpr std::pair<std::string_view, Kind> kNames[] = {
       {"array", Kind::kArray},     {"value", Kind::kValue},
@@ -171,8 +175,8 @@ Pattern::Pattern(py::handle described) {
   if (has_object) object_ = parts[next++].ptr();
   if (kind_ == Kind::kValue) return;
   if (kind_ == Kind::kRegistered || is_made) function_ = parts[next++].ptr();
-  if (has_keys) keys_ = py::cast<py::tuple>(parts[next++]).ptr();
-  for (const py::handle child : py::cast<py::tuple>(parts[next])) children_.emplace_back(child);
+  if (has_keys) keys_ = tuple_in(parts[next++]).ptr();
+  for (const py::handle child : tuple_in(parts[next])) children_.emplace_back(child);
   if (has_keys && py::len(keys_) != children_.size()) throw py::value_error("not a pattern: keys");
   if (kind_ == Kind::kRegistered && children_.size() != 2) throw py::value_error("not a pattern");
 }
@@ -209,8 +213,11 @@ bool Pattern::matches_new(PyObject* value, const CallMatch& call) const {
 bool Pattern::matches_keywords(PyObject* keywords, bool in_order, const CallMatch& call) const {
   if (keywords == nullptr) return children_.empty();
   if (in_order) return matches_entries(keywords, call);
+  const auto get = [](PyObject* dict, PyObject* key) {
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+  };
   return PyDict_GET_SIZE(keywords) == static_cast<Py_ssize_t>(children_.size()) &&
-         matches_by_key(keywords, &PyObject_GetItem, call);
+         matches_by_key(keywords, get, call);
 }
 
 bool Pattern::matches_by_key(PyObject* value, binaryfunc get, const CallMatch& call) const {

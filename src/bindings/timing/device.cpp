@@ -35,8 +35,8 @@ struct WithoutGil {
 template <typename T>
 using Freed = std::unique_ptr<T, WithoutGil>;
 
-// Where a sample's GPU time begins: (nanoseconds of the host's clock, error), None while no anchor
-// has followed, False for never.
+// Where the GPU time of a sample that is done begins: (nanoseconds of the host's clock, error),
+// None while no anchor has followed, False for never. For tests: the sample's type is not checked.
 py::object place_of(py::handle sample) {
   timing::timeline::HostMoment found;
   switch (timing::timeline::place(sample_in(sample.ptr())->gpu_begin, found)) {

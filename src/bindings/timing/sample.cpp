@@ -156,8 +156,7 @@ template <double SpanDetails::* kAmount>
 int set_amount(PyObject* self, PyObject* value, void* /*closure*/) {
   const std::string name = kAmount == &SpanDetails::flops ? "flops" : "nbytes";
   if (value == nullptr) {
-    PyErr_SetString(PyExc_AttributeError,
-                    (name + ": it cannot be deleted; set it to None").c_str());
+    PyErr_Format(PyExc_AttributeError, "%s: it cannot be deleted; set it to None", name.c_str());
     return -1;
   }
   return guarded(-1, [&] {

@@ -72,12 +72,14 @@ void end_memory(Sample& sample, PyObject* reading) {
 std::optional<double> amount_of(PyObject* value, const char* argument) {
   if (value == Py_None) return std::nullopt;
   const double amount = PyFloat_AsDouble(value);
-  const bool is_number = PyBool_Check(value) == 0 && PyErr_ExceptionMatches(PyExc_TypeError) == 0;
-  if (PyErr_Occurred() != nullptr && is_number &&
-      PyErr_ExceptionMatches(PyExc_OverflowError) == 0) {
-    throw py::error_already_set();
+  bool is_number = PyBool_Check(value) == 0;
+  if (PyErr_Occurred() != nullptr) {
+    is_number = PyErr_ExceptionMatches(PyExc_TypeError) == 0;
+    if (is_number && PyErr_ExceptionMatches(PyExc_OverflowError) == 0) {
+      throw py::error_already_set();
+    }
+    PyErr_Clear();
   }
-  PyErr_Clear();
   if (!is_number) throw py::type_error(wrong_amount(value, argument));
   if (!(amount >= 0.0) || std::isinf(amount)) {  // or -1, for what is too large
     throw py::value_error(wrong_amount(value, argument));
