@@ -139,3 +139,15 @@ def _map() -> None:
             (_core.mark, _mark),
         ):
             compiler.substitute_in_graph(function, skip_signature_check=True)(traced)
+
+
+def keep_from_compiler(*functions: Callable[..., Any]) -> None:
+    """Have torch.compile not compile what runs of these between the graphs of a region.
+
+    It would ask whether it is compiling while it does so, and leave the scopes out.
+    """
+    frames = getattr(getattr(loaded.torch()._C, "_dynamo", None), "eval_frame", None)
+    skip = getattr(frames, "skip_code", None)
+    if skip is not None:
+        for function in functions:
+            skip(function.__code__)

@@ -15,6 +15,7 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded, torch_hooks
+from gpuprof._frameworks.torch_compile import keep_from_compiler
 
 Before = Callable[[Any], None]
 
@@ -92,4 +93,5 @@ def _wrap_next() -> torch_hooks.Undo:
         finally:
             _local.is_loading = False
 
+    keep_from_compiler(wait_for_batch, call_in)
     return torch_hooks.replace(batches, "__next__", wait_for_batch)

@@ -23,6 +23,7 @@ from gpuprof._common import checks
 from gpuprof._common.imports import when_imported
 from gpuprof._distributed.watch import CollectiveWatch
 from gpuprof._frameworks import loaded, torch_hooks
+from gpuprof._frameworks.torch_compile import keep_from_compiler
 from gpuprof._frameworks.torch_modules import inside
 from gpuprof._run import batches, waits
 from gpuprof._run.steps import FORWARD, OPTIMIZER, Steps
@@ -84,6 +85,7 @@ class TorchScopes:
             torch = loaded.torch()
             if self.depth:
                 self._is_in_backward = lambda: torch._C._current_graph_task_id() != -1
+                keep_from_compiler(*_METHODS)
                 hooks = self._hook(self._enter), self._hook(self._leave)
                 self._undo.callback(torch_hooks.around_all_modules(*hooks))
             hooks = self._hook(self._begin_step), self._hook(self._end_step)
@@ -129,6 +131,7 @@ class TorchScopes:
             except Exception as error:
                 self._fail(error)
 
+        keep_from_compiler(hook)
         return hook
 
     # Modules
@@ -243,6 +246,7 @@ class TorchScopes:
             self.steps.end(sample)
             return result
 
+        keep_from_compiler(backward)
         self._undo.callback(torch_hooks.replace(torch.autograd, "backward", backward))
 
 
@@ -324,3 +328,15 @@ class _Names:
         name = kind if place == 0 else f"{kind}#{place + 1}"
         self._tops[id(module)] = reference, name
         return name
+
+
+_METHODS: tuple[Any, ...] = (
+    _inside,
+    torch_hooks.is_running,
+    *(
+        function
+        for owner in (_Entry, _Names, TorchScopes)
+        for function in vars(owner).values()
+        if hasattr(function, "__code__")
+    ),
+)

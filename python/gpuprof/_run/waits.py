@@ -16,6 +16,7 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._frameworks import torch_hooks
+from gpuprof._frameworks.torch_compile import keep_from_compiler
 
 NAME = "waiting/"
 
@@ -53,6 +54,7 @@ def replace(torch: Any, begin: Begin) -> torch_hooks.Undo:
 
         if is_method:  # a pickle finds it by its name
             wait.__module__, wait.__qualname__ = "torch", f"Tensor.{name}"
+        keep_from_compiler(wait)
         undo.callback(torch_hooks.replace(owner, name, wait))
 
     put(plain, "item")
