@@ -267,6 +267,29 @@ def test_a_compiled_model_is_one_row_with_its_own_name(run: Run) -> None:
     assert found == {"dataloader": 5, "Net": 4, "backward": 4, "optimizer.step": 4}
 
 
+def test_a_graph_that_breaks_loses_no_scope_and_calls_nothing_without_end(run: Run) -> None:
+    code = """
+import logging
+logging.disable()  # torch tells of the graph's break
+class Breaks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+    def forward(self, x):
+        x = self.inner(x)
+        torch._dynamo.graph_break()
+        return x.sum() * x.sum().item()
+def step(x):
+    breaks(x).backward()
+breaks = Breaks()
+compiled = torch.compile(step, backend="eager")
+for _ in range(4):
+    compiled(torch.ones(1, 3))
+"""
+    _, found = run(code, "--watch", "2", by=measured)
+    assert found == {"Breaks": 4, "Breaks/inner": 4, "backward": 4}
+
+
 def test_wrapped_models_have_their_own_name_and_level(run: Run) -> None:
     code = """
 import os

@@ -144,10 +144,14 @@ def _map() -> None:
 def keep_from_compiler(*functions: Callable[..., Any]) -> None:
     """Have torch.compile not compile what runs of these between the graphs of a region.
 
-    It would ask whether it is compiling while it does so, and leave the scopes out.
+    It would ask whether it is compiling while it does so, and leave the scopes out; what replaces
+    a function of torch's would call itself without end.
     """
-    frames = getattr(getattr(loaded.torch()._C, "_dynamo", None), "eval_frame", None)
-    skip = getattr(frames, "skip_code", None)
-    if skip is not None:
-        for function in functions:
-            skip(function.__code__)
+    frames: Any = getattr(getattr(loaded.torch()._C, "_dynamo", None), "eval_frame", None)
+    for function in functions:
+        if hasattr(frames, "set_code_exec_strategy"):
+            action = frames._FrameAction
+            once = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+            frames.set_code_exec_strategy(function.__code__, once)
+        elif hasattr(frames, "skip_code"):  # before torch 2.8
+            frames.skip_code(function.__code__)

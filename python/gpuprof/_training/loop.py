@@ -108,9 +108,12 @@ class TrainingLoop:
         if _core._is_set("GPUPROF_DISABLE"):
             return
         self.stats = None
+        try:  # so that a training that failed does not keep its model
+            self._model = weakref.ref(model)
+        except TypeError:
+            self._model = lambda: model
+        self._training = weakref.ref(training)
         self._thread, self._process = threading.get_ident(), os.getpid()
-        # So that a training that failed does not keep its model.
-        self._model, self._training = weakref.ref(model), weakref.ref(training)
         _running.append(self)
         self._has_parts = in_whole_program()
         try:

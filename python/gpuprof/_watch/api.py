@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -66,7 +67,7 @@ def watch(model: Any, depth: int = 2) -> ModuleWatch:
     ...     model(torch.ones(2, 8)).sum().backward()
     >>> print(seen)  # doctest: +SKIP
     """
-    if loaded.whole_torch() is None:
+    if loaded.whole_torch() is None and importlib.util.find_spec("torch") is None:
         need("torch", "gpuprof.watch")
     if not loaded.is_module(model):
         hint = "; pass an instance of it" if isinstance(model, type) else ""

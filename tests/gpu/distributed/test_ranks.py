@@ -43,6 +43,7 @@ def run(name: str, folder: Path) -> None:
     assert said.count("is done") == 2, said
 
 
+@needs_the_gpu_alone
 def test_the_rank_that_an_all_reduce_waits_for_is_named(tmp_path: Path) -> None:
     run("all_reduce", tmp_path)
 
