@@ -286,8 +286,8 @@ compiled = torch.compile(step, backend="eager")
 for _ in range(4):
     compiled(torch.ones(1, 3))
 """
-    _, found = run(code, "--watch", "2", by=measured)
-    assert found == {"Breaks": 4, "Breaks/inner": 4, "backward": 4}
+    _, found = run(code, by=measured)
+    assert found == {"Breaks": 4, "backward": 4}
 
 
 def test_wrapped_models_have_their_own_name_and_level(run: Run) -> None:
