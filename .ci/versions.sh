@@ -38,12 +38,10 @@ for cupy in 13.6.0 14.2.0; do # 12 does not load without a driver
 done
 
 export OMP_NUM_THREADS=1
-# Older ones make other kernels of a backward pass than those that these tests list, refuse to compile
-# a model in place that has hooks of `watch` already, and show a module that is the argument of a
-# compiled function by a number. 2.10 warns once of its profiler.
+# Older ones make other kernels of a backward pass than those that these tests list, and refuse to
+# compile a model in place that has hooks of `watch` already. 2.10 warns once of its profiler.
 other=(kernels/test_compiled.py::test_{kernels_have_their_modules_in_forward_and_backward,modules_are_rows_below_their_scopes}
   kernels/test_compiled.py::test_code_{from_a_cache_has_its_modules,compiled_before_gpuprof_was_used_has_modules}
-  kernels/test_compiled.py::test_modules_of_a_method_begin_below_its_first_argument
   "watch/test_compiled.py::test_a_model_compiled_in_place_is_one_row[before]")
 for torch in 2.8.0 2.10.0; do
   echo "-- torch $torch"
