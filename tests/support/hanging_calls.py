@@ -11,6 +11,7 @@ has not used the driver, with ``GPUPROF_HANG_S`` set to a fraction of a second.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import re
 import signal
@@ -182,6 +183,8 @@ def main(calls: list[str]) -> int:
     while True:
         for call, scenario in islice(waiting, WORKERS - len(running)):
             said = os.memfd_create(call)
+            # Two threads write to it, and a memfd has no lock on its position.
+            fcntl.fcntl(said, fcntl.F_SETFL, os.O_APPEND)
             running[start(call, scenario, said)] = call, scenario, said
         if not running:
             break
