@@ -212,11 +212,10 @@ class CapturingCalls(_core.CallBase):
 
     # Captures.
 
-    def _kind_of(self, flat: Flat) -> Kind:
+    def _kind_of(self, flat: Flat, modules: Sequence[Any]) -> Kind:
         """Return the kind of a call, which is remembered."""
-        modes = modes_of(flat.leaves, find_modules(self._fn, flat.constants))
         own = tuple(guard() for guard in self._settings.guards)
-        key = (flat.key, *modes, own)
+        key = (flat.key, *modes_of(flat.leaves, modules), own)
         if len(self._kinds) >= _MAX_KINDS + self._settings.max_graphs:
             kept = [each.kind.key for each in self._entries]
             kept += [key[:_NO_LAYOUT] for key in kept]
@@ -235,7 +234,8 @@ class CapturingCalls(_core.CallBase):
 
         `given` is what the graph gets: the arguments, padded if they are to be.
         """
-        kind = self._kind_of(given)
+        modules = find_modules(self._fn, given.constants)
+        kind = self._kind_of(given, modules)
         with self._lock:
             captured = self._of_kind(kind)
             self._counts["misses" if captured is None else "hits"] += 1
@@ -254,7 +254,7 @@ class CapturingCalls(_core.CallBase):
         with capturing:
             # Another thread may have captured it meanwhile.
             kind = self._of_layout(kind, given)
-            return self._of_kind(kind) or self._try_capture(given, kind, warmup)
+            return self._of_kind(kind) or self._try_capture(given, modules, kind, warmup)
 
     def _warmup_before_capture(self, kind: Kind) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -269,8 +269,9 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _try_capture(self, flat: Flat, kind: Kind, warmup: int) -> CapturedCall | None:
-        modules = find_modules(self._fn, flat.constants)
+    def _try_capture(
+        self, flat: Flat, modules: Sequence[Any], kind: Kind, warmup: int
+    ) -> CapturedCall | None:
         recording = Recording(self._body, flat, kind.key[1], self._settings, modules)
         try:
             return self._note(recording.record(warmup), kind)

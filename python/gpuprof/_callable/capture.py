@@ -60,7 +60,7 @@ class _Result(NamedTuple):
     """An array of the result, dense and in memory of the graph's."""
 
     arrays: Arrays
-    array: Any
+    static: Any
     facts: Facts
     make: Callable[[Any], Any] | None  # one like it for a call; None gives that one itself
     nbytes: int  # that are copied for a call
@@ -187,21 +187,22 @@ class Recording:
             read += [extent(each.facts) for each in self._results]
         tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
         tensors += [each.tensor for each in seen.externals]
+        spec = self._entry_spec(guards, merged(map(range_of, state)), merged(read))
         return CapturedCall(
-            spec=self._entry_spec(guards, merged(map(range_of, state)), merged(read)),
+            spec=spec,
             flat=self._flat,
             guards=guards,
             seconds=time.perf_counter() - self._begun,
             returned=self._result,
             nbytes=sum(each.nbytes for each in self._inputs)
-            + sum(each.arrays.nbytes(each.array) for each in self._results),
+            + sum(each.arrays.nbytes(each.static) for each in self._results),
             pool=self._pool,
             writes=frozenset(self._inputs[number].leaf.path for number in self._written),
             by_torch=self._place.backend == "torch",
             externals_written=state,
             floating=seen.floating(guards.modules),
             hides_writes=seen.has_foreign_work and self._settings.writes.names is None,
-            strides_matter=any(map(self._call_strides, self._flat.leaves)),
+            strides_matter=any(each["call_strides"] for each in spec["arrays"]),
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
@@ -282,12 +283,10 @@ class Recording:
         if observes or self._constants is not None:
             block._constants = self._constants = HostConstants(self._constants)
         with one_capture(), block as guard, fresh_autocast_cache():
-            assert block._guard is not None
-            stream = block._guard.stream
             for each in self._inputs:
                 if each.inside is not each.static:
                     each.arrays.fill(each.inside, each.static)
-            watched = self._seen.of_block(*watch_of(block, self._place.device))
+            watched = self._seen.of_block(*watch_of(guard, self._place.device))
             with watched if observes else ExitStack():
                 result = self._run()
             self._note_results(result)
@@ -301,7 +300,7 @@ class Recording:
                 if each.inside is not each.static:
                     each.arrays.fill(each.static, each.inside)
         # A call on another stream waits for what a warm-up still does with the graph's arrays.
-        guard.graph._note_use(stream)
+        guard.graph._note_use(guard.stream)
         return guard.graph
 
     def _note_results(self, result: Any) -> None:
@@ -309,40 +308,39 @@ class Recording:
         self._result, self._found = flat.without_arrays(), flat.arrays
         for leaf, array in zip(flat.leaves, flat.arrays, strict=True):
             arrays = leaf.framework.at(self._place.copies_on)
-            inside = arrays.dense(array)
-            facts = facts_of(inside)
+            static = arrays.dense(array)
+            facts = facts_of(static)
             if facts.device != self._place.device:
                 message = (
                     f"{leaf.path}: an array on GPU {facts.device}, of a graph on GPU "
                     f"{self._place.device}; return arrays of that one"
                 )
                 raise TypeError(message)
-            if loaded.is_tensor(inside):
-                inside = inside.detach()
+            if loaded.is_tensor(static):
+                static = static.detach()
             is_static = self._settings.outputs == "static" or arrays.in_place
             make = None if is_static else arrays.empty_like
-            nbytes = 0 if is_static else arrays.nbytes(inside)
-            self._results.append(_Result(arrays, inside, facts, make, nbytes))
+            nbytes = 0 if is_static else arrays.nbytes(static)
+            self._results.append(_Result(arrays, static, facts, make, nbytes))
 
     # Copies.
 
     def _prepare(self, graph: CapturedGraph) -> tuple[object, ...]:
         """Add the copies to a graph that is not executable yet; return what it has to keep."""
-        inputs = [(number, each) for number, each in enumerate(self._inputs) if each.nbytes]
-        results = [each for each in self._results if each.nbytes]
-        before = [self._copy(each.arrays, each.static) for _, each in inputs]
-        after = [self._copy(each.arrays, each.array) for each in results]
-        after += [self._copy(one.arrays, one.static) for n, one in inputs if n in self._written]
+        written = [self._inputs[number] for number in sorted(self._written)]
+        before = [self._copy(each) for each in self._inputs if each.nbytes]
+        after = [self._copy(each) for each in self._results if each.nbytes]
+        after += [self._copy(each) for each in written if each.nbytes]
         graph._set_launch_order(self._pool._launch_order())
         if before or after:
             graph._add_copies(before, after)
-        return tuple(each.array for each in self._results)
+        return tuple(each.static for each in self._results)
 
-    def _copy(self, arrays: Arrays, inside: Any) -> tuple[int, int, int]:
+    def _copy(self, each: _Input | _Result) -> tuple[int, int, int]:
         """Describe a copy between an array of the graph's and one that stands for a call's."""
-        outside = arrays.empty_like(inside)
+        outside = each.arrays.empty_like(each.static)
         self._borrowed.append(outside)
-        return facts_of(inside).address, facts_of(outside).address, arrays.nbytes(inside)
+        return facts_of(each.static).address, facts_of(outside).address, each.nbytes
 
     # The entry.
 
@@ -366,7 +364,7 @@ class Recording:
             ),
             "guards": guards.core,
             "results": tuple(
-                (each.arrays.at(on), each.make, each.array, each.nbytes > 0)
+                (each.arrays.at(on), each.make, each.static, each.nbytes > 0)
                 for each in self._results
             ),
             "result": self._result.pattern,
@@ -385,25 +383,20 @@ class Recording:
         }
 
     def _spec(self, number: int, each: _Input, on: CallStream) -> dict[str, Any]:
-        facts = facts_of(each.static)
+        shape, strides = each.leaf.facts.shape, each.leaf.facts.strides
+        was_expanded = any(
+            stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
+        )
+        matter = self._seen.depends_on_layout or self._seen.has_foreign_work or was_expanded
         of_torch = each.arrays.name == "torch"
         asks_gradients = of_torch and self._state.records_gradients
         return {
             "framework": each.arrays.at(on),
             "inside": each.static,
-            "desc": facts,
-            "call_strides": self._call_strides(each.leaf),
+            "desc": facts_of(each.static),
+            "call_strides": strides if matter else None,  # None: any will do
             "requires_grad": each.leaf.requires_grad if asks_gradients else None,
             "of_torch": of_torch,
             "copied_in": each.nbytes > 0,
             "copied_back": each.nbytes > 0 and number in self._written,
         }
-
-    def _call_strides(self, leaf: Leaf) -> tuple[int, ...] | None:
-        """Return which strides the array of a call must have; None for any."""
-        shape, strides = leaf.facts.shape, leaf.facts.strides
-        was_expanded = any(
-            stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
-        )
-        matter = self._seen.depends_on_layout or self._seen.has_foreign_work or was_expanded
-        return strides if matter else None

@@ -28,7 +28,7 @@ from gpuprof._graphs.types import CaptureStatus
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    from gpuprof._graphs.capture import capture
+    from gpuprof._graphs.guard import GraphCaptureGuard
 
 Range = tuple[int, int]
 # Tells how many nodes a capture has, None of a broken one, and whether one of those after the first
@@ -269,10 +269,8 @@ class Observation:
                 self._undo.append((tensor.detach(), tensor.detach().clone()))
 
 
-def watch_of(block: capture, device: int) -> tuple[CountNodes, Broke]:
+def watch_of(guard: GraphCaptureGuard, device: int) -> tuple[CountNodes, Broke]:
     """Return what an observation asks of an open capture, and how it tells where that broke."""
-    guard = block._guard
-    assert guard is not None
 
     def count(since: int) -> tuple[int | None, bool]:
         status, _, nodes, works = _core._capture_of(guard.stream, device, since)

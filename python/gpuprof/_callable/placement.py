@@ -81,11 +81,10 @@ class Place:
 
     def _device_of(self, flat: Flat) -> int:
         for leaf in flat.leaves:
-            first = flat.leaves[0]
-            if leaf.facts.device != first.facts.device:
+            if leaf.facts.device != flat.device:
                 message = (
-                    f"{leaf.path}: an array on GPU {leaf.facts.device}, and {first.path} is on "
-                    f"GPU {first.facts.device}; a graph runs on one: move the arrays to it"
+                    f"{leaf.path}: an array on GPU {leaf.facts.device}, and {flat.leaves[0].path} "
+                    f"is on GPU {flat.device}; a graph runs on one: move the arrays to it"
                 )
                 raise TypeError(message)
         if flat.leaves:

@@ -32,7 +32,7 @@ from gpuprof._callable.leaves import Leaf, is_plain, value_key
 from gpuprof._common.containers import ContainerParts, parts_of
 from gpuprof._common.text import a_type
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.array_facts import array_facts, is_array, is_array_type
+from gpuprof._frameworks.array_facts import array_facts, is_array
 from gpuprof._frameworks.arrays import Arrays, arrays_of
 from gpuprof._frameworks.torch import pytree_node
 
@@ -173,7 +173,7 @@ class _Walk:
     def pattern(self, value: Any, path: str) -> Pattern:
         """Return the pattern of what is at a path."""
         kind = type(value)
-        if is_array_type(kind):
+        if is_array(value):
             number = self._numbers.get(id(value), len(self._leaves))
             if number == len(self._leaves):
                 facts = array_facts(value, path, self._role)
@@ -185,7 +185,7 @@ class _Walk:
                 if self._role == "result":
                     self._numbers[id(value)] = number
             return "array", number
-        if not is_plain(value) and id(value) not in self._given:
+        if kind in _BUILTIN or not (is_plain(value) or id(value) in self._given):
             found = self._container(value, path)
             if found is not None:
                 return found

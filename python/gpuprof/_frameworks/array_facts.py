@@ -64,13 +64,10 @@ def array_facts(value: object, path: str, role: str = "argument") -> Facts:
     raise TypeError(message)
 
 
-def is_array_type(kind: type) -> bool:
-    """Return whether objects of a type are arrays, of any library and wherever they are."""
-    return hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack__")
-
-
 def is_array(value: object) -> bool:
-    return is_array_type(type(value))
+    """Return whether a value is an array by its type, of any library and wherever it is."""
+    kind = type(value)
+    return hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack__")
 
 
 def facts_of(array: Any) -> Facts:
