@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-import gpuprof
-from gpuprof.errors import GraphMismatchError
 from tests.gpu.support.fuzz_arrays import check_arrays
 from tests.gpu.support.fuzz_bodies import operators
 from tests.gpu.support.fuzz_callables import Make, check, eagerly, shrink
 from tests.gpu.support.fuzz_foreign import kernels
-from tests.gpu.support.fuzz_frozen import FROZEN, frozen
 from tests.gpu.support.fuzz_operators import OPS
 from tests.gpu.support.fuzz_scenarios import KINDS, Scenario, make_scenario
 from tests.gpu.support.fuzz_state import Body
 from tests.gpu.support.fuzz_world import World
-from tests.support import cpu_graphs
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:::torch")]
@@ -235,7 +231,7 @@ def test_a_static_result_is_stale_where_it_is_an_argument() -> None:
     assert not any(each.stale_arguments(step) for each in cloning for step in each.steps)
 
 
-# Functions of arrays, and what is frozen.
+# Functions of arrays.
 
 
 def test_a_function_of_arrays_does_the_same_in_two_worlds() -> None:
@@ -253,24 +249,3 @@ def test_a_function_of_arrays_does_the_same_in_two_worlds() -> None:
 
 def _loses_writes_to_arrays(_: Any, function: Any) -> Any:
     return lambda *given: function(*(each.copy() for each in given))
-
-
-@pytest.mark.parametrize("name", FROZEN)
-def test_a_change_of_what_is_frozen_is_found_where_a_call_is_verified(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    cpu_graphs.install(monkeypatch)
-    function, change = frozen(torch, name, "cpu")
-    x = torch.arange(1.0, 5.0)
-    fast = gpuprof.make_graphed_callable(function, (torch.zeros(4),), warmup=0)
-    before = function(x)
-    assert torch.equal(fast(x), before)
-    change()
-    wanted = function(x)
-    assert not torch.equal(wanted, before)
-    assert torch.equal(fast(x), before)
-    for entry in fast._entries:
-        entry.runs = 0  # to be verified like the first one
-    with pytest.raises(GraphMismatchError):
-        fast(x)
-    assert torch.equal(fast(x), wanted)  # eagerly

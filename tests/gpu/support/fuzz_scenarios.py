@@ -28,7 +28,7 @@ from tests.gpu.support.fuzz_state import (
 )
 from tests.gpu.support.fuzz_world import Source, Step, World, kept_generator, seed_generator
 
-# What the contract leaves out besides FROZEN in fuzz_frozen.py.
+# What the contract leaves out besides FROZEN in tests/callable/test_frozen.py.
 LEFT_OUT = (
     "results that share memory with arguments, state or each other: a call gives new arrays",
     "the sweeping check, which finds a replaced parameter some calls later",

@@ -1,13 +1,18 @@
-"""What is frozen at the capture of a graphed callable, each with an example.
-
-The fuzzer leaves it out; `verify` finds it.
-"""
+"""What is frozen at the capture of a graphed callable: no fuzzer looks there, `verify` finds it."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
+
+import gpuprof
+from gpuprof.errors import GraphMismatchError
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("tapes")]
 
 
 class Frozen(NamedTuple):
@@ -18,7 +23,7 @@ class Frozen(NamedTuple):
     change: str
 
 
-_TENSOR = "torch.full((4,), 2.0, device=device)"
+_TENSOR = "torch.full((4,), 2.0)"
 FROZEN = {
     "a number in a closure": Frozen("by = 2.0", "x * by", "nonlocal by; by = 3.0"),
     "a number in a global": Frozen("global g; g = 2.0", "x * g", "global g; g = 3.0"),
@@ -35,9 +40,7 @@ FROZEN = {
     "a number in a dict": Frozen("given = {'by': 2.0}", "x * given['by']", "given['by'] = 3.0"),
     "a key of a dict": Frozen("given = {}", "x * given.get('by', 1)", "given['by'] = 3.0"),
     "a set": Frozen("given = {1}", "x * 2 if 1 in given else x", "given.clear()"),
-    "numbers in a tensor": Frozen(
-        "given = [2.0] * 4", "x * torch.tensor(given, device=device)", "given[0] = 3.0"
-    ),
+    "numbers in a tensor": Frozen("given = [2.0] * 4", "x * torch.tensor(given)", "given[0] = 3.0"),
     "an attribute of a class": Frozen("Plain.by = 2.0", "x * Plain().by", "Plain.by = 3.0"),
     "a method of a class": Frozen(
         "Plain.run = lambda self, x: x * 2", "Plain().run(x)", "Plain.run = lambda self, x: x * 3"
@@ -57,7 +60,7 @@ from functools import partial
 class Plain:
     def __init__(self, **given):
         self.__dict__.update(given)
-def make(torch, device):
+def make(torch):
     {setup}
     def function(x):
         return {expression}
@@ -67,10 +70,28 @@ def make(torch, device):
 """
 
 
-def frozen(torch: Any, name: str, device: str) -> tuple[Callable[[Any], Any], Callable[[], None]]:
+def frozen(name: str) -> tuple[Callable[[Any], Any], Callable[[], None]]:
     """Return a function, and what changes what it returns."""
     namespace: dict[str, Any] = {}
     text = textwrap.dedent(_TEXT).format(**FROZEN[name]._asdict())
     exec(compile(text, f"<{name}>", "exec"), namespace)
-    function, change = namespace["make"](torch, device)
+    function, change = namespace["make"](torch)
     return function, change
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_change_of_what_is_frozen_is_found_where_a_call_is_verified(name: str) -> None:
+    function, change = frozen(name)
+    x = torch.arange(1.0, 5.0)
+    fast: Any = gpuprof.make_graphed_callable(function, (torch.zeros(4),), warmup=0)
+    before = function(x)
+    assert torch.equal(fast(x), before)
+    change()
+    wanted = function(x)
+    assert not torch.equal(wanted, before)
+    assert torch.equal(fast(x), before)
+    for entry in fast._entries:
+        entry.runs = 0  # to be verified like the first one
+    with pytest.raises(GraphMismatchError):
+        fast(x)
+    assert torch.equal(fast(x), wanted)  # eagerly
