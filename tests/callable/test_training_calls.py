@@ -16,6 +16,7 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("tapes")]
 
 from tests.support import small_networks as networks  # noqa: E402
+from tests.support.structures import Cache  # noqa: E402
 
 both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
 
@@ -252,6 +253,22 @@ def test_an_argument_that_no_used_result_comes_from_gets_no_gradient() -> None:
     fast(a, b)[1].sum().backward()
     assert a.grad is None
     assert torch.equal(b.grad, torch.full_like(b, 3))
+
+
+@pytest.mark.usefixtures("register")
+def test_gradients_flow_through_registered_arguments_and_results() -> None:
+    def body(given: Any) -> Cache:
+        return Cache([torch.tanh(given.keys[0])], [given.values[0] * 3], given.window)
+
+    def gradients(run: Any) -> Any:
+        given = [batch(n).requires_grad_() for n in range(2)]
+        made = run(Cache(given[:1], given[1:], window=2))
+        (made.keys[0].sum() + made.values[0].square().sum()).backward()
+        return torch.stack([each.grad for each in given])
+
+    fast = make(body, Cache(*([batch(n).requires_grad_()] for n in range(2)), window=2))
+    assert torch.equal(gradients(fast), gradients(body))
+    assert fast.stats().captures == 1
 
 
 class Fails(torch.autograd.Function):  # type: ignore[misc]
