@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 from typing import Any
 
 import pytest
@@ -10,9 +12,12 @@ import gpuprof
 from gpuprof.errors import GraphMismatchError
 from tests.support import cpu_graphs
 from tests.support.callables import Counted, counts, twice
+from tests.support.stand_in_cupy import ndarray
 from tests.support.structures import Batch, Output, Pair
 
 STRUCTURES = Batch.__module__
+ARRAY = f"{ndarray.__module__}.ndarray of shape"
+ONE = f"a float32 {ARRAY} (1,)"
 
 
 def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
@@ -159,34 +164,6 @@ def test_samples_that_differ_are_an_error_when_it_is_made(cupy: Any) -> None:
     assert (runs(), x.tolist()) == (3, [0])
 
 
-@pytest.mark.parametrize(
-    ("other", "problem"),
-    [
-        (
-            lambda x: [[x]],
-            "ndarray of shape (1,) replayed, a list by the function",
-        ),
-        (lambda _: [5], "ndarray of shape (1,) replayed, 5 by the function"),
-        (lambda _: (5,), "result: a list replayed, a tuple by the function"),
-        (lambda x: [x, x], "result[1]: nothing replayed, a int32 "),
-        (lambda x: [x[:0]], "of shape (0,) by the function"),
-    ],
-)
-def test_results_of_another_structure_differ(cupy: Any, other: Any, problem: str) -> None:
-    results = [other, lambda x: [x]]
-
-    def body(x: Any) -> Any:
-        return results[-1](x)
-
-    x = cupy.array([1], "i4")
-    fast = make(body, x, verify=1)
-    results.pop()
-    with pytest.raises(GraphMismatchError) as caught:
-        fast(x)
-    (found,) = caught.value.problems
-    assert problem in found
-
-
 @pytest.mark.torch
 @pytest.mark.parametrize("options", [{}, {"verify": "off", "buckets": {0: (4,)}}])
 def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
@@ -204,9 +181,46 @@ def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
     assert fast.stats().captures == 1
 
 
+def mismatch(cupy: Any, captured: Any, now: Any) -> GraphMismatchError:
+    """Return the error for a replay of a function that gives another result meanwhile."""
+    results = [now, captured]
+    x, y = cupy.array([1.0]), cupy.array([2.0])
+    fast = make(lambda x, y: results[-1](x.copy(), y.copy()), x, y, verify=1, name="step")
+    results.pop()
+    with pytest.raises(GraphMismatchError) as caught:
+        fast(x, y)
+    return caught.value
+
+
 @pytest.mark.parametrize(
     ("captured", "now", "problems"),
     [
+        (
+            lambda x, _: [x],
+            lambda x, _: [[x]],
+            [f"result[0]: {ONE} replayed, a list by the function"],
+        ),
+        (lambda x, _: [x], lambda *_: [5], [f"result[0]: {ONE} replayed, 5 by the function"]),
+        (
+            lambda x, _: [x],
+            lambda *_: (5,),
+            ["result: a list replayed, a tuple by the function"],
+        ),
+        (
+            lambda x, _: [x],
+            lambda x, _: [x, x],
+            [f"result[1]: nothing replayed, {ONE} by the function"],
+        ),
+        (
+            lambda x, _: [x],
+            lambda x, _: [x[:0]],
+            [f"result[0]: a f4 {ARRAY} (1,) replayed, a f4 {ARRAY} (0,) by the function"],
+        ),
+        (
+            lambda x, _: (x, (1.5, math.nan, None), {"n": 3}),
+            lambda x, _: (x, (1.5, math.nan, None), {"n": 4}),
+            ["result[2]['n']: 3 replayed, 4 by the function"],
+        ),
         (
             lambda x, y: {"y": y, "x": x},
             lambda x, y: {"x": x, "y": y},
@@ -216,8 +230,8 @@ def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
             lambda x, _: {"x": x},
             lambda x, _: {"y": x},
             [
-                "result['y']: nothing replayed, {array} by the function",
-                "result['x']: {array} replayed, nothing by the function",
+                f"result['y']: nothing replayed, {ONE} by the function",
+                f"result['x']: {ONE} replayed, nothing by the function",
             ],
         ),
         (
@@ -232,8 +246,8 @@ def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
             lambda x, y: [1, x, y],
             lambda x, y: [y, x, y],
             [
-                "result[0]: 1 replayed, {array} by the function",
-                "result[2]: {array} replayed, the same array as result[0] by the function",
+                f"result[0]: 1 replayed, {ONE} by the function",
+                f"result[2]: {ONE} replayed, the same array as result[0] by the function",
             ],
         ),
         (
@@ -254,23 +268,41 @@ def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
             lambda x, _: Output(x),
             [
                 "result.hidden: nothing replayed, None by the function",
-                "result['hidden']: {array} replayed, nothing by the function",
+                f"result['hidden']: {ONE} replayed, nothing by the function",
             ],
         ),
     ],
-    ids=["order", "other keys", "shared", "shared_elsewhere", "names", "classes", "keys"],
 )
-def test_what_differs_in_the_structure_of_results_is_told_by_itself(
+def test_what_differs_in_results_is_told_by_itself(
     cupy: Any, captured: Any, now: Any, problems: list[str]
 ) -> None:
-    results = [now, captured]
-    x, y = cupy.array([1.0]), cupy.array([2.0])
-    fast = make(lambda x, y: results[-1](x.copy(), y.copy()), x, y, verify=1)
-    results.pop()
-    with pytest.raises(GraphMismatchError) as caught:
-        fast(x, y)
-    array = f"a float32 {type(x).__module__}.ndarray of shape (1,)"
-    assert [*caught.value.problems] == [each.replace("{array}", array) for each in problems]
+    assert [*mismatch(cupy, captured, now).problems] == problems
+
+
+def test_the_error_lists_the_first_problems_and_the_usual_causes(cupy: Any) -> None:
+    def differing(count: int) -> GraphMismatchError:
+        return mismatch(cupy, lambda x, _: (x, *[0.0] * count), lambda x, _: (x, *[1.0] * count))
+
+    error = differing(11)
+    text = str(error)
+    assert text.startswith("step: ")
+    assert "result[8]" in text
+    assert "result[9]" not in text
+    assert "and 3 more" in text
+    assert all(word in text for word in ("guards=", "writes=", 'verify="off"', "frozen"))
+    assert len(error.problems) == 11
+    assert (error.path, error.expected, error.found) == ("result[1]", 1.0, 0.0)
+    assert "and " not in str(differing(8)).partition("Usual")[0].splitlines()[-1]
+
+
+def test_the_error_pickles_with_what_it_says(cupy: Any) -> None:
+    one, other = cupy.array([1.0, 2.0]), cupy.array([1.0, 7.0])
+    before = mismatch(cupy, lambda x, _: (x, one.copy()), lambda x, _: (x, other.copy()))
+    after = pickle.loads(pickle.dumps(before))
+    assert type(after) is GraphMismatchError
+    assert isinstance(after, gpuprof.GpuprofError)
+    assert (str(after), vars(after)) == (str(before), vars(before))
+    assert (after.path, after.index, after.expected, after.found) == ("result[1]", (1,), 7.0, 2.0)
 
 
 def test_a_change_between_the_comparisons_is_not_found(cupy: Any, choosing: Choosing) -> None:
