@@ -1,4 +1,4 @@
-"""What is guarded of modules, dicts and arrays: without torch."""
+"""What C++ guards: dicts, lists, sets, objects and arrays, without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuprof._core as _core
-from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.observe import Range, merged
 from tests.support.ids import short
 
@@ -23,27 +22,11 @@ ABSENT = _core._Guards.ABSENT
 NAN = float("nan")
 
 
-class Module:
-    """What there is of a `torch.nn.Module`."""
+class Holder:
+    """An object with attributes."""
 
     def __init__(self, **attributes: Any) -> None:
-        self.training = True
-        self._parameters: dict[str, Any] = {}
-        self._buffers: dict[str, Any] = {}
-        self._modules: dict[str, Any] = {}
-        self._forward_hooks: dict[int, Any] = collections.OrderedDict()
         vars(self).update(attributes)
-
-    def named_modules(self) -> Any:
-        yield "", self
-        for name, part in self._modules.items():
-            yield from ((f"{name}.{path}".rstrip("."), each) for path, each in part.named_modules())
-
-    def forward(self, x: Any) -> Any:
-        return x
-
-    def __call__(self, x: Any) -> Any:
-        return self.forward(x)
 
 
 class Array:
@@ -58,13 +41,6 @@ class Array:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         data = (self.address, False)
         return {"data": data, "shape": self.shape, "typestr": self.typestr, "version": 3}
-
-
-@pytest.fixture(autouse=True)
-def torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for torch, so that `Module` is one of its modules."""
-    stand_in = types.SimpleNamespace(nn=types.SimpleNamespace(Module=Module))
-    monkeypatch.setitem(sys.modules, "torch", stand_in)  # type: ignore[arg-type]
 
 
 def container(entries: Any, expected: dict[Any, Any], whole: bool, owner: Any = None) -> Any:
@@ -181,32 +157,32 @@ def test_lists_and_sets_hold_what_they_held() -> None:
 
 
 def test_the_dict_of_an_object_has_to_be_the_same() -> None:
-    module = Module(scale=1)
-    own = vars(module)
-    guards = listed(own, module, scale=1)
+    holder = Holder(scale=1)
+    own = vars(holder)
+    guards = listed(own, holder, scale=1)
     assert guards.hold()
-    module.__dict__ = dict(own)
+    holder.__dict__ = dict(own)
     assert not guards.hold()
-    module.__dict__ = own
+    holder.__dict__ = own
     assert guards.hold()
 
 
 @pytest.mark.parametrize("times", [1, 2000])
 def test_attributes_that_are_assigned_are_found(times: int) -> None:
     def assign(value: int) -> None:
-        module.scale = value  # type: ignore[attr-defined]
+        holder.scale = value  # type: ignore[attr-defined]
 
-    module = Module(scale=0)
-    guards = listed(vars(module), module, scale=0)
+    holder = Holder(scale=0)
+    guards = listed(vars(holder), holder, scale=0)
     for _ in range(times):  # until the interpreter has a fast way for it
         assign(0)
     assert guards.hold()
-    assert list(vars(module)) == list(vars(Module(scale=0)))
+    assert list(vars(holder)) == list(vars(Holder(scale=0)))
     assign(1)
     assert not guards.hold()
     assign(0)
     assert guards.hold()
-    del module.scale  # type: ignore[attr-defined]
+    del holder.scale  # type: ignore[attr-defined]
     assert not guards.hold()
 
 
@@ -293,83 +269,13 @@ def test_nothing_is_kept_alive_after_release() -> None:
 
 
 def test_a_cycle_through_guards_is_collected() -> None:
-    module = Module()
-    gone = weakref.ref(module)
-    module.guards = listed(vars(module), module, training=True)  # type: ignore[attr-defined]
-    module.itself = module  # type: ignore[attr-defined]
-    del module
+    holder = Holder(training=True)
+    gone = weakref.ref(holder)
+    holder.guards = listed(vars(holder), holder, training=True)  # type: ignore[attr-defined]
+    holder.itself = holder  # type: ignore[attr-defined]
+    del holder
     gc.collect()
     assert gone() is None
-
-
-CONTAINERS: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
-    "a value of a dict": (
-        {"a": 1.0, "b": 2.0},
-        lambda each: each.update(b=3.0),
-        "entry 'inner.held.b': 3.0, captured with 2.0",
-    ),
-    "a key of a dict": ({}, lambda each: each.update(a=None), "entry 'inner.held.a': added"),
-    "an item of a list": ([1, 2], lambda each: each.pop(), "entry 'inner.held.1': removed"),
-    "the order of a list": (
-        ["x", "y", "x"],
-        lambda each: each.sort(),
-        "entry 'inner.held.1': 'x', captured with 'y'",
-    ),
-    "an item of a set": ({1, 2}, lambda each: each.add(3), "entry 'inner.held.3': added"),
-    "an equal item of a set": (
-        {1, "x"},
-        lambda each: (each.remove(1), each.add(True)),
-        "entry 'inner.held.1': True, captured with 1",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_plain_values_in_containers_of_modules_are_guarded(name: str) -> None:
-    held, change, text = CONTAINERS[name]
-    inner, outer = Module(held=(held := held.copy())), Module()
-    outer._modules["inner"] = inner
-    guards = ModuleGuards([outer]).finish()
-    assert guards.core.hold()
-    change(held)
-    assert not guards.core.hold()
-    assert text in guards.moved()
-    inner.held = held.copy()  # type: ignore[attr-defined]
-    assert "attribute 'inner.held': replaced by another object" in guards.moved()
-
-
-@pytest.mark.parametrize("held", [{"a": [1]}, [Module()], {(1, 2)}, list(range(2_000))], ids=short)
-def test_containers_of_other_objects_and_long_ones_are_frozen(held: Any) -> None:
-    module = Module(held=held)
-    guards = ModuleGuards([module]).finish()
-    held.clear()
-    module.held = None  # type: ignore[attr-defined]
-    assert guards.core.hold()
-    assert guards.moved() == []
-
-
-def test_a_container_that_the_run_changes_is_left_out() -> None:
-    module = Module(seen=[], given=[1])
-    guards = ModuleGuards([module])
-    module.seen.append(1)  # type: ignore[attr-defined]
-    guards.finish()
-    module.seen.append(2)  # type: ignore[attr-defined]
-    assert guards.core.hold()
-    assert guards.moved() == []
-    module.given.append(2)  # type: ignore[attr-defined]
-    assert guards.moved() == ["entry 'given.1': added"]
-
-
-def test_another_dict_of_a_module_is_found() -> None:
-    module = Module(scale=1)
-    guards = ModuleGuards([module]).finish()
-    module.__dict__ = {**vars(module), "scale": 2}
-    assert not guards.core.hold()
-    assert guards.moved() == ["attribute '__dict__': replaced by another object"]
-    guards = ModuleGuards([module])
-    module.__dict__ = {**vars(module)}
-    with pytest.raises(TypeError, match="replaces attribute '__dict__'"):
-        guards.finish()
 
 
 # Arrays that share memory, for which it matters which copy is made first.

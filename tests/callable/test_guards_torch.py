@@ -14,6 +14,7 @@ import gpuprof._core as _core
 from gpuprof._callable.guards import MadeStateError, ModuleGuards
 from gpuprof._callable.observe import Observation
 from gpuprof._frameworks.torch_modules import find_modules
+from tests.support.ids import short
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -34,6 +35,9 @@ class Net(nn.Module):  # type: ignore[misc, name-defined]
         self.scale = 2
         self.table = torch.ones(2)
         self.scaling = {"default": 2.0}
+        self.names = ["x", "y", "x"]
+        self.merged = {1, "x"}
+        self.drop.held = [1]
         self.size = (2, 3)
 
     def forward(self, x: Any) -> Any:
@@ -128,6 +132,16 @@ CHANGES: dict[str, tuple[Any, str]] = {
         lambda n: n.scaling.update(default=4.0),
         "entry 'scaling.default': 4.0, captured with 2.0",
     ),
+    "key of a dict": (lambda n: n.scaling.update(a=None), "entry 'scaling.a': added"),
+    "item of a list": (lambda n: n.names.pop(), "entry 'names.2': removed"),
+    "order of a list": (lambda n: n.names.sort(), "entry 'names.1': 'x', captured with 'y'"),
+    "item of a set": (lambda n: n.merged.add(3), "entry 'merged.3': added"),
+    "equal item of a set": (
+        lambda n: (n.merged.remove(1), n.merged.add(True)),
+        "entry 'merged.1': True, captured with 1",
+    ),
+    "list of a part": (lambda n: n.drop.held.append(2), "entry 'drop.held.1': added"),
+    "another list": (lambda n: setattr(n, "names", [*n.names]), f"attribute 'names': {REPLACED}"),
     "tuple": (lambda n: setattr(n, "size", (2, 4)), f"attribute 'size': {REPLACED}"),
     "all attributes": (
         lambda n: setattr(n.fc, "__dict__", dict(vars(n.fc))),
@@ -153,6 +167,17 @@ def test_everything_of_a_module_that_changes_is_found(net: Any, change: str) -> 
     make(net)
     assert not holds(guards)
     assert text in guards.moved()
+
+
+@pytest.mark.parametrize(
+    "held", [{"a": [1]}, [nn.Module()], {(1, 2)}, list(range(2_000))], ids=short
+)
+def test_containers_of_other_objects_and_long_ones_are_frozen(net: Any, held: Any) -> None:
+    net.held = held
+    guards = ModuleGuards([net]).finish()
+    held.clear()
+    net.held = None
+    assert holds(guards)
 
 
 def test_a_buffer_that_comes_and_goes_is_found(net: Any) -> None:
@@ -230,9 +255,11 @@ def test_what_the_run_changed_itself_is_left_out(net: Any) -> None:
     guards = ModuleGuards([net])
     net.scale = 7
     net.table = torch.zeros(2)
+    net.names.append("z")
     net.fc.register_forward_hook(print)
     guards.finish()
     net.scale = 8
+    net.names.append("z")
     assert holds(guards)
     net.drop.p = 0.3
     assert not holds(guards)
@@ -247,6 +274,7 @@ def test_what_the_run_changed_itself_is_left_out(net: Any) -> None:
         (lambda n: setattr(n.fc.bias, "data", torch.ones(3)), "moves parameter 'fc.bias'"),
         (lambda n: setattr(n, "drop", nn.ReLU()), "replaces submodule 'drop'"),
         (lambda n: n.layers.append(nn.ReLU()), r"changes submodule 'layers.1' \(added\)"),
+        (lambda n: setattr(n, "__dict__", dict(vars(n))), "replaces attribute '__dict__'"),
     ],
 )
 def test_a_run_that_replaces_state_is_refused(net: Any, change: Any, text: str) -> None:
