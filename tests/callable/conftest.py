@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support import stand_in_arrays
@@ -18,6 +20,11 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 def register(monkeypatch: pytest.MonkeyPatch) -> Register:
     """A stand-in for torch's registry of classes, in which more can be registered."""
     return registry(monkeypatch)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="torch is not installed")
 
 
 @pytest.fixture

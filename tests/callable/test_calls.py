@@ -11,12 +11,11 @@ import pytest
 import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support import stand_in_cupy
-from tests.support.callables import US, Counted, make, twice
+from tests.support.callables import US, Counted, make, on_streams, twice
 from tests.support.processes import check_cuda
 from tests.support.stand_in_cupy import MemoryPointer, installed
 from tests.support.stand_in_exchange import ExchangingArray
 from tests.support.structures import Batch, Pair
-from tests.support.threads import in_threads
 
 
 @pytest.fixture(params=["interface", "exchange"])
@@ -32,9 +31,11 @@ def test_a_call_replays_and_gives_what_the_function_would(cupy: Any) -> None:
     fast = make(twice(cupy, runs), cupy.array([0.0, 0.0]))
     ran = runs()
     for value in range(5):
-        result = fast(cupy.array([value, -value]))
+        x = cupy.array([value, -value])
+        result = fast(x)
         assert type(result) is cupy.ndarray
         assert result.tolist() == [value, -value] * 2
+        assert x.tolist() == [value, -value]
     assert runs() == ran
     stats = fast.stats()
     assert (stats.replays, stats.hits, stats.eager_calls, stats.captures) == (5, 5, 0, 1)
@@ -52,13 +53,6 @@ def test_arguments_may_change_while_calls_are_in_flight(cupy: Any) -> None:
     assert fast.stats().replays == 200
 
 
-def test_an_argument_keeps_its_value(cupy: Any) -> None:
-    fast = make(twice(cupy), cupy.array([0.0]))
-    x = cupy.array([3.0])
-    fast(x)
-    assert x.tolist() == [3.0]
-
-
 def test_static_results_are_the_same_arrays_and_can_be_told_stale(cupy: Any) -> None:
     fast = make(twice(cupy), cupy.array([0.0]), outputs="static")
     first = fast(cupy.array([1.0]))
@@ -67,6 +61,8 @@ def test_static_results_are_the_same_arrays_and_can_be_told_stale(cupy: Any) -> 
     assert fast(cupy.array([2.0])) is first
     assert first.tolist() == [2.0, 2.0]
     assert fast.generation == before + 1
+    fast.graph.launch()
+    assert fast.generation == before + 2
 
 
 def test_static_results_cost_no_copy(cupy: Any) -> None:
@@ -229,15 +225,6 @@ def test_what_is_written_comes_back_where_real_calls_warm_up(
     assert [each.type for each in fast.graph.nodes].count("memcpy") == copies
 
 
-def test_a_sample_is_not_written_to(cupy: Any) -> None:
-    def body(x: Any) -> None:
-        x[:1] = x[1:]
-
-    x = cupy.array([1.0, 2.0])
-    make(body, x)
-    assert x.tolist() == [1.0, 2.0]
-
-
 def test_what_a_call_has_written_is_told_once(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     tell = lambda *arrays: told.append(arrays)  # noqa: E731
@@ -330,15 +317,12 @@ def test_calls_on_two_streams_run_one_after_the_other(cupy: Any) -> None:
 
 def test_threads_call_at_once(cupy: Any) -> None:
     fast = make(twice(cupy), cupy.array([0, 0], "i4"))
-    context = cupy.fake.current_context()
 
     def work(first: int) -> None:
-        cupy.fake.set_current(context)
-        with cupy.cuda.Stream(non_blocking=True):
-            for value in range(first, first + 50):
-                assert fast(cupy.array([value, -value], "i4")).tolist() == [value, -value] * 2
+        for value in range(first, first + 50):
+            assert fast(cupy.array([value, -value], "i4")).tolist() == [value, -value] * 2
 
-    in_threads(*[lambda first=first: work(first) for first in (0, 100, 200)])
+    on_streams(cupy, *[lambda first=first: work(first) for first in (0, 100, 200)])
     assert fast.stats().replays == 150
 
 

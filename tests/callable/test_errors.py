@@ -86,17 +86,19 @@ def test_the_body_s_errors_pass_unchanged(cupy: Any, at_run: int, error: BaseExc
 
 def test_an_error_in_a_call_leaves_the_graphs_there_are(cupy: Any) -> None:
     def body(x: Any) -> Any:
-        if x.shape[0] > 1:
+        if x.shape[0] > 2:
             message = "too long"
             raise MineError(message)
         return x.copy()
 
-    fast = make(body, cupy.array([1.0]))
+    fast = make(body, cupy.array([1.0]), max_graphs=2)
+    fast(cupy.array([1.0, 2.0]))
     for _ in range(2):
         with pytest.raises(MineError, match="too long"):
-            fast(cupy.array([1.0, 2.0]))
+            fast(cupy.array([1.0, 2.0, 3.0]))
+    assert len(fast.graphs) == 2
     assert fast(cupy.array([3.0])).tolist() == [3]
-    assert (fast.stats().captures, fast.stats().replays) == (1, 1)
+    assert (fast.stats().captures, fast.stats().replays) == (2, 2)
 
 
 @pytest.mark.parametrize("result", [object(), {1, 2}], ids=["object", "set"])

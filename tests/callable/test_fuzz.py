@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.callables import on_streams
 from tests.support.fuzz_copies import Copies, Source, check_copies
-from tests.support.threads import in_threads
 
 FUNCTIONS = 200
 AT_ONCE = 50
@@ -49,7 +49,6 @@ def test_functions_of_new_seeds_give_what_they_give_eagerly(cupy: Any) -> None:
 
 def test_threads_call_one_callable_at_once(cupy: Any) -> None:
     reading = (copies for seed in range(FUNCTIONS) if not (copies := Copies(cupy, seed)).written)
-    context = cupy.fake.current_context()
     for copies, _ in zip(reading, range(8), strict=False):
         function = copies.function(copies.state())
         copies.options["outputs"] = "clone"
@@ -60,17 +59,14 @@ def test_threads_call_one_callable_at_once(cupy: Any) -> None:
             def work(
                 first: int, copies: Copies = copies, function: Any = function, fast: Any = fast
             ) -> None:
-                cupy.fake.set_current(context)
-                with cupy.cuda.Stream(non_blocking=True) as stream:
-                    for step in range(10):
-                        size = (6, *copies._sizes)[step % (1 + len(copies._sizes))]
-                        sources = [Source("new", 0, size, "dense", first + step)] * copies.count
-                        given = [copies.new(source) for source in sources]
-                        found = [each.tolist() for each in fast(*given)]
-                        assert found == [each.tolist() for each in function(*given)]
-                    stream.synchronize()
+                for step in range(10):
+                    size = (6, *copies._sizes)[step % (1 + len(copies._sizes))]
+                    sources = [Source("new", 0, size, "dense", first + step)] * copies.count
+                    given = [copies.new(source) for source in sources]
+                    found = [each.tolist() for each in fast(*given)]
+                    assert found == [each.tolist() for each in function(*given)]
 
-            in_threads(*(lambda first=first: work(first) for first in (100, 200, 300)))
+            on_streams(cupy, *(lambda first=first: work(first) for first in (100, 200, 300)))
 
 
 # Worlds with a defect.

@@ -159,18 +159,6 @@ def test_a_thousand_calls_leave_no_more_than_one(cupy: Any) -> None:
     assert len(gc.get_objects()) <= objects + 5
 
 
-def test_resets_leave_nothing(cupy: Any) -> None:
-    fast = make(twice(cupy), cupy.array([0.0]), warmup=0)
-    x = cupy.array([1.0])
-    fast(x)
-    fast.reset()
-    before = alive(cupy)
-    for _ in range(20):
-        fast(x)
-        fast.reset()
-    assert alive(cupy) == before
-
-
 def test_closing_its_graph_makes_calls_an_error_and_no_crash(cupy: Any) -> None:
     fast = make(twice(cupy), cupy.array([0.0]))
     fast.graph.close()

@@ -11,30 +11,8 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.callables import Counted
+from tests.support.callables import Counted, on_streams
 from tests.support.threads import PATIENCE_S
-
-
-def on_threads(cupy: Any, *bodies: Callable[[], None]) -> list[BaseException]:
-    """Run each on a thread and a stream of its own; return what they raised."""
-    context, errors = cupy.fake.current_context(), []
-
-    def run(body: Callable[[], None]) -> None:
-        try:
-            cupy.fake.set_current(context)
-            with cupy.cuda.Stream(non_blocking=True) as stream:
-                body()
-                stream.synchronize()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(body,), daemon=True) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), "two threads wait for each other"
-    return errors
 
 
 def ask(fast: gpuprof.GraphedCallable) -> None:
@@ -79,7 +57,7 @@ def test_two_callables_that_call_each_other_capture_on_two_threads(cupy: Any) ->
 
         return work
 
-    assert on_threads(cupy, call("one", 1.0), call("two", 2.0)) == []
+    on_streams(cupy, call("one", 1.0), call("two", 2.0))
     assert found == {"one": [1], "two": [2]}
     assert runs() > 0
     assert [made[name].stats().captures for name in made] == [1, 1]
@@ -167,7 +145,7 @@ def test_other_threads_reset_while_one_is_in_a_function(cupy: Any) -> None:
 
     x = cupy.array([1.0])
     cupy.cuda.get_current_stream().synchronize()
-    assert on_threads(cupy, lambda: fast(x), reset) == []
+    on_streams(cupy, lambda: fast(x), reset)
     for _ in range(2):
         assert fast(x).tolist() == [1]
     assert fast.stats().captures == 1

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.callables import Counted
-from tests.support.threads import in_threads
+from tests.support.callables import Counted, on_streams
 
 SIZES = (2, 4, 8)
 
@@ -139,9 +138,7 @@ def test_arrays_that_lie_otherwise_get_the_graph_of_their_layout(cupy: Any) -> N
 
 
 @pytest.mark.torch
-def test_a_module_that_is_switched_is_followed(cupy: Any) -> None:
-    torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-
+def test_a_module_that_is_switched_is_followed(cupy: Any, torch: Any) -> None:
     class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
             return x.copy(), self.training, torch.is_grad_enabled()
@@ -160,17 +157,13 @@ def test_a_module_that_is_switched_is_followed(cupy: Any) -> None:
 @pytest.mark.filterwarnings("ignore:.*graphs were captured and dropped again:RuntimeWarning")
 def test_threads_make_padded_calls_while_graphs_are_dropped(cupy: Any) -> None:
     fast = make(lambda x: x.copy(), cupy.empty((8,)), buckets={0: SIZES}, max_graphs=2)
-    context = cupy.fake.current_context()
 
     def work(first: int) -> None:
-        cupy.fake.set_current(context)
-        with cupy.cuda.Stream(non_blocking=True) as stream:
-            for step in range(60):
-                size = 1 + (first + step) % 8
-                assert fast(cupy.array([float(step)] * size)).tolist() == [step] * size
-                if first == 0 and step % 20 == 19:
-                    fast.reset()
-            stream.synchronize()
+        for step in range(60):
+            size = 1 + (first + step) % 8
+            assert fast(cupy.array([float(step)] * size)).tolist() == [step] * size
+            if first == 0 and step % 20 == 19:
+                fast.reset()
 
-    in_threads(*(lambda first=first: work(first) for first in range(3)))
+    on_streams(cupy, *(lambda first=first: work(first) for first in range(3)))
     assert fast.stats().padded_calls > 0

@@ -11,11 +11,6 @@ from tests.support.callables import Counted, make, twice
 
 
 @pytest.fixture
-def torch() -> Any:
-    return pytest.importorskip("torch", reason="torch is not installed")
-
-
-@pytest.fixture
 def to_compile(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile nothing where ``compile=True`` asks for it; captures are made as of compiled code."""
     monkeypatch.setattr("gpuprof._callable.cache.compiled", lambda function: function)

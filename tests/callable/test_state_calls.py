@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.support.callables import step_of
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 from tests.support import read_objects  # noqa: E402 (needs torch)
@@ -28,17 +29,6 @@ def sgd(parameters: Any) -> Any:
 
 def rmsprop(parameters: Any) -> Any:
     return torch.optim.RMSprop(parameters, lr=0.01, momentum=0.5)
-
-
-def step_of(module: Any, optimizer: Any) -> Callable[[Any], Any]:
-    def step(x: Any) -> Any:
-        optimizer.zero_grad()
-        loss = module(x).square().sum()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
 
 
 @pytest.mark.parametrize("make", [sgd, rmsprop])

@@ -21,11 +21,6 @@ from tests.support.structures import flat, same
 pytestmark = pytest.mark.torch
 
 
-@pytest.fixture
-def torch() -> Any:
-    return pytest.importorskip("torch", reason="torch is not installed")
-
-
 def quantized(torch: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -93,12 +88,6 @@ def test_what_is_no_tensor_is_a_constant(torch: Any) -> None:
     assert same(flat(torch.device("cuda", 1)), flat(torch.device("cuda:1")))
     assert not same(flat(torch.Size([2, 3])), flat(torch.Size([2, 4])))
     assert not same(flat(torch.float32), flat(torch.float64))
-
-
-def test_a_module_is_a_constant_by_identity(torch: Any) -> None:
-    one, other = torch.nn.ReLU(), torch.nn.ReLU()
-    assert same(flat(one), flat(one))
-    assert not same(flat(one), flat(other))
 
 
 def test_named_results_are_made_anew(torch: Any, arrays: None) -> None:

@@ -11,6 +11,7 @@ import pytest
 import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.support import cpu_graphs
+from tests.support.callables import step_of
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("tapes")]
@@ -132,19 +133,6 @@ def test_gradients_of_what_only_a_run_shows_are_those_of_the_last_call(
         eager(batch(number)).square().sum().backward()
         assert_same(net, eager, number)
         assert torch.equal(tensor.grad, batch(number).sum(dim=0))
-
-
-def test_parameters_that_are_in_no_module_train() -> None:
-    held = {"scale": torch.ones(networks.WIDTH, requires_grad=True)}
-    weight = torch.nn.Parameter(torch.ones(networks.WIDTH))
-
-    def body(values: Any) -> Any:
-        return values * held["scale"] * weight
-
-    fast = make(body, batch(0))
-    fast(batch(1)).sum().backward()
-    for each in (held["scale"], weight):
-        assert torch.equal(each.grad, batch(1).sum(dim=0))
 
 
 def test_a_tensor_that_operators_have_made_outside_is_refused() -> None:
@@ -451,19 +439,11 @@ def test_a_whole_step_may_return_its_loss_as_it_is(detaches: bool) -> None:
     module = torch.nn.Linear(4, 4)
     eager = copy.deepcopy(module)
 
-    def step_of(each: Any) -> Any:
-        optimizer = torch.optim.SGD(each.parameters(), lr=0.1)
-
-        def step(values: Any) -> Any:
-            optimizer.zero_grad()
-            loss = each(values).square().sum()
-            loss.backward()
-            optimizer.step()
-            return loss.detach() if detaches else loss
-
-        return step
-
-    fast, plain = gpuprof.make_graphed_callable(step_of(module)), step_of(eager)
+    fast, plain = (
+        step_of(each, torch.optim.SGD(each.parameters(), lr=0.1), detaches=detaches)
+        for each in (module, eager)
+    )
+    fast = gpuprof.make_graphed_callable(fast)
     for number in range(6):
         assert torch.equal(fast(batch(number)).detach(), plain(batch(number)).detach())
         assert_same(module, eager, number)
@@ -477,20 +457,8 @@ def test_a_graphed_model_trains_in_a_step_that_is_warmed_up(param_grads: str) ->
     eager = copy.deepcopy(module)
     fast = make(module, batch(0), param_grads=param_grads)
 
-    def step_of(run: Any, own: Any) -> Any:
-        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
-
-        def step(values: Any) -> Any:
-            optimizer.zero_grad()
-            loss = run(values).square().mean()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        return step
-
-    plain = step_of(eager, eager)
-    whole = make(step_of(fast, module), batch(0))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (module, eager)]
+    whole, plain = make(step_of(fast, optimizers[0]), batch(0)), step_of(eager, optimizers[1])
     for number in range(3):
         assert torch.equal(whole(batch(number)), plain(batch(number)))
         assert torch.equal(module.weight, eager.weight)

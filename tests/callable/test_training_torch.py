@@ -71,38 +71,27 @@ def test_a_pool_has_one_order() -> None:
     assert _Order.of(other).next_number() == 1
 
 
-def test_a_pass_after_its_own_forward_replay_is_right(order: Any) -> None:
-    opened = replay(order, 1, 2)
-    assert not opened()
-    replay(order, 2, 2)
-    assert not opened(), "it may run again"
-
-
-def test_replays_of_graphs_captured_in_between_are_right(order: Any) -> None:
-    first = replay(order, 1, 4)
-    second = replay(order, 2, 3)
-    assert not first()
-    replay(order, 3, 3)
-    assert not first()
-    assert not second()
-    replay(order, 4, 4)
-    assert not first()
-
-
-@pytest.mark.parametrize("number", [3, 5])
-def test_a_replay_of_a_graph_captured_outside_overwrites(order: Any, number: int) -> None:
-    opened = replay(order, 4 if number == 3 else 1, 5 if number == 3 else 2)
-    replay(order, number, number + 1)
-    assert opened()
-
-
-def test_any_graph_captured_later_is_right_while_activations_are_kept(order: Any) -> None:
-    opened = replay(order, 2, math.inf)
-    for number in (3, 7, 5):
-        replay(order, number, number)
-        assert not opened()
-    replay(order, 1, math.inf)
-    assert opened()
+@pytest.mark.parametrize(
+    ("opened", "others", "overwrites"),
+    [
+        ((1, 2), [(2, 2)], False),  # its own backward pass, which may run again
+        ((1, 4), [(2, 3), (3, 3), (4, 4)], False),  # those captured in between
+        ((2, 3), [(3, 3)], False),
+        ((4, 5), [(3, 4)], True),  # those captured outside
+        ((1, 2), [(5, 6)], True),
+        # Where activations are kept, any graph captured later is right.
+        ((2, math.inf), [(3, 3), (7, 7), (5, 5)], False),
+        ((2, math.inf), [(3, 3), (7, 7), (5, 5), (1, math.inf)], True),
+    ],
+)
+def test_which_replays_overwrite_what_a_backward_pass_reads(
+    order: Any, opened: tuple[int, float], others: list[tuple[int, float]], overwrites: bool
+) -> None:
+    is_overwritten = replay(order, *opened)
+    for other in others:
+        assert not is_overwritten()
+        replay(order, *other)
+    assert is_overwritten() is overwrites
 
 
 def test_a_replay_of_a_graph_without_a_backward_pass_overwrites(order: Any) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import GraphMismatchError
-from tests.support import cpu_graphs
 from tests.support.callables import Counted, counts, twice
 from tests.support.stand_in_cupy import ndarray
 from tests.support.structures import Batch, Output, Pair
@@ -69,22 +68,14 @@ def test_a_capture_of_samples_is_compared_at_once(
 
 @pytest.mark.torch
 def test_where_code_may_be_compiled_one_more_capture_is_observed_and_thrown_away(
-    cupy: Any, monkeypatch: pytest.MonkeyPatch
+    cupy: Any, torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr("gpuprof._callable.capture.may_run_compiled_code", lambda: True)
     runs = Counted()
     fast = make(twice(cupy, runs), cupy.array([3.0]), verify="off", warmup=2)
     assert runs() == 4
     assert fast(cupy.array([4.0])).tolist() == [4, 4]
     assert counts(fast, "captures", "replays", "failures") == (1, 1, 0)
-
-
-def test_a_closure_without_a_warm_up_runs_once_whatever_is_asked(cupy: Any) -> None:
-    for verify in ("capture", "off"):
-        runs = Counted()
-        make(lambda runs=runs: runs.note(), verify=verify)
-        assert runs() == 1
 
 
 def test_a_later_capture_is_compared_in_its_call(cupy: Any) -> None:
@@ -165,12 +156,11 @@ def test_samples_that_differ_are_an_error_when_it_is_made(cupy: Any) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("tapes")
 @pytest.mark.parametrize("options", [{}, {"verify": "off", "buckets": {0: (4,)}}])
 def test_a_result_of_torch_s_own_tuples_is_compared_and_cut(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    torch: Any, options: dict[str, Any]
 ) -> None:
-    torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-    cpu_graphs.install(monkeypatch)
     fast = gpuprof.make_graphed_callable(lambda x: x.topk(2), warmup=0, **options)
     for _ in range(3):
         x = torch.rand(3, 4)

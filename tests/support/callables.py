@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.threads import PATIENCE_S
+from tests.support.threads import PATIENCE_S, in_threads
 
 US = 1_000
 BRIEF_S = 0.3  # for what another thread must not do
@@ -54,6 +55,32 @@ def counts(fast: gpuprof.GraphedCallable, *names: str) -> tuple[int, ...]:
     """Return figures of its statistics."""
     stats = fast.stats()
     return tuple(getattr(stats, name) for name in names)
+
+
+def step_of(run: Any, optimizer: Any, *, detaches: bool = True) -> Callable[[Any], Any]:
+    """Return a whole training step, which gives its loss."""
+
+    def step(values: Any) -> Any:
+        optimizer.zero_grad()
+        loss = run(values).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach() if detaches else loss
+
+    return step
+
+
+def on_streams(cupy: Any, *works: Callable[[], object]) -> None:
+    """Run each on a thread and a stream of its own, as `in_threads`; none may wait for ever."""
+    context = cupy.fake.current_context()
+
+    def on_stream(work: Callable[[], object]) -> None:
+        cupy.fake.set_current(context)
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            work()
+            stream.synchronize()
+
+    in_threads(*(functools.partial(on_stream, work) for work in works), limit_s=PATIENCE_S)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ call is done in two worlds: by the function in one, by the graphed callable in t
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import gpuprof
@@ -297,33 +297,25 @@ class CopiesWorld:
                     raise
                 return self._function(*given)
 
-        found: list[Any] = []
         if where == "thread":
             context = cupy.fake.current_context()
 
-            def in_thread() -> None:
+            def on_thread() -> Any:
                 cupy.fake.set_current(context)
                 with current:
-                    try:
-                        found.append(work())
-                    except BaseException as error:
-                        found.append(error)
+                    return work()
 
-            thread = threading.Thread(target=in_thread)
-            thread.start()
-            thread.join()
-        elif where == "stream":
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(on_thread).result() or ()
+        if where == "stream":
             other = cupy.cuda.Stream(non_blocking=True)
             other.wait_event(current.record())
             with other:
-                found.append(work())
+                found = work()
                 current.wait_event(other.record())
             current.synchronize()  # before the stream goes
-        else:
-            found.append(work())
-        if isinstance(found[0], BaseException):
-            raise found[0]
-        return found[0] or ()
+            return found or ()
+        return work() or ()
 
 
 def check_copies(copies: Copies, make: Callable[[Callable[..., Any]], Any]) -> Any:

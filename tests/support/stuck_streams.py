@@ -23,6 +23,7 @@ from typing import Any
 
 import gpuprof
 from tests.support.processes import run_python
+from tests.support.threads import beside
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 NON_BLOCKING = 1
@@ -319,22 +320,9 @@ def service_threads() -> list[str]:
     return [each for each in names if each == "gpuprof-calls"]
 
 
-@contextlib.contextmanager
-def busy_thread() -> Iterator[None]:
+def busy_thread() -> contextlib.AbstractContextManager[None]:
     """Keep a thread busy in Python, which hands the lock over every 5 ms."""
-    ended = threading.Event()
-
-    def work() -> None:
-        while not ended.is_set():
-            pass
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return beside(lambda: None, count=1)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 PATIENCE_S = 30.0  # for what other threads do at once, unless the machine is overloaded
 
 
-def in_threads(*works: Callable[[], object]) -> None:
-    """Run each in a thread of its own, all at once, and let the first exception out."""
+def in_threads(*works: Callable[[], object], limit_s: float | None = None) -> None:
+    """Run each in a thread of its own, all at once, and let the first exception out.
+
+    A thread that takes longer than the limit is taken for stuck.
+    """
     errors: list[BaseException] = []
     barrier = threading.Barrier(len(works))
 
@@ -21,11 +24,13 @@ def in_threads(*works: Callable[[], object]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=caught, args=(work,)) for work in works]
+    daemon = limit_s is not None
+    threads = [threading.Thread(target=caught, args=(work,), daemon=daemon) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(limit_s)
+        assert not thread.is_alive(), "threads wait for each other"
     if errors:
         raise errors[0]
 
