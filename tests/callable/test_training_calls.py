@@ -210,6 +210,15 @@ def test_one_call_has_backward_passes_of_one_result_after_the_other(
         assert_same(module, eager, step)
 
 
+@pytest.mark.parametrize("retain_graph", [None, True])
+def test_one_result_has_several_backward_passes(retain_graph: bool | None) -> None:
+    given = batch(0).requires_grad_()
+    result = make(lambda values: values * 2, given)(given)
+    for passes in range(1, 4):
+        result.backward(torch.ones_like(result), retain_graph=retain_graph)
+        assert torch.equal(given.grad, torch.full_like(given, 2 * passes))
+
+
 def test_hooks_of_arguments_results_and_parameters_run_for_what_is_used(heads: Any) -> None:
     module, eager = heads
     ran: list[str] = []

@@ -1,4 +1,4 @@
-"""Parts of the backward pass that need no GPU: autograd's function, and the order of replays."""
+"""Which replays in one memory overwrite what a backward pass reads."""
 
 from __future__ import annotations
 
@@ -8,37 +8,10 @@ from typing import Any
 import pytest
 
 from gpuprof import CapturePool
-from gpuprof._callable.training import _function_apply, _Order
+from gpuprof._callable.training import _Order
 
-torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
-
-
-# Backward passes.
-
-
-@pytest.mark.parametrize("retain_graph", [None, True])
-def test_a_call_has_several_backward_passes_with_retain_graph_or_without(
-    retain_graph: bool | None,
-) -> None:
-    class Doubling:
-        """Stands for the graphs of a function that doubles its argument."""
-
-        def forward(self, ctx: Any, _: Any, arrays: tuple[Any, ...]) -> Any:
-            ctx.training = self
-            return arrays[0].detach() * 2
-
-        def backward(self, _: Any, gradients: tuple[Any, ...]) -> Any:
-            return None, None, None, gradients[0] * 2
-
-    x = torch.ones(2, requires_grad=True)
-    result = _function_apply()(Doubling(), None, 1, x)
-    for passes in range(1, 4):
-        result.backward(torch.ones(2), retain_graph=retain_graph)
-        assert x.grad.tolist() == [2 * passes] * 2
-
-
-# The order of replays in one memory.
 
 
 class Launches:
