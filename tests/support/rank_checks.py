@@ -225,7 +225,7 @@ def traced(path: str, timeout: float, marks: int, merge: bool = True) -> Any:
                     pass
     return {
         "path": trace.path,
-        "result": None if trace.result is None else trace.result.to_dict(),
+        "result": _report(trace.result),
         "warnings": [str(each.message) for each in said],
     }
 
@@ -249,7 +249,7 @@ def close_trace() -> Any:
         warnings.simplefilter("always")
         trace.close()
     return {
-        "result": None if trace.result is None else trace.result.to_dict(),
+        "result": _report(trace.result),
         "warnings": [str(each.message) for each in said],
         "seconds": time.monotonic() - begun,
     }
@@ -262,7 +262,7 @@ def traced_in_group(path: str, members: list[int]) -> Any:
         return None
     with distributed.trace(path, timeout_s=30.0, group=group) as trace:
         pass
-    return None if trace.result is None else trace.result.to_dict()
+    return _report(trace.result)
 
 
 def trace_that_raises(path: str, rank: int) -> str:
