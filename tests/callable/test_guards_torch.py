@@ -169,9 +169,7 @@ def test_everything_of_a_module_that_changes_is_found(net: Any, change: str) -> 
     assert text in guards.moved()
 
 
-@pytest.mark.parametrize(
-    "held", [{"a": [1]}, [nn.Module()], {(1, 2)}, list(range(2_000))], ids=short
-)
+@pytest.mark.parametrize("held", [{"a": [1]}, [nn.Module()], {(1, 2)}, [*range(2000)]], ids=short)
 def test_containers_of_other_objects_and_long_ones_are_frozen(net: Any, held: Any) -> None:
     net.held = held
     guards = ModuleGuards([net]).finish()
