@@ -66,13 +66,11 @@ def interval_rank(count: int, confidence: float = CONFIDENCE, q: float = 0.5) ->
     # What lies further out than 20 standard deviations is nothing in a float.
     rank = max(0, math.floor(q * count - 10.0 * math.sqrt(count)))
     mass = 0.0
-    while rank <= count:
+    while mass <= tail:
         ways = math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1)
         mass += math.exp(ways + rank * math.log(q) + (count - rank) * math.log1p(-q))
-        if mass > tail:
-            break
         rank += 1
-    return rank
+    return rank - 1
 
 
 def independent_count(values: Sequence[float]) -> float:
