@@ -15,7 +15,6 @@ GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr int kLogsSince = 12090;  // the driver that keeps a log of what it refuses
-constexpr int kWrongThread = 908;
 
 constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 

@@ -19,8 +19,6 @@ class EventSink;
 
 class Ring {
  public:
-  static constexpr std::size_t kLeastBytes = std::size_t{64} << 10U;
-
   struct Chunk {
     Chunk() = default;
     Chunk(const Chunk&) = delete;
@@ -33,8 +31,8 @@ class Ring {
   };
   using Snapshot = std::deque<std::shared_ptr<const Chunk>>;  // oldest first
 
-  // Of at most `bytes`, at least kLeastBytes, or none for a ring that keeps nothing; with nothing
-  // that arrived more than `keep` ago.
+  // Of at most `bytes`, or none for a ring that keeps nothing; with nothing that arrived more than
+  // `keep` ago.
   Ring(std::size_t bytes, HostNanoseconds keep, HostNanoseconds now) noexcept;
 
   // Adds an event that arrived at `now`, not earlier than those before. It stays the caller's. A

@@ -11,7 +11,7 @@
 namespace gpuprof::trace {
 namespace {
 
-constexpr std::size_t kBytes = Ring::kLeastBytes;
+constexpr std::size_t kBytes = std::size_t{64} << 10U;
 constexpr HostNanoseconds kAge = 1000;
 
 // Keeps what it is given as text.
