@@ -58,10 +58,9 @@ std::uint64_t clock_now() {
   clock_gettime(CLOCK_REALTIME, &now);
   World& w = world();
   const auto ns = static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-  if (w.rate == 1.0) return static_cast<std::uint64_t>(ns + w.offset);
+  if (w.rate == 1.0) return static_cast<std::uint64_t>(ns);
   // As a counter of ticks, which starts somewhere else.
-  return static_cast<std::uint64_t>(static_cast<double>(ns % 1'000'000'000'000'000) * w.rate) +
-         static_cast<std::uint64_t>(w.offset);
+  return static_cast<std::uint64_t>(static_cast<double>(ns % 1'000'000'000'000'000) * w.rate);
 }
 
 void flush(bool forced) {
@@ -120,7 +119,6 @@ void other_completed(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t* 
                      std::size_t /*bytes*/, std::size_t /*valid*/) {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  ++w.other_buffers;
   if (w.others.erase(buffer) == 0) return;  // "called with unknown buffer"
   w.other_records += w.starts[buffer].size();
   w.starts.erase(buffer);

@@ -23,26 +23,7 @@ void set(std::vector<std::uint8_t>& record, std::size_t offset, T value) {
 FAKE_EXPORT void fakecupti_reset() {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  w.kinds.clear();
-  w.active = Buffer();
-  w.starts.clear();
-  w.dropped = 0;
-  w.calls.clear();
-  w.faults.clear();
-  w.thread_ids = 0;
-  w.rate = 1.0;
-  w.offset = 0;
-  w.on_own_thread = false;
-  w.keeps = false;
-  w.stuck = false;
-  w.running = 0;
-  w.kept.clear();
-  w.extra = 0;
-  w.struct_bytes = 0;
-  w.other_records = 0;
-  w.other_buffers = 0;
-  w.requested = nullptr;
-  w.completed = nullptr;
+  static_cast<State&>(w) = State();
 }
 
 FAKE_EXPORT void fakecupti_fail(const char* call, Result code, int calls_before) {
@@ -64,7 +45,6 @@ FAKE_EXPORT void fakecupti_set(const char* what, double value) {
   const std::lock_guard lock(w.mutex);
   const std::string name = what;
   if (name == "rate") w.rate = value;
-  if (name == "offset") w.offset = static_cast<std::int64_t>(value);
   if (name == "own_thread") w.on_own_thread = value != 0.0;
   if (name == "keeps") w.keeps = value != 0.0;
   if (name == "stuck") w.stuck = value != 0.0;
@@ -81,7 +61,6 @@ FAKE_EXPORT std::uint64_t fakecupti_get(const char* what) {
   if (name == "kinds") return w.kinds.size();
   if (name == "thread_ids") return static_cast<std::uint64_t>(w.thread_ids);
   if (name == "other_records") return w.other_records;
-  if (name == "other_buffers") return w.other_buffers;
   if (name == "dropped") return w.dropped;
   if (name == "lent") return w.active.address != nullptr ? 1 : 0;
   return 0;
@@ -123,11 +102,7 @@ FAKE_EXPORT void fakecupti_call(int domain, std::uint32_t id, std::uint64_t begi
                                 std::uint64_t end, std::uint32_t thread,
                                 std::uint32_t correlation) {
   const int kind = domain == 1 ? kDriver : kRuntime;
-  {
-    World& w = world();
-    const std::lock_guard lock(w.mutex);
-    if (w.kinds.count(kind) == 0) return;
-  }
+  if (!wants(kind)) return;
   std::vector<std::uint8_t> record(40);
   set(record, 0, kind);
   set(record, 4, id);

@@ -48,10 +48,8 @@ struct Fault {
   int calls_before = 0;
 };
 
-struct World {
-  std::mutex writing;  // taken before the other: one thread at a time puts records or flushes
-  std::mutex mutex;    // of all that follows; free while a callback runs
-  std::uint32_t version = 130001;
+// What a reset makes anew.
+struct State {
   std::set<int> kinds;
   Requested requested = nullptr;
   Completed completed = nullptr;
@@ -62,7 +60,6 @@ struct World {
   std::map<std::string, Fault> faults;
   int thread_ids = 0;
   double rate = 1.0;  // of the clock, against CLOCK_REALTIME
-  std::int64_t offset = 0;
   bool on_own_thread = false;
   bool keeps = false;  // full buffers until a flush, as while kernels in them still run
   bool stuck = false;  // a flush gives nothing back
@@ -71,7 +68,11 @@ struct World {
   std::size_t extra = 0;  // bytes behind the fields of each record, as later versions have them
   std::size_t struct_bytes = 0;
   std::uint64_t other_records = 0;  // that the other tool's callback got
-  std::uint64_t other_buffers = 0;
+};
+
+struct World : State {
+  std::mutex writing;  // taken before the other: one thread at a time puts records or flushes
+  std::mutex mutex;    // of all the rest; free while a callback runs
   std::set<std::uint8_t*> others;  // lent by the other tool
 };
 
