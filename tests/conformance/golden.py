@@ -116,11 +116,6 @@ def not_expressed() -> list[Unexpressed]:
     return [Unexpressed(*row) for row in _fields("NOT_EXPRESSED.txt", 3)]
 
 
-def awaited() -> set[str]:
-    """Return the cases that are written but not recorded yet; the fake's word stands for them."""
-    return {case for (case,) in _fields("AWAITED.txt", 1)}
-
-
 def expressed(recording: Recording) -> Recording:
     """Return a recording without the rows that the fake driver does not express."""
     exceptions = not_expressed()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.fake_driver import control
 from tests.fake_driver.control import FakeCuda
 from tests.fake_driver.own import captured, kernel_graph
 
@@ -51,25 +48,3 @@ def test_an_executable_copy_takes_device_memory_until_its_last_launch_is_over(
     assert free_memory(driver) == before - 10 * BYTES_PER_NODE
     driver.advance(10 * MS)
     assert free_memory(driver) == before
-
-
-# Events of executable copies
-
-
-def test_another_event_counts_from_the_next_launch_on(driver: FakeCuda, stream: int) -> None:
-    driver.configure(mode="manual")
-    first, second = driver.event_create(), driver.event_create()
-    graph = captured(
-        driver,
-        stream,
-        lambda: driver.call("cuEventRecordWithFlags", first, stream, control.EXTERNAL),
-    )
-    (node,) = driver.nodes(graph)
-    graph_exec = driver.instantiate(graph)
-    driver.graph_launch(graph_exec, stream)
-    driver.stream_synchronize(stream)
-    driver.advance(MS)
-    driver.call("cuGraphExecEventRecordNodeSetEvent", graph_exec, node, second)
-    driver.graph_launch(graph_exec, stream)
-    driver.stream_synchronize(stream)
-    assert driver.elapsed_ms(first, second) == pytest.approx(1.0, abs=1e-4)

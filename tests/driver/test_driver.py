@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_driver.build import build
+from tests.fake_driver.build import compiler, run
 from tests.support.processes import check_python, run_python
 
 _TRY_CUDA = """
@@ -52,9 +52,11 @@ def test_a_driver_is_available_or_it_is_said_why_not(
     assert [part for part in parts if part not in text] == []
 
 
-def test_a_library_without_cu_get_proc_address_is_no_driver(fake_path: Path) -> None:
-    older = build(fake_path.parent, get_proc_address=False)
-    assert "cuGetProcAddress_v2" in _answer(older, "")
+def test_a_library_without_cu_get_proc_address_is_no_driver(tmp_path: Path) -> None:
+    empty = tmp_path / "libcuda.so.1"
+    run([compiler(), "-shared", "-x", "c", "/dev/null", "-o", str(empty)])
+    empty.chmod(0o755)
+    assert "cuGetProcAddress_v2" in _answer(empty, "")
 
 
 @pytest.mark.parametrize("answer", ["SYSTEM_NOT_READY (802)", "OUT_OF_MEMORY (2)", "UNKNOWN (999)"])

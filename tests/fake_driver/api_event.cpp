@@ -51,10 +51,7 @@ Result record(State& s, const char* function, Handle event_handle, Handle stream
   Result answer = find_event(s, function, event_handle, event);
   if (answer == kSuccess) answer = find_stream(s, function, stream_handle, stream);
   if (answer != kSuccess) return answer;
-  if (event->context != stream->context) {
-    ++s.calls_wrong_context;
-    return kInvalidHandle;
-  }
+  if (event->context != stream->context) return kInvalidHandle;
   if (const Result refused = refuse_implicit(s, *stream, true); refused != kSuccess) return refused;
   if (stream->session) return record_in_capture(s, event, *stream, flags);
   if (flags == kRecordExternal) return kIllegalState;
@@ -118,10 +115,7 @@ Result elapsed(State& s, const char* function, float* milliseconds, Handle begin
   Result answer = find_event(s, function, begin, first);
   if (answer == kSuccess) answer = find_event(s, function, end, second);
   if (answer != kSuccess) return answer;
-  if (first->context != second->context) {
-    ++s.calls_wrong_context;
-    return kInvalidHandle;
-  }
+  if (first->context != second->context) return kInvalidHandle;
   answer = readable(s, *first, running);
   if (answer == kSuccess) answer = readable(s, *second, running);
   if (answer != kSuccess) return answer;

@@ -258,8 +258,6 @@ FAKECUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
     // A mode that there is not is no error to the real driver either.
     if (*mode >= kModeGlobal && *mode <= kModeRelaxed)
       thread.mode = static_cast<CaptureMode>(*mode);
-    thread.relaxed_depth = thread.mode == kModeRelaxed ? thread.relaxed_depth + 1 : 0;
-    state().max_relaxed_depth = std::max(state().max_relaxed_depth, thread.relaxed_depth);
     *mode = before;
     return kSuccess;
   });

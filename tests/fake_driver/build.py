@@ -86,30 +86,11 @@ def compile_together(sources: list[Path], out_dir: Path, flags: list[str]) -> li
         return list(pool.map(compile_half, range(2)))
 
 
-def _link(objects: list[str], exports: str, target: Path) -> None:
-    version_script = f"-Wl,--version-script={HERE / exports}"
-    unfinished = target.with_suffix(f".{os.getpid()}")
-    command = [compiler(), *FLAGS, *extra_flags(), "-shared", version_script, *objects]
-    run([*command, "-o", str(unfinished), "-ldl"])
-    # A library that others could write would not be accepted as a driver.
-    unfinished.chmod(0o755)
-    unfinished.replace(target)
-
-
-def build(out_dir: Path, *, get_proc_address: bool = True) -> Path:
-    """Build the library in `out_dir` and return its path.
-
-    Parameters
-    ----------
-    out_dir
-        Where the objects and the library go; made if it does not exist.
-    get_proc_address
-        False returns ``libfakecuda_no_gpa.so``, which lacks ``cuGetProcAddress`` as drivers before
-        CUDA 11.3 do.
-    """
+def build(out_dir: Path) -> Path:
+    """Build the library in `out_dir`, which is made if it does not exist, and return its path."""
     out_dir = Path(out_dir).resolve()
     out_dir.mkdir(parents=True, exist_ok=True)
-    library = out_dir / ("libfakecuda.so" if get_proc_address else "libfakecuda_no_gpa.so")
+    library = out_dir / "libfakecuda.so"
     include_dir = cuda_include_dir()
     stamp = out_dir / "fakecuda.stamp"
     fingerprint = _fingerprint(include_dir)
@@ -120,8 +101,13 @@ def build(out_dir: Path, *, get_proc_address: bool = True) -> Path:
         run([compiler(), *FLAGS, "-fsyntax-only", "-I", include_dir, str(source)])
     sources = [source for source in sorted(HERE.glob("*.cpp")) if source.stem != "abi_check"]
     objects = compile_together(sources, out_dir, FLAGS)
-    _link(objects, "exports.map", out_dir / "libfakecuda.so")
-    _link(objects, "exports_no_gpa.map", out_dir / "libfakecuda_no_gpa.so")
+    version_script = f"-Wl,--version-script={HERE / 'exports.map'}"
+    unfinished = library.with_suffix(f".{os.getpid()}")
+    command = [compiler(), *FLAGS, *extra_flags(), "-shared", version_script, *objects]
+    run([*command, "-o", str(unfinished), "-ldl"])
+    # A library that others could write would not be accepted as a driver.
+    unfinished.chmod(0o755)
+    unfinished.replace(library)
     stamp.write_text(fingerprint)
     return library
 

@@ -80,7 +80,7 @@ FAKECUDA_EXPORT int fakecuda_complete(Handle handle) {
   return advance_until_over(s, stream->last) ? kSuccess : kNotReady;
 }
 
-FAKECUDA_EXPORT std::uint64_t fakecuda_now(int /*device*/) {
+FAKECUDA_EXPORT std::uint64_t fakecuda_now() {
   const Locked locked;
   return static_cast<std::uint64_t>(state().now);
 }

@@ -15,19 +15,16 @@ from pathlib import Path
 from typing import Any
 
 SUCCESS = 0
-NOT_READY = 600
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 NONE, ACTIVE, INVALIDATED = 0, 1, 2
 NON_BLOCKING = 1
 DISABLE_TIMING = 2
-AUTO_FREE_ON_LAUNCH = 1
 EXTERNAL = 1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 
 # What `FakeCuda.host_function` takes: made of a Python function of one argument, which is None.
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
-_HANDLE = ctypes.c_void_p
 Dim3 = tuple[int, int, int]
 
 
@@ -49,50 +46,22 @@ class FakeCuda:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.shared_object = ctypes.CDLL(str(path))
-        self._declare_controls()
+        for name in ("now", "stream_tail", "calls", "calls_of_this_thread"):
+            getattr(self.shared_object, f"fakecuda_{name}").restype = ctypes.c_uint64
+        self.shared_object.fakecuda_live.restype = ctypes.c_long
+        self.shared_object.fakecuda_report.restype = ctypes.c_char_p
+        self.shared_object.fakecuda_last_calls.restype = ctypes.c_char_p
 
-    def _declare_controls(self) -> None:
-        lib = self.shared_object
-        signatures: dict[str, tuple[Any, list[Any]]] = {
-            "reset": (None, []),
-            "configure": (ctypes.c_int, [ctypes.c_char_p]),
-            "script": (ctypes.c_int, [ctypes.c_char_p]),
-            "release": (None, []),
-            "work": (ctypes.c_int, [_HANDLE, ctypes.c_int64]),
-            "trap": (ctypes.c_int, [_HANDLE]),
-            "kernel": (
-                ctypes.c_int,
-                [
-                    *(_HANDLE, ctypes.c_char_p, ctypes.c_int64, _HANDLE, _HANDLE),
-                    *(ctypes.c_uint, ctypes.c_int, ctypes.c_int),
-                ],
-            ),
-            "copy": (ctypes.c_int, [_HANDLE, ctypes.c_size_t]),
-            "node": (ctypes.c_int, [_HANDLE, ctypes.c_int]),
-            "read": (ctypes.c_int, [ctypes.c_uint64, _HANDLE, ctypes.c_size_t]),
-            "write": (ctypes.c_int, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]),
-            "advance": (None, [ctypes.c_int64]),
-            "complete": (ctypes.c_int, [_HANDLE]),
-            "now": (ctypes.c_uint64, [ctypes.c_int]),
-            "stream_tail": (ctypes.c_uint64, [_HANDLE]),
-            "calls": (ctypes.c_uint64, [ctypes.c_char_p]),
-            "calls_of_this_thread": (ctypes.c_uint64, [ctypes.c_char_p]),
-            "live": (ctypes.c_long, [ctypes.c_char_p]),
-            "report": (ctypes.c_char_p, []),
-            "last_calls": (ctypes.c_char_p, []),
-            "deinit": (None, []),
-            "destroy_context": (ctypes.c_int, [_HANDLE]),
-        }
-        for name, (result, arguments) in signatures.items():
-            function = getattr(lib, f"fakecuda_{name}")
-            function.restype = result
-            function.argtypes = arguments
+    def _run(self, function: str, *arguments: Any) -> Any:
+        """Call a function by its symbol; Python ints are passed as 64-bit values."""
+        values = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
+        return getattr(self.shared_object, function)(*values)
 
     # Controls
 
     def reset(self) -> None:
         """Forget everything, as if the library had just been loaded."""
-        self.shared_object.fakecuda_reset()
+        self._run("fakecuda_reset")
 
     def configure(self, text: str = "", **settings: object) -> None:
         """Set ``key=value;...`` and keyword settings; a list value is joined by commas."""
@@ -101,13 +70,13 @@ class FakeCuda:
             joined = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
             parts.append(f"{key}={int(joined) if isinstance(joined, bool) else joined}")
         setting = ";".join(parts)
-        if self.shared_object.fakecuda_configure(setting.encode()) != 0:
+        if self._run("fakecuda_configure", setting.encode()) != 0:
             message = f"the fake driver does not understand the configuration {setting!r}"
             raise ValueError(message)
 
     def script(self, text: str) -> None:
         """Replace the scripted faults and count anew; an empty text removes them."""
-        if self.shared_object.fakecuda_script(text.encode()) != 0:
+        if self._run("fakecuda_script", text.encode()) != 0:
             message = f"the fake driver does not understand the script {text!r}"
             raise ValueError(message)
 
@@ -131,15 +100,15 @@ class FakeCuda:
 
     def release(self) -> None:
         """Let the calls go on that a ``:block`` fault holds."""
-        self.shared_object.fakecuda_release()
+        self._run("fakecuda_release")
 
     def work(self, stream: int, ns: int) -> int:
         """Launch a kernel of `ns` virtual nanoseconds and return the driver's answer."""
-        return int(self.shared_object.fakecuda_work(stream, ns))
+        return int(self._run("fakecuda_work", stream, ns))
 
     def trap(self, stream: int) -> int:
         """Launch a kernel that fails and return the driver's answer."""
-        return int(self.shared_object.fakecuda_trap(stream))
+        return int(self._run("fakecuda_trap", stream))
 
     def kernel(
         self,
@@ -158,13 +127,14 @@ class FakeCuda:
         A kernel `of_library` shows a CUkernel in its node and no CUfunction; a `programmatic` one
         may start before what it comes after has ended, which its edges show.
         """
+        shape = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block)
         return int(
-            self.shared_object.fakecuda_kernel(
+            self._run(
+                "fakecuda_kernel",
                 stream,
                 name.encode(),
                 ns,
-                (ctypes.c_uint * 3)(*grid),
-                (ctypes.c_uint * 3)(*block),
+                *shape,
                 shared,
                 of_library,
                 programmatic,
@@ -175,11 +145,11 @@ class FakeCuda:
         """Copy within the device and return the driver's answer; no addresses: nothing real."""
         if target or source:
             return self.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, stream, expect=None)
-        return int(self.shared_object.fakecuda_copy(stream, nbytes))
+        return int(self._run("fakecuda_copy", stream, nbytes))
 
     def node(self, stream: int, node_type: int) -> int:
         """Add a node of any type, which has no parameters, to the stream's capture."""
-        return int(self.shared_object.fakecuda_node(stream, node_type))
+        return int(self._run("fakecuda_node", stream, node_type))
 
     def node_id(self, node: int) -> int:
         """Return the number by which tools name a node; its graph's is in the upper 32 bits."""
@@ -196,12 +166,12 @@ class FakeCuda:
     def read(self, address: int, nbytes: int) -> bytes:
         """Return what the device's memory holds now, whatever is still queued."""
         block = ctypes.create_string_buffer(nbytes)
-        self._touch("read", self.shared_object.fakecuda_read(address, block, nbytes))
+        self._touch("read", self._run("fakecuda_read", address, block, nbytes))
         return block.raw
 
     def write(self, address: int, data: bytes) -> None:
         """Change the device's memory now, whatever is still queued."""
-        self._touch("write", self.shared_object.fakecuda_write(address, data, len(data)))
+        self._touch("write", self._run("fakecuda_write", address, data, len(data)))
 
     @staticmethod
     def _touch(what: str, code: int) -> None:
@@ -210,55 +180,54 @@ class FakeCuda:
             raise ValueError(message)
 
     def advance(self, ns: int) -> None:
-        self.shared_object.fakecuda_advance(ns)
+        self._run("fakecuda_advance", ns)
 
     def complete(self, stream: int) -> int:
         """Move time to where the stream is idle; 600 if a closed gate is in the way."""
-        return int(self.shared_object.fakecuda_complete(stream))
+        return int(self._run("fakecuda_complete", stream))
 
-    def now(self, device: int = 0) -> int:
-        return int(self.shared_object.fakecuda_now(device))
+    def now(self) -> int:
+        return int(self._run("fakecuda_now"))
 
     def stream_tail(self, stream: int) -> int:
-        return int(self.shared_object.fakecuda_stream_tail(stream))
+        return int(self._run("fakecuda_stream_tail", stream))
 
     def calls(self, function: str = "any") -> int:
-        return int(self.shared_object.fakecuda_calls(function.encode()))
+        return int(self._run("fakecuda_calls", function.encode()))
 
     def calls_of_this_thread(self, symbol: str) -> int:
-        return int(self.shared_object.fakecuda_calls_of_this_thread(symbol.encode()))
+        return int(self._run("fakecuda_calls_of_this_thread", symbol.encode()))
 
     def live(self, kind: str = "any") -> int:
         """Return how many handles of a kind are alive: event, stream, graph, exec, ..."""
-        count = int(self.shared_object.fakecuda_live(kind.encode()))
+        count = int(self._run("fakecuda_live", kind.encode()))
         if count < 0:
             message = f"no such kind of handle: {kind!r}"
             raise ValueError(message)
         return count
 
     def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.shared_object.fakecuda_report())
+        report: dict[str, Any] = json.loads(self._run("fakecuda_report"))
         return report
 
     def last_calls(self) -> list[str]:
         """Return the names of the last 65536 driver calls, the newest last."""
-        text: bytes = self.shared_object.fakecuda_last_calls()
+        text: bytes = self._run("fakecuda_last_calls")
         return text.decode().split()
 
     def deinit(self) -> None:
         """Take the driver down: every later call answers 4."""
-        self.shared_object.fakecuda_deinit()
+        self._run("fakecuda_deinit")
 
     def destroy_context(self, context: int) -> int:
         """Destroy any context behind its users' backs, a retained primary one too."""
-        return int(self.shared_object.fakecuda_destroy_context(context))
+        return int(self._run("fakecuda_destroy_context", context))
 
     # Driver calls
 
     def call(self, function: str, *arguments: Any, expect: int | None = SUCCESS) -> int:
-        """Call a driver function by its symbol; Python ints are passed as 64-bit values."""
-        values = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
-        code = int(getattr(self.shared_object, function)(*values))
+        """Call a driver function by its symbol, as `_run`; DriverCallError unless as expected."""
+        code = int(self._run(function, *arguments))
         if expect is not None and code != expect:
             raise DriverCallError(function, code)
         return code

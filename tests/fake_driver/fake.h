@@ -93,7 +93,6 @@ enum UpdateResult : int {
   kUpdateTopologyChanged = 2,
   kUpdateNodeTypeChanged = 3,
   kUpdateParametersChanged = 5,
-  kUpdateNotSupported = 6,
 };
 enum MemoryType : int { kMemoryHost = 1, kMemoryDevice = 2 };
 enum QueryResult : int { kSymbolFound = 0, kSymbolNotFound = 1, kSymbolVersionTooOld = 2 };
@@ -108,13 +107,10 @@ constexpr unsigned kRecordExternal = 1;
 constexpr unsigned kWaitExternal = 1;
 constexpr unsigned kWaitValueGeq = 0;
 constexpr unsigned kWaitValueEq = 1;
-constexpr unsigned kWaitValueAnd = 2;
-constexpr unsigned kWaitValueNor = 3;
 constexpr unsigned long long kAutoFreeOnLaunch = 1;
 constexpr unsigned long long kInstantiateFlagsMask = 15;
 constexpr unsigned char kEdgeProgrammatic = 1;
 constexpr unsigned char kPortProgrammatic = 1;
-constexpr int kAttributeProgrammaticStream = 6;
 
 struct Uuid {
   unsigned char bytes[16];

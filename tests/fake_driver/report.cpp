@@ -108,9 +108,7 @@ std::string report_json(const State& s) {
   add(json, "open_captures", s.sessions.size());
   add(json, "calls_after_deinit", s.calls_after_deinit);
   add(json, "calls_in_child", calls_in_child().load());
-  add(json, "calls_wrong_context", s.calls_wrong_context);
   add(json, "blocked_calls", static_cast<std::uint64_t>(s.blocked_calls));
-  add(json, "max_relaxed_depth", static_cast<std::uint64_t>(s.max_relaxed_depth));
   add(json, "thread_mode", static_cast<std::uint64_t>(thread.mode));
   add(json, "context_depth", thread.contexts.size());
   return json + "}";

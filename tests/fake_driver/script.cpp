@@ -91,8 +91,6 @@ void set_option(Rule& rule, std::string_view option) {
     rule.sticky = true;
   } else if (option == "block") {
     rule.block = true;
-  } else if (option.substr(0, 6) == "sleep=") {
-    rule.sleep_ms = number<int>(option.substr(6));
   } else {
     refuse("unknown fault option", option);
   }
@@ -141,7 +139,6 @@ void set_script(State& s, const std::string& text) {
   std::vector<Rule> rules;
   for (const auto part : split(text, ';')) rules.push_back(parse_rule(part));
   s.rules = std::move(rules);
-  s.max_relaxed_depth = 0;
 }
 
 void apply_environment(State& s) {

@@ -240,7 +240,6 @@ struct Rule {
   bool after = false;
   bool sticky = false;
   bool block = false;
-  int sleep_ms = 0;
 };
 
 template <typename T>
@@ -287,9 +286,7 @@ struct State {
   std::unordered_map<std::string, std::uint64_t> calls;
   std::uint64_t total_calls = 0;
   std::uint64_t calls_after_deinit = 0;
-  std::uint64_t calls_wrong_context = 0;
   std::map<std::pair<std::thread::id, std::string>, std::uint64_t> calls_of_thread;
-  int max_relaxed_depth = 0;
   std::deque<const char*> last_calls;
   int blocked_calls = 0;
   int calls_without_room = 0;  // those of them that wait for room in a queue
@@ -304,8 +301,7 @@ struct Thread {
   std::uint64_t id = 0;
   std::vector<Handle> contexts;
   CaptureMode mode = kModeGlobal;
-  int relaxed_depth = 0;  // exchanges to relaxed since the mode was last another one
-  std::string answer;     // the text that a control function returned last
+  std::string answer;  // the text that a control function returned last
 };
 
 State& state();

@@ -34,8 +34,8 @@ inline constexpr char kNoLatencies[] =
     "drift_ppb=0;call_ns=1000;record_ns=1280;seen_ns=0;query_ns=10000;jitter_ns=0";
 
 inline HostNanoseconds fake_now() noexcept {
-  static auto* const call = entry<std::uint64_t(int)>("fakecuda_now");
-  return static_cast<HostNanoseconds>(call(0));
+  static auto* const call = entry<std::uint64_t()>("fakecuda_now");
+  return static_cast<HostNanoseconds>(call());
 }
 
 inline void advance(HostNanoseconds nanoseconds) {
