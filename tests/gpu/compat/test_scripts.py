@@ -34,6 +34,7 @@ def run_script(name: str, imports: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("imports", [OURS, THEIRS], ids=["gpuprof", "torch"])
 def test_events_order_streams_and_measure_the_work(imports: dict[str, str]) -> None:
     torch_or_skip()
