@@ -118,6 +118,15 @@ def test_others_see_whole_containers_while_one_is_made(register: Register, kind:
     assert type(rebuild(found.pattern, found.arrays)) is kind
 
 
+def test_arguments_made_anew_keep_their_order_and_attributes() -> None:
+    one, two = Array(1), Array(2)
+    found = flat({"b": one, "a": two}, Output(one, two), Output(None, two))
+    (mapping, output, half), _ = rebuild(found.pattern, found.arrays)
+    assert [*mapping.items()] == [("b", one), ("a", two)]
+    assert (output.logits, output["hidden"]) == (one, two)
+    assert (half.logits, half.hidden, [*half]) == (None, two, ["hidden"])
+
+
 @given(CONSTANTS, CONSTANTS)
 def test_constants_are_the_same_if_they_look_it(one: Any, other: Any) -> None:
     assert same_value(one, other) == alike(one, other)
@@ -138,6 +147,15 @@ def test_each_array_of_a_result_has_a_path() -> None:
     paths = [leaf.path for leaf in flatten_result(result).leaves]
     assert paths == ["result['x'][0]", "result['y'].left", "result['y'].right.x"]
     assert [leaf.path for leaf in flatten_result(Array(1)).leaves] == ["result"]
+
+
+def test_simple_containers_are_described_in_simple_terms() -> None:
+    pattern = flatten_result({"b": (Array(1), 2), "a": [None]}).pattern
+    assert pattern == (
+        "dict",
+        ("b", "a"),
+        (("tuple", (("array", 0), ("value", 2))), ("list", (("value", None),))),
+    )
 
 
 def test_an_array_that_is_in_a_result_twice_stays_one() -> None:

@@ -90,6 +90,12 @@ def test_what_is_no_tensor_is_a_constant(torch: Any) -> None:
     assert not same(flat(torch.float32), flat(torch.float64))
 
 
+def test_a_module_is_a_constant_by_identity(torch: Any) -> None:
+    one, other = torch.nn.ReLU(), torch.nn.ReLU()
+    assert same(flat(one), flat(one))
+    assert not same(flat(one), flat(other))
+
+
 def test_named_results_are_made_anew(torch: Any, arrays: None) -> None:
     kind = type(torch.max(torch.ones(2, 3), 0))
     found = flatten_result(kind((Array(3), Array(3))))

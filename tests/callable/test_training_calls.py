@@ -135,6 +135,19 @@ def test_gradients_of_what_only_a_run_shows_are_those_of_the_last_call(
         assert torch.equal(tensor.grad, batch(number).sum(dim=0))
 
 
+def test_parameters_that_are_in_no_module_train() -> None:
+    held = {"scale": torch.ones(networks.WIDTH, requires_grad=True)}
+    weight = torch.nn.Parameter(torch.ones(networks.WIDTH))
+
+    def body(values: Any) -> Any:
+        return values * held["scale"] * weight
+
+    fast = make(body, batch(0))
+    fast(batch(1)).sum().backward()
+    for each in (held["scale"], weight):
+        assert torch.equal(each.grad, batch(1).sum(dim=0))
+
+
 def test_a_tensor_that_operators_have_made_outside_is_refused() -> None:
     made = torch.ones(networks.WIDTH, requires_grad=True) * 2
     with pytest.raises(InvalidStateError, match=r"shape \(4,\).* made outside .*as an argument"):

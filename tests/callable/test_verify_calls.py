@@ -262,6 +262,10 @@ def mismatch(cupy: Any, captured: Any, now: Any) -> GraphMismatchError:
             ],
         ),
     ],
+    ids=[
+        *("a list", "a value", "a tuple", "one more", "another size", "a plain value", "order"),
+        *("other keys", "shared", "shared_elsewhere", "names", "classes", "keys"),
+    ],
 )
 def test_what_differs_in_results_is_told_by_itself(
     cupy: Any, captured: Any, now: Any, problems: list[str]

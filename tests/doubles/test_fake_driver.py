@@ -130,6 +130,16 @@ def test_a_sticky_fault_is_answered_by_every_later_call_on_the_device(driver: Fa
         driver.primary_retain()
 
 
+@pytest.mark.parametrize("options", ["sticky", "sticky:after", "after:sticky"])
+def test_a_sticky_fault_stays_also_where_the_call_has_its_effect(
+    driver: FakeCuda, options: str
+) -> None:
+    stream, event = driver.stream_create(), driver.event_create()
+    with driver.faults(f"cuEventRecord@1=719:{options}"), pytest.raises(DriverCallError):
+        driver.event_record(event, stream)
+    assert driver.event_query(event) == 719
+
+
 @pytest.mark.parametrize(
     "text",
     ["cuEventQuery", "cuEventQuery@0=1", "cuEventQuery@x=1", "cuEventQuery@3-1=1", "@1=1",

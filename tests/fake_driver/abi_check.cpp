@@ -50,6 +50,8 @@ FAKECUDA_SAME(kRecordExternal, CU_EVENT_RECORD_EXTERNAL);
 FAKECUDA_SAME(kWaitExternal, CU_EVENT_WAIT_EXTERNAL);
 FAKECUDA_SAME(kWaitValueGeq, CU_STREAM_WAIT_VALUE_GEQ);
 FAKECUDA_SAME(kWaitValueEq, CU_STREAM_WAIT_VALUE_EQ);
+FAKECUDA_SAME(kWaitValueAnd, CU_STREAM_WAIT_VALUE_AND);
+FAKECUDA_SAME(kWaitValueNor, CU_STREAM_WAIT_VALUE_NOR);
 
 static_assert(sizeof(fakecuda::Result) == sizeof(CUresult), "CUresult");
 static_assert(sizeof(fakecuda::Handle) == sizeof(CUstream), "CUstream");

@@ -43,12 +43,6 @@ void wait_for_calls_without_room(State& s, std::string_view symbol) {
   --s.blocked_calls;
 }
 
-// What the whole device answers from now on.
-void poison(State& s, Result code) {
-  s.device_fault = code;
-  for (const auto& context : s.all_contexts) context->sticky = code;
-}
-
 }  // namespace
 
 Call::Call(const Function& function) : function_(function) {
@@ -90,15 +84,20 @@ void Call::apply_rule() {
   if (found == nullptr) return;
   const Rule rule = *found;  // the script may change while this call waits
   if (rule.block) wait_until_released(state());
-  if (rule.after) fault_after_ = rule.code;
-  if (rule.after || rule.code == kSuccess) return;
-  if (rule.sticky) poison(state(), rule.code);
-  refuse(rule.code);
+  fault_ = rule.code;
+  sticky_ = rule.sticky;
+  fails_after_ = rule.after;
+  if (fault_ == kSuccess || fails_after_) return;
+  if (sticky_) poison(fault_);
+  refuse(fault_);
 }
 
 Result Call::finish(Result answer) {
   if (!refused_) answer_ = answer;
-  if (fault_after_ != kSuccess) answer_ = fault_after_;
+  if (fails_after_ && fault_ != kSuccess) {
+    if (sticky_) poison(fault_);
+    answer_ = fault_;
+  }
   log_answer(answer_, function_.symbol);
   return answer_;
 }
@@ -124,6 +123,16 @@ void log_line(const std::string& text) {
     s.log.pop_front();
     ++s.log_dropped;
   }
+}
+
+void poison(Result code) {
+  State& s = state();
+  if (code == kDeinitialized) {
+    s.gone = true;
+    return;
+  }
+  s.device_fault = code;
+  for (const auto& context : s.all_contexts) context->sticky = code;
 }
 
 }  // namespace fakecuda

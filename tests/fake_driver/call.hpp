@@ -40,7 +40,9 @@ class Call {
   const Function& function_;
   bool refused_ = false;
   Result answer_ = kSuccess;
-  Result fault_after_ = kSuccess;
+  bool fails_after_ = false;
+  bool sticky_ = false;
+  Result fault_ = kSuccess;
 };
 
 // A body may take the symbol, for what it says of a misuse and for the labels of what it makes.
@@ -79,5 +81,8 @@ Result call_destroying(const Function& function, Handle handle, Body&& body) {
 void log_line(const std::string& text);
 // The line for what a function answered, where that is an error.
 void log_answer(Result answer, const char* function);
+
+// What the whole device answers from now on.
+void poison(Result code);
 
 }  // namespace fakecuda

@@ -13,9 +13,8 @@ namespace fakecuda {
 // "key=value;key=value"; the keys are those of Config.
 void configure(State& s, const std::string& text);
 
-// "fn@n[-m|*]=code[:after][:sticky][:block]", separated by ';'. `fn` is a symbol, a name
-// without its version suffix, or "any". Calls are counted from here on. Code 0 lets
-// the call go on.
+// "fn@n[-m|*]=code[:after][:sticky][:block]", separated by ';'. `fn` is a symbol, a name without
+// its version suffix, or "any". Calls are counted from here on. Code 0 lets the call go on.
 void set_script(State& s, const std::string& text);
 
 // FAKECUDA_CONFIG and FAKECUDA_SCRIPT; a mistake in them ends the process with a message.

@@ -20,8 +20,16 @@ bool gate_is_open(const Op& op) {
   const auto value = static_cast<std::uint32_t>(op.value);
   const auto word =
       __atomic_load_n(reinterpret_cast<const std::uint32_t*>(op.address), __ATOMIC_ACQUIRE);
-  if (op.flags == kWaitValueEq) return word == value;
-  return static_cast<std::int32_t>(word - value) >= 0;
+  switch (op.flags & 3) {
+    case kWaitValueGeq:
+      return static_cast<std::int32_t>(word - value) >= 0;
+    case kWaitValueEq:
+      return word == value;
+    case kWaitValueAnd:
+      return (word & value) != 0;
+    default:
+      return ~(word | value) != 0;
+  }
 }
 
 // When `op` may start, if everything before it has its times.
