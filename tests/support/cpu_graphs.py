@@ -297,7 +297,7 @@ class Entry:
 
 def _run(self: Any, entry: Any, args: Any, kwargs: Any) -> Any:
     flat = self._flat(args, kwargs)
-    shapes = [spec["desc"][4] for spec in entry.arrays]
+    shapes = [spec["desc"].shape for spec in entry.arrays]
     if shapes != [leaf.facts.shape for leaf in flat.leaves] or not entry.guards.core.hold():
         return _core._no_fit
     results = entry.run(list(flat.arrays))
